@@ -9,13 +9,12 @@ from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.encoding import encode
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND, RetryPolicy
 
-from .missing_queues import MissingQueues
-from .requests import RowRequest, judged
+from .requests import EnqueueRow, RowRequest, judged
 from .tally import outcome_of
 from .transaction.record import Hidden
 
@@ -85,3 +84,25 @@ class LargeBodies:
         assert self._blobs is not None, "there are no Large bodies without largeBody=blob"
         text = encode(self._blobs.put(request.large).text, self._config.encoding)
         return dataclasses.replace(request, text=text, large=None)
+
+
+class MissingQueues:
+    """Creates each queue at most once for a task. Thread-safe."""
+
+    def __init__(self, client: QueueClient, *, allowed: bool) -> None:
+        self._client = client
+        self._allowed = allowed
+        self._created: set[QueueRef] = set()
+
+    def create_for(self, request: RowRequest) -> bool:
+        """Create the queue of this row, unless that was done. Returns False if it is not allowed.
+
+        Only for a row to enqueue: in a new queue there is no message to update or delete.
+        Raises ServiceError.
+        """
+        if not (self._allowed and isinstance(request, EnqueueRow)):
+            return False
+        if request.queue not in self._created:  # two threads may both create it: that does no harm
+            self._client.create(request.queue)
+            self._created.add(request.queue)
+        return True

@@ -23,13 +23,11 @@ from spark_azqueue.service.queues.flow import MOST_WAITING
 from spark_azqueue.service.retry import CONTROL, SEND
 from spark_azqueue.service.workers import Workers
 
-from .large_bodies import LargeBodies
-from .missing_queues import MissingQueues
+from .large_bodies import LargeBodies, MissingQueues
 from .requests import RowRequest
 from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
-from .tally import Sent, TaskCounts, of_row, outcome_of
-from .traffic import Traffic, TrafficCounter
+from .tally import Sent, TaskCounts, Traffic, TrafficCounter, of_row, outcome_of
 from .transaction.record import Hidden
 from .transaction.show import delete
 

@@ -29,8 +29,7 @@ from .columns import Row, SinkColumns
 from .retraction import Receipts, in_words, retract
 from .row_errors import requests
 from .sender import Sender
-from .tally import Sent
-from .traffic import Traffic
+from .tally import Sent, Traffic
 from .transaction.commit import Committed, Transactions
 from .transaction.record import Prepared
 from .transaction.task import WritePlan, Writer, writer_of

@@ -7,29 +7,29 @@ Both drive this. Knows no pyspark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from .backlog import Backlog
-from .batches.available_now import Cutoff
-from .batches.batch import Batch
-from .batches.builder import BatchBuilder
+from .backlog import Backlog, Isolation
+from .batches.batch import Batch, BatchSize
+from .batches.builder import BatchBuilder, Prefetch
+from .batches.commits import CommitTracker
 from .batches.poison import Suspects
-from .batches.prefetch import Prefetch
+from .batches.polling import Cutoff
 from .batches.receiver import Receiver
-from .batches.size import BatchSize
 from .columns import Columns
-from .drain import Drain
-from .gathering import MinimumBatch
-from .isolation import Isolation
+from .gathering import Drain, MinimumBatch
 from .leases.holder import LeaseHolder
+from .offsets import OffsetJson, QueueOffset
 from .queues import Queues
 from .runtime import DEFAULT, Runtime
 
@@ -293,3 +293,50 @@ class DriverLeasing:
         self.service_is_ahead = now.timestamp() - self._runtime.clock()
         self._is_open = True
         return now
+
+
+class RestoredBatches:
+    """What a new process does with such a batch when Spark asks for it, or has committed it."""
+
+    def __init__(self, engine: DriverLeasing, commits: CommitTracker) -> None:
+        self._engine = engine
+        self._commits = commits
+        self._account = engine.config.account.name
+
+    def replay(self, end: OffsetJson) -> None:
+        """Make the messages of a batch that a crash left unfinished available again.
+
+        Returns only when every receipt in it is known dead, so that no later process which finds
+        this offset committed can delete messages whose rows were never handed out.
+        """
+        offset = QueueOffset.from_json(end, account=self._account)
+        names = self._engine.config.selection.not_read(each.queue for each in offset.leases)
+        if names:
+            raise CheckpointMismatch(
+                f"the checkpoint holds an unfinished batch with messages of {names},"
+                " which option 'queue' does not name any more: add it until that batch is done"
+            )
+        released = self._engine.holder.worker.release(offset.leases)
+        self._commits.replayed(end)
+        self._engine.replayed(offset.leases, offset.leased_s)
+        log.info("batch %d is replayed: %d messages released", offset.batch, released)
+
+    def settle(self, offset: Mapping[str, Any]) -> None:
+        """This batch is committed: delete its messages with exactly the receipts in the offset.
+
+        Not if it was handed out with deleteOnCommit=false: then they are the user's. And not in a
+        queue that this query does not read: what a checkpoint says steers no request elsewhere.
+        """
+        restored = QueueOffset.from_json(offset, account=self._account)
+        if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
+            return
+        names = self._engine.config.selection.not_read(each.queue for each in restored.leases)
+        if names:
+            log.warning(
+                "the last batch of the checkpoint has messages of %s, which option 'queue' does not"
+                " name any more: what is left of them there is not deleted. Does this checkpoint"
+                " belong to another query?",
+                names,
+            )
+        leases = [lease for lease in restored.leases if lease.queue.name not in names]
+        self._engine.holder.settle_restored(leases, restored.blobs)

@@ -5,19 +5,20 @@ Decisions are made in `batches/commits.py` and `leases/ledger.py`; `engine.py` c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
-from .batches.commits import CommitTracker, PlanAction, Proof
-from .batches.position import Position
+from .batches.commits import CommitTracker, PlanAction, Position, Proof
 from .columns import Columns
-from .engine import DriverLeasing
+from .engine import DriverLeasing, RestoredBatches
 from .offsets import OffsetJson, QueueOffset, batch_of, text_of
-from .restored import RestoredBatches
 from .runtime import DEFAULT, Runtime
+
+log = logging.getLogger(__name__)
 
 
 class LeasedConsumer:

@@ -34,7 +34,7 @@ from spark_azqueue.service.messages import (
     queue_name,
 )
 
-from .packing import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
+from .partitions import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
 OFFSET_VERSION = 1
 _PLAN_VERSION = 3

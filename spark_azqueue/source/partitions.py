@@ -8,8 +8,175 @@ some dozens of rows in a task, what it costs counts more (docs/decisions/0018).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
+
+from spark_azqueue.errors import ServiceError
+from spark_azqueue.service.blobs.references import is_blob_name
+from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
+from spark_azqueue.service.messages import Lease, QueueRef
+
+NO_BLOB = "0" * 32
+"""Marks a lease whose message has no blob."""
+
+_BYTES_PER_LEASE = MAX_ID + MAX_RECEIPT + 2 * len('", "')
+_FRAME = 4 + 2 * len('\0[""]')
+_DEFLATE_FRAME = 64
+
+
+class DamagedOffset(ValueError):  # noqa: N818
+    """An offset is not as it was written. The text says which part is damaged."""
+
+
+def pack(leases: Iterable[Lease]) -> str:
+    """Pack the leases of one queue. Raises ServiceError for one that could not be unpacked."""
+    rows = list(leases)
+    ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
+    receipts = _column("receipt", [lease.pop_receipt for lease in rows], _base64_bytes, is_receipt)
+    payload = len(ids).to_bytes(4, "big") + ids + receipts
+    return base64.b64encode(zlib.compress(payload, 6)).decode("ascii")
+
+
+def unpack(queue: QueueRef, text: object, count: int) -> list[Lease]:
+    """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
+    payload = _inflated(_raw(text, "leases", _deflated_at_most(count)), _unpacked_at_most(count))
+    split = 4 + int.from_bytes(payload[:4], "big")
+    if split > len(payload):
+        raise DamagedOffset("its leases are cut short")
+    ids = _values(payload[4:split], count, "message ids", _guid, is_message_id)
+    receipts = _values(payload[split:], count, "pop receipts", _base64, is_receipt)
+    return [Lease(queue, *pair) for pair in zip(ids, receipts, strict=True)]
+
+
+def pack_blobs(names: Sequence[str]) -> str:
+    """Pack the blob names of one queue's messages; NO_BLOB for a message without a blob."""
+    column = bytes([16]) + b"".join(map(bytes.fromhex, names))
+    return base64.b64encode(column).decode("ascii")
+
+
+def unpack_blobs(text: object, count: int) -> list[str]:
+    """Unpack exactly `count` blob names. Raises DamagedOffset."""
+    column = _raw(text, "blob names", 1 + 16 * count)
+    if column[:1] != b"\x10":
+        raise DamagedOffset("its blob names are not of 32 hexadecimal digits")
+    return _values(column, count, "blob names", bytes.hex, is_blob_name)
+
+
+def _unpacked_at_most(count: int) -> int:
+    return _FRAME + count * _BYTES_PER_LEASE
+
+
+def _deflated_at_most(count: int) -> int:
+    size = _unpacked_at_most(count)
+    return size + size // 1000 + _DEFLATE_FRAME  # incompressible data grows a little
+
+
+def _raw(text: object, what: str, most: int) -> bytes:
+    if not isinstance(text, str):
+        raise DamagedOffset(f"its {what} are missing")
+    if len(text) > (most + 2) // 3 * 4:
+        raise DamagedOffset(f"its {what} are larger than its number of messages allows")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise DamagedOffset(f"its {what} are not base64") from None
+
+
+def _inflated(raw: bytes, most: int) -> bytes:
+    """Decompress. Raises DamagedOffset instead of producing more than `most` bytes."""
+    inflating = zlib.decompressobj()
+    try:
+        payload = inflating.decompress(raw, most + 1)
+    except zlib.error:
+        raise DamagedOffset("its leases cannot be decompressed") from None
+    if len(payload) > most:
+        raise DamagedOffset("its leases are larger than its number of messages allows")
+    if not inflating.eof or inflating.unused_data or len(payload) < 4:
+        raise DamagedOffset("its leases are cut short, or other data follows them")
+    return payload
+
+
+def _column(
+    what: str,
+    values: list[str],
+    shrink: Callable[[str], bytes | None],
+    legal: Callable[[str], bool],
+) -> bytes:
+    small = [shrink(value) for value in values]
+    width = len(small[0] or b"") if small else 0
+    if 0 < width < 256 and all(item is not None and len(item) == width for item in small):
+        return bytes([width]) + b"".join(item for item in small if item is not None)
+    if not all(map(legal, values)):
+        raise ServiceError(
+            f"the service gave a {what} that cannot be kept in a checkpoint: it is empty, too long,"
+            " or has characters that the service never uses. Is there a proxy on the way, or"
+            " another service at this address?"
+        )
+    return b"\0" + json.dumps(values).encode()
+
+
+def _values(
+    column: bytes,
+    count: int,
+    what: str,
+    grow: Callable[[bytes], str],
+    legal: Callable[[str], bool],
+) -> list[str]:
+    width, body = column[0] if column else 0, column[1:]
+    if width == 0:
+        values = _listed(body, count)
+    elif len(body) == count * width:
+        values = [grow(body[at : at + width]) for at in range(0, len(body), width)]
+    else:
+        values = []
+    if len(values) != count:
+        raise DamagedOffset(f"it has more or fewer {what} than messages")
+    if not all(map(legal, values)):
+        raise DamagedOffset(f"one of its {what} is not valid")
+    return values
+
+
+def _listed(body: bytes, count: int) -> list[str]:
+    """The values of a JSON list of texts. None of them needs an escape (see `service/fields.py`).
+
+    `json.loads` is not used: a list of empty lists takes thirty times the memory of its text.
+    """
+    text = body.decode("ascii", "replace")
+    if not (text.startswith('["') and text.endswith('"]')):
+        return []
+    return text[2:-2].split('", "', count)
+
+
+_GUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def _guid_bytes(value: str) -> bytes | None:
+    return bytes.fromhex(value.replace("-", "")) if _GUID.fullmatch(value) else None
+
+
+def _guid(raw: bytes) -> str:
+    if len(raw) != 16:
+        raise DamagedOffset(f"its message ids are of {len(raw)} bytes")
+    digits = raw.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _base64_bytes(value: str) -> bytes | None:
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if _base64(raw) == value else None
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
 
 TASK_BYTES = 900 * 1024
 """Most bytes of a partition as it is sent."""

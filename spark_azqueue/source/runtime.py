@@ -1,4 +1,4 @@
-"""What a consumer runs on: queues, threads and time. Tests bring their own."""
+"""What a consumer uses of the outside: the clock, threads, and the client of its queues."""
 
 from __future__ import annotations
 

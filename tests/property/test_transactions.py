@@ -41,7 +41,7 @@ from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.names import ObjectKind, RecordName, Transaction
 from spark_azqueue.sink.transaction.task import Writer
-from spark_azqueue.source import isolation
+from spark_azqueue.source import backlog
 
 QUEUES = ("aaa", "bbb", "ccc")
 KEY = names.stream_key(QUERY)
@@ -511,7 +511,7 @@ def unflagged(patch: pytest.MonkeyPatch) -> None:
 
 
 def whole_life(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(isolation, "LAST_US", 0)
+    patch.setattr(backlog, "LAST_US", 0)
 
 
 def no_receipt_taken(patch: pytest.MonkeyPatch) -> None:
@@ -525,7 +525,7 @@ def last_second() -> None:
     first.tasks(plan, six(), abandoned=1)
     service.now += WEEK - 1
     assert len(service.consumer("aaa", read_committed=False)) == 3, "a plain reader may see them"
-    reader = isolation.Isolation(IsolationLevel.READ_COMMITTED)
+    reader = backlog.Isolation(IsolationLevel.READ_COMMITTED)
     for name, each in service.queues["aaa"].items():
         ref = QueueRef("shop", "aaa")
         message = Message(ref, name, each.row, 1, int(each.expires * 1_000_000), 1)

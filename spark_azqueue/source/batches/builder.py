@@ -7,25 +7,77 @@ thread-safe: a prefetch runs in a background thread, and every other method wait
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 
-from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import CheckpointMismatch, UndecodableBody
+from spark_azqueue.options.choices import OnUndecodable, PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import Lease, Message, MessageKey
+from spark_azqueue.service.encoding import can_be_put
+from spark_azqueue.service.letters import poison_letter, poison_letters
+from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import SEND
+from spark_azqueue.service.workers import Submits
 
+from ..backlog import Isolation
 from ..columns import Columns
-from ..isolation import Isolation
 from ..leases.holder import LeaseHolder
 from ..leases.timing import SHORTEST_S, Term
 from ..rows import Row, decoded
-from .available_now import Cutoff
 from .batch import Batch, BatchRows, fitting
 from .poison import Suspects
-from .poison_queue import copy_to_poison_queue
-from .prefetch import Prefetch
+from .polling import Cutoff
 from .receiver import Receiver
+
+log = logging.getLogger(__name__)
+
+
+class Prefetch:
+    """At most one prefetch under way, of up to `batches` batches. Used by one thread.
+
+    clock: in seconds, the clock by which leases are measured.
+    """
+
+    def __init__(self, batches: int, workers: Submits, clock: Callable[[], float]) -> None:
+        self._batches = batches
+        self._workers = workers
+        self._clock = clock
+        self._future: Future[None] | None = None
+        self._since: float | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """True until `catch_up` has waited for it."""
+        return self._future is not None
+
+    def begin(self, lease: Callable[[int], None], most: int) -> None:
+        """Run lease(n) in the background; n is how many messages the batches hold, `most` each."""
+        if self._batches and self._future is None:
+            self._since = self._clock()
+            self._future = self._workers.submit(lease, self._batches * most)
+
+    def catch_up(self) -> None:
+        """Wait for the prefetch under way. Raises what it raised."""
+        if self._future:
+            wait([self._future])
+            future, self._future = self._future, None
+            future.result()
+
+    def began(self) -> float:
+        """When leasing the next batch began: with the last prefetch, or now. Forgets that one."""
+        since, self._since = self._since, None
+        return self._clock() if since is None else since
+
+    def has_ended(self, timeout_s: float | None = None) -> bool:
+        """Wait for the prefetch under way, `timeout_s` seconds at most; False if it still goes on.
+
+        What it raised is kept for `catch_up`.
+        """
+        return not self._future or not wait([self._future], timeout=timeout_s).not_done
+
 
 _LAST_PAGES_S = 1.0
 """How long a process that ends waits for the pages of a prefetch that are still under way."""
@@ -295,3 +347,38 @@ class BatchBuilder:
         """Copy the message to its poison queue; then delete the original."""
         self.copy_to_poison_queue(message, reason)
         self._holder.set_aside(message)
+
+
+def copy_to_poison_queue(
+    config: SourceConfig, client: QueueClient, message: Message, reason: str
+) -> None:
+    """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
+
+    The text is unchanged: by itself, or within a letter if that fits. A text that no queue can hold
+    is in a letter whatever the option says, or in several. Raises CheckpointMismatch for a message
+    of a queue that the query does not read: a log has it, and steers no request.
+    """
+    if not config.selection.includes(message.queue):
+        raise CheckpointMismatch(
+            f"message {message.message_id} in the write-ahead log is to be set aside, and option"
+            f" 'queue' does not name its queue '{message.queue.name}' any more: add it until its"
+            " batch is over",
+            condition=Condition.LOG_CHECKPOINT_MISMATCH,
+        )
+    poison = config.poison_queue_for(message.queue)
+    for text in _copies(message, reason, config.poison_format):
+        SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
+    log.warning(
+        "message %s of queue '%s' was set aside in '%s': %s",
+        message.message_id,
+        message.queue.name,
+        poison.name,
+        reason,
+    )
+
+
+def _copies(message: Message, reason: str, chosen: PoisonFormat) -> list[str]:
+    if not can_be_put(message.text):
+        return poison_letters(message, reason)
+    letter = poison_letter(message, reason) if chosen is PoisonFormat.LETTER else None
+    return [letter or message.text]

@@ -9,6 +9,7 @@ fails; what was in it are suspects then.)
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Iterable, Sequence
 
@@ -96,3 +97,6 @@ class Suspects:
         if not came_back:
             return [], most
         return came_back, group_limit(came_back[0].dequeue_count, most, self._max_dequeue_count)
+
+
+log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
-from ..batches.poison_queue import copy_to_poison_queue
+from ..batches.builder import copy_to_poison_queue
 from ..log.decisions import Reading
 from ..log.verdicts import BatchOutcome, verdict_due
 from . import names

@@ -31,11 +31,11 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import LAST_WORDS, REPLAY, RetryPolicy
 
-from ..batches.available_now import Cutoff
+from ..backlog import Isolation
 from ..batches.batch import fitting
-from ..batches.poison_queue import copy_to_poison_queue
+from ..batches.builder import copy_to_poison_queue
+from ..batches.polling import Cutoff
 from ..batches.receiver import Receiver
-from ..isolation import Isolation
 from ..log.decisions import About, LoggedRows, Reading
 from ..rows import decoded
 from . import names

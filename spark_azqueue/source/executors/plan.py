@@ -40,7 +40,7 @@ from ..offsets import (
     seconds,
     version_and_batch,
 )
-from ..packing import DamagedOffset
+from ..partitions import DamagedOffset
 from .names import MOST_SLOTS, START, PlanId
 
 GROUPS = 8

@@ -19,9 +19,8 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 
-from ..backlog import Backlog
+from ..backlog import EXPIRED_AFTER_S, Backlog, Isolation
 from ..gathering import MinimumBatch
-from ..isolation import EXPIRED_AFTER_S, Isolation
 from ..leases.timing import LONGEST_S
 from ..offsets import moment
 from ..queues import Queues

@@ -34,10 +34,17 @@ from spark_azqueue.metrics.report import Counters, CountsByQueue
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.calls import Delete, Release
 
-from .owed import DOUBT_AT_MOST, REMEMBER_AT_MOST, OwedDeletes
-from .schedule import Schedule
-from .states import WAITING, Entry, Fate, RenewedLeases, State
-from .timing import Term
+from .states import (
+    DOUBT_AT_MOST,
+    REMEMBER_AT_MOST,
+    WAITING,
+    Entry,
+    Fate,
+    OwedDeletes,
+    RenewedLeases,
+    State,
+)
+from .timing import Schedule, Term
 
 
 class Ledger:

@@ -23,14 +23,12 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.removals import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from ..batches.commits import CommitTracker, PlanAction, Proof
+from ..batches.commits import CommitTracker, PlanAction, Position, Proof
 from ..batches.poison import Suspects
-from ..batches.position import Position
 from ..columns import Columns
-from ..engine import DriverLeasing
+from ..engine import DriverLeasing, RestoredBatches
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
-from ..restored import RestoredBatches
 from ..runtime import DEFAULT, Runtime
 from .batches import LoggedBatches, SegmentBodies
 from .log import WriteAheadLog

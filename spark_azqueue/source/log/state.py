@@ -29,7 +29,7 @@ from ..offsets import (
     seconds,
     version_and_batch,
 )
-from ..packing import DamagedOffset
+from ..partitions import DamagedOffset
 from .progress import FirstBatch, LogProgress
 
 if TYPE_CHECKING:

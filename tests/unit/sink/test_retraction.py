@@ -33,8 +33,7 @@ from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.retraction import Receipts, Retracted, retract
 from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
-from spark_azqueue.sink.tally import Sent
-from spark_azqueue.sink.traffic import Traffic
+from spark_azqueue.sink.tally import Sent, Traffic
 from spark_azqueue.sink.writers import Acknowledged, AzQueueWriter, RowStreamWriter
 from spark_azqueue.testing import FakeQueueService, Fault
 

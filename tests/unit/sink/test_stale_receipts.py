@@ -10,8 +10,7 @@ from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.queues.calls import Dequeue, Update
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink import large_bodies as performing
-from spark_azqueue.sink.large_bodies import LargeBodies
-from spark_azqueue.sink.missing_queues import MissingQueues
+from spark_azqueue.sink.large_bodies import LargeBodies, MissingQueues
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent

@@ -12,8 +12,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.sink import writers
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests
-from spark_azqueue.sink.tally import Sent
-from spark_azqueue.sink.traffic import Traffic
+from spark_azqueue.sink.tally import Sent, Traffic
 from spark_azqueue.sink.writers import Acknowledged, AzQueueStreamWriter, AzQueueWriter
 from spark_azqueue.testing import FakeQueueService, Fault
 

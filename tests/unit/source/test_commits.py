@@ -3,8 +3,7 @@
 import pytest
 
 from spark_azqueue.errors import AzQueueError
-from spark_azqueue.source.batches.commits import CommitTracker, PlanAction, Proof
-from spark_azqueue.source.batches.position import Position
+from spark_azqueue.source.batches.commits import CommitTracker, PlanAction, Position, Proof
 
 
 def offset(batch, name=""):

@@ -12,7 +12,7 @@ import pytest
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import NEWEST_VERSION, QueueOffset, text_of
-from spark_azqueue.source.packing import pack
+from spark_azqueue.source.partitions import pack
 
 ACCOUNT = "acc"
 ORDERS = QueueRef(ACCOUNT, "orders")

@@ -1,6 +1,6 @@
 """What Spark's calls tell of where it is; `test_commits.py` has what they prove."""
 
-from spark_azqueue.source.batches.position import Position
+from spark_azqueue.source.batches.commits import Position
 
 
 def offset(batch):

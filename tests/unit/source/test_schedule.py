@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from spark_azqueue.source.leases.schedule import Schedule
+from spark_azqueue.source.leases.timing import Schedule
 
 
 class Expected(dict):

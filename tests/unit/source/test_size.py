@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_azqueue.source.batches.size import LARGEST, SMALLEST, TARGET_S, BatchSize
+from spark_azqueue.source.batches.batch import LARGEST, SMALLEST, TARGET_S, BatchSize
 
 
 def sizes(takes, count=40, backlog=lambda batch: True):
