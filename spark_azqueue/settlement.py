@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from spark_azqueue.service.fields import check_usable
+
 from .errors import InvalidSchema
 from .options.choices import LargeBody, Side
 from .options.parse import parse
 from .service.encoding import Encoding
 from .service.messages import NEVER_EXPIRES, WEEK_S
-from .service.receipts import check_usable
 from .sink.dead_letters import Copy, copies_of
 from .sink.decided import delete, one_for_each_message, show_later
 

@@ -21,7 +21,7 @@ from spark_azqueue.service.encoding import BodyType, Encoding, decode, looks_lik
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Delete
 from spark_azqueue.service.queues.client import Queue, QueueClient
-from spark_azqueue.service.queues.probes import nobody
+from spark_azqueue.service.queues.reach import nobody
 from spark_azqueue.service.retry import RetryPolicy
 
 from .finding import Finding, advice_on, credential_in_words

@@ -16,13 +16,12 @@ from azure.core.exceptions import AzureError
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
 
-from .account import Account, EntraIdentity, IdentityKind
+from .account import Account, EntraIdentity, IdentityKind, queue_sas
 from .databricks import service_credential
 from .network import trusted_authorities
 from .providers import provided
 from .redaction import shown
 from .sas_provider import renewed_sas
-from .signing import queue_sas
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
 
-from .installed import untrusted_file_of
-from .policy import not_allowed
+from .policy import not_allowed, untrusted_file_of
 from .redaction import shown
 
 if TYPE_CHECKING:

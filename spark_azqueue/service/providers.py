@@ -8,6 +8,7 @@ return annotation is one.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
 
-from .installed import untrusted_file_of
-from .policy import check_provider_allowed, not_allowed
+from .policy import check_provider_allowed, not_allowed, untrusted_file_of
 from .redaction import shown
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
+
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 

@@ -17,7 +17,7 @@ from spark_azqueue.errors import InvalidRow, Outcome, ServiceError
 from spark_azqueue.options.choices import MessageFormat, Operation
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import check_delay, life_of
-from spark_azqueue.service import fields, receipts
+from spark_azqueue.service import fields
 from spark_azqueue.service.answers import unreadable_answer
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES, Large, looks_like_reference
 from spark_azqueue.service.encoding import MAX_STORED_BYTES, encode, raw_bytes, stored_size
@@ -284,7 +284,7 @@ def _lease(row: Row, columns: SinkColumns, config: SinkConfig) -> Lease:
         raise InvalidRow(
             f"its message_id is {shown(repr(message_id), 80)}; expected the source's, unchanged"
         )
-    receipts.check_usable(message_id, receipt)
+    fields.check_usable(message_id, receipt)
     return Lease(_queue(row, columns, config), str(message_id), str(receipt))
 
 

@@ -16,10 +16,9 @@ from typing import Any
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.lanes import FairQueue
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.queues.flow import MOST_WAITING
+from spark_azqueue.service.queues.flow import MOST_WAITING, FairQueue
 from spark_azqueue.service.retry import CONTROL, SEND
 from spark_azqueue.service.workers import Workers
 

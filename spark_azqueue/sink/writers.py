@@ -21,9 +21,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.garbage import leave_out_what_is_loaded
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
+from spark_azqueue.service.workers import leave_out_what_is_loaded
 
 from .columns import Row, SinkColumns
 from .retraction import Receipts, in_words, retract

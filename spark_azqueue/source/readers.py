@@ -21,8 +21,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.garbage import collect_seldom, leave_out_what_is_loaded
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, MOST_IN_A_PLAN
+from spark_azqueue.service.workers import collect_seldom, leave_out_what_is_loaded
 
 from .columns import Columns, check_requested
 from .offsets import OffsetJson

@@ -17,8 +17,8 @@ from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.encoding import BodyType, Encoding, decode
+from spark_azqueue.service.fields import marked
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
-from spark_azqueue.service.receipts import marked
 
 from .columns import CORRUPT, IS_REFERENCE, Columns
 from .partitions import bytes_at_most, cut, rows_at_most, sample

@@ -13,9 +13,8 @@ from feeding import Feeding
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.blobs.container import Container
+from spark_azqueue.service.blobs.container import Container, blobs_in
 from spark_azqueue.service.blobs.folder import BlobFolder
-from spark_azqueue.service.blobs.listing import blobs_in
 from spark_azqueue.service.blobs.protection import protection_of
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.blobs.store import BlobStore

@@ -10,7 +10,7 @@ from log_stores import MemoryLogStore
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.columns import source_columns

@@ -22,7 +22,7 @@ from world import Simulated
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.log import LogConfig, LogPlace
-from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.source.columns import Columns, source_columns
 from spark_azqueue.source.large_bodies import carried
 from spark_azqueue.source.log.consumer import LogConsumer

@@ -19,9 +19,9 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.limits import Limits
-from spark_azqueue.service.queues.probes import ProbeUpdate
-from spark_azqueue.service.queues.session import Session
+from spark_azqueue.service.queues.concurrency import Limits
+from spark_azqueue.service.queues.http import Session
+from spark_azqueue.service.queues.reach import ProbeUpdate
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 PUTS = {

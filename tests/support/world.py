@@ -26,9 +26,9 @@ from spark_azqueue.service.queues.calls import (
     Update,
 )
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.queues.limits import Limits
-from spark_azqueue.service.queues.probes import ProbeUpdate
-from spark_azqueue.service.queues.session import Session
+from spark_azqueue.service.queues.concurrency import Limits
+from spark_azqueue.service.queues.http import Session
+from spark_azqueue.service.queues.reach import ProbeUpdate
 from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
 
 SOURCE = "orders"

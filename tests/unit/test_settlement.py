@@ -11,7 +11,7 @@ from spark_azqueue import Dead, Retry, Settled, backoff, settle
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.receipts import marked
+from spark_azqueue.service.fields import marked
 from spark_azqueue.sink import decided
 from spark_azqueue.sink.requests import UpdateRow
 from spark_azqueue.sink.tally import Sent

@@ -13,18 +13,17 @@ from dataclasses import replace
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service import fields
-from spark_azqueue.service.account import API_VERSION, Account
+from spark_azqueue.service.account import API_VERSION, Account, queue_sas
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.credentials import Authority
 from spark_azqueue.service.encoding import MAX_STORED_BYTES
 from spark_azqueue.service.messages import MAX_PER_REQUEST, WEEK_S, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Request, Update
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.management import clear_queue
-from spark_azqueue.service.queues.probes import nobody
-from spark_azqueue.service.queues.session import Session
+from spark_azqueue.service.queues.reach import nobody
 from spark_azqueue.service.queues.xml import document
-from spark_azqueue.service.signing import queue_sas
 
 from .assumptions import ASSUMPTIONS
 from .sandbox import Mismatch, NotTried, Raw, Sandbox, expect, status_and_code

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service import fields
-from spark_azqueue.service.account import API_VERSION, Account
+from spark_azqueue.service.account import API_VERSION, Account, queue_sas
 from spark_azqueue.service.answers import THROTTLED
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.signing import queue_sas
 
 from ..finding import credential_in_words
 from .sandbox import Sandbox

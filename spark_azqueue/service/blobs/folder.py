@@ -16,10 +16,8 @@ from spark_azqueue.errors import ServiceError
 from ..account import Account
 from ..names import MOST_NAMES, WRITE_AHEAD, Kind, Stored, checked_folder, checked_object, is_listed
 from ..sdk.clients import retried
-from ..sdk.deadline import CALL_S, sent_twice
-from ..sdk.pages import all_pages
-from .container import Container
-from .listing import blobs_in
+from ..sdk.deadline import CALL_S, all_pages, sent_twice
+from .container import Container, blobs_in
 from .protection import Protection, protection_of
 
 if TYPE_CHECKING:

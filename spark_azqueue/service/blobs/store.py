@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_azqueue.conditions import Condition
@@ -17,6 +19,7 @@ from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
 from ..account import Account
 from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, in_time
+from ..workers import Submits
 from .container import Container
 from .references import Large, Reference, new_name
 
@@ -166,3 +169,57 @@ class BlobStore:
 
     def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
         return self._container.do(f"{operation} blob '{name}'", _NEEDS[operation], act)
+
+
+class Removals:
+    """Deletes the blobs of settled messages in the background (best effort).
+
+    A blob may stay if this process dies first or the service refuses. Nothing reads it any more,
+    and a lifecycle rule of the container can remove it. See docs/claim-check.md.
+    """
+
+    def __init__(self, store: BlobStore, workers: Submits) -> None:
+        self._store = store
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._under_way: set[Future[None]] = set()
+
+    def begin(self, name: str) -> Future[None] | None:
+        """Begin to delete a blob, after its message was deleted. Never raises.
+
+        Returns what ends when that has ended, None if it cannot begin.
+        """
+        try:
+            future = self._workers.submit(self._delete, name)
+        except RuntimeError as error:
+            self._stays(name, error)
+            return None
+        with self._lock:
+            self._under_way.add(future)
+        future.add_done_callback(self._ended)
+        return future
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait up to this long for the deletes that have begun. Never raises."""
+        with self._lock:
+            waiting = set(self._under_way)
+        wait(waiting, timeout=timeout_s)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+    def _delete(self, name: str) -> None:
+        try:
+            self._store.delete(name)
+        except Exception as error:  # noqa: BLE001 (a credential may raise anything)
+            self._stays(name, error)
+
+    def _stays(self, name: str, error: Exception) -> None:
+        log.warning(
+            "blob '%s' was not deleted: %s; its message is settled, and the blob stays", name, error
+        )
+
+    def _ended(self, future: Future[None]) -> None:
+        with self._lock:
+            self._under_way.discard(future)

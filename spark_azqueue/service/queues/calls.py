@@ -1,7 +1,7 @@
 """The calls to a queue, as values, all in one file, since they share how requests are written.
 
 Dequeue, peek, delete, update, release, put, count. A call makes its request and reads its answer.
-`transport.py` sends and retries it. Calls that only ask for a permission are in `probes.py`.
+`transport.py` sends and retries it. Calls that only ask for a permission are in `reach.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..answers import CONTRIBUTOR, PROCESSOR, READER, SENDER, unreadable_answer
 from ..incoming import Answer
 from ..messages import Delay, Lease, Message, QueueRef, Received, seconds_of
 from ..redaction import shown
-from .limits import Turn
+from .concurrency import Turn
 from .xml import Placed, document, read_messages, read_peeked, read_placed
 
 T = TypeVar("T", covariant=True)

@@ -14,10 +14,10 @@ from spark_azqueue.errors import AccessDenied, ServiceError
 from ..account import Account
 from ..messages import Message, QueueRef
 from .calls import Call, Peek, Put
-from .limits import Limits
+from .concurrency import Limits
+from .http import Session
 from .management import create_queue, list_queues
-from .probes import ProbeUpdate
-from .session import Session
+from .reach import ProbeUpdate
 from .transport import InFlight
 
 __all__ = ["InFlight", "Queue", "QueueClient"]

@@ -25,8 +25,7 @@ from ..sdk.clients import (
     translated_errors,
     with_renewed_sas,
 )
-from ..sdk.deadline import CALL_S
-from ..sdk.pages import all_pages
+from ..sdk.deadline import CALL_S, all_pages
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient, QueueServiceClient

@@ -19,7 +19,7 @@ from spark_azqueue.service.messages import Lease, QueueRef, VisibleAt
 from spark_azqueue.service.queues.calls import Delete, Show
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
-from spark_azqueue.service.queues.probes import moment_of
+from spark_azqueue.service.queues.reach import moment_of
 from spark_azqueue.service.retry import CONTROL, REPLAY, SETTLE, RetryPolicy
 
 from .log import TransactionLog, TransactionRecord, about

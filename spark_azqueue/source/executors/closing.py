@@ -29,7 +29,7 @@ from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
 from spark_azqueue.journal.ownership import check_held
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 

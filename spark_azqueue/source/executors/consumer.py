@@ -16,7 +16,7 @@ from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import ExecutorsConfig, LogConfig, needs_newer_spark
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.messages import MOST_IN_A_PLAN
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient

@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.blobs.removals import Removals
-from spark_azqueue.service.blobs.store import BlobStore
+from spark_azqueue.service.blobs.store import BlobStore, Removals
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
-from spark_azqueue.service.lanes import FairQueue
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Release, Update
 from spark_azqueue.service.queues.client import InFlight, QueueClient
+from spark_azqueue.service.queues.flow import FairQueue
 from spark_azqueue.service.retry import RENEW, REPLAY, SETTLE, RetryPolicy
 from spark_azqueue.service.workers import Submits
 

@@ -14,7 +14,7 @@ from spark_azqueue.metrics.report import LogReport
 from spark_azqueue.options.choices import DeleteAfter, OnUndecodable
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.messages import Message, MessageKey
 
 from ..batches.batch import Batch

@@ -20,7 +20,7 @@ from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.blobs.removals import Removals
+from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..batches.commits import CommitTracker, PlanAction, Position, Proof

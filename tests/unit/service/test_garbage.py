@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import gc, weakref
-from spark_azqueue.service.garbage import leave_out_what_is_loaded
+from spark_azqueue.service.workers import leave_out_what_is_loaded
 
 class Node: pass
 
@@ -33,7 +33,7 @@ def test_what_is_made_later_is_collected_and_nothing_is_left_out_twice():
 
 SELDOM = """
 import gc
-from spark_azqueue.service.garbage import collect_seldom
+from spark_azqueue.service.workers import collect_seldom
 
 collect_seldom()
 before = gc.get_stats()[0]["collections"]

@@ -15,7 +15,7 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import NoAnswer
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues import session as session_module
+from spark_azqueue.service.queues import http as session_module
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Wire

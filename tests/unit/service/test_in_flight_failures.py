@@ -6,8 +6,8 @@ from refs import ORDERS
 from senders import client_of
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
+from spark_azqueue.service.queues import http as session_module
 from spark_azqueue.service.queues import http as wire
-from spark_azqueue.service.queues import session as session_module
 from spark_azqueue.service.queues.calls import Dequeue, Page, Put
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault

@@ -26,8 +26,14 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.options.parse import history_config, sink_config, source_config
 from spark_azqueue.service.credentials import authority_for
-from spark_azqueue.service.installed import is_trusted
-from spark_azqueue.service.policy import MODULE, PROVIDERS, VARIABLE, installed_policy, policies
+from spark_azqueue.service.policy import (
+    MODULE,
+    PROVIDERS,
+    VARIABLE,
+    installed_policy,
+    is_trusted,
+    policies,
+)
 
 SAS = "sv=2021-12-02&sig=c2lnbmF0dXJl"
 KEY = "c2VjcmV0LWtleQ=="

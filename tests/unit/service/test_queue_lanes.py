@@ -1,6 +1,6 @@
 """FairQueue: items wait by queue, and queues take turns."""
 
-from spark_azqueue.service.lanes import FairQueue
+from spark_azqueue.service.queues.flow import FairQueue
 
 
 def lanes_of(**items):

@@ -12,9 +12,8 @@ from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.account import API_VERSION
+from spark_azqueue.service.account import API_VERSION, queue_sas
 from spark_azqueue.service.credentials import authority_for
-from spark_azqueue.service.signing import queue_sas
 from spark_azqueue.testing import FakeClock, FakeQueueService
 
 KEY = "c2VjcmV0LWtleS0wMTIzNDU2Nzg5"

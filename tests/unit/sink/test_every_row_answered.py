@@ -8,7 +8,7 @@ from refs import ORDERS
 from senders import QUEUE, client_of, send, task
 
 from spark_azqueue.errors import AzQueueError, QueueNotFound, ServiceError
-from spark_azqueue.service.queues import session as session_module
+from spark_azqueue.service.queues import http as session_module
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.testing import Fault
 

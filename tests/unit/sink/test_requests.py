@@ -9,9 +9,9 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large
+from spark_azqueue.service.fields import marked
 from spark_azqueue.service.messages import Lease, VisibleAt, seconds_of
 from spark_azqueue.service.queues.calls import Put, Update
-from spark_azqueue.service.receipts import marked
 from spark_azqueue.sink import requests as outgoing
 from spark_azqueue.sink.columns import SinkColumns, check_supplied
 from spark_azqueue.sink.requests import DeleteRow, EnqueueRow, UpdateRow
