@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from spark_azqueue.journal.refusals import unknown
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import ExecutorsConfig, LogConfig, needs_newer_spark
@@ -219,7 +220,7 @@ class ExecutorsConsumer:
         while (following := self._folder.following(plan.id)) is not None:
             listed = self._folder.listed(following.id)
             if listed.settled or self._closing.close(following, listed).settled:
-                raise self._takeover.unknown(following.number)
+                raise unknown(self._folder.where, following.number)
             plan = following
         self._closed = plan.id
         return plan
