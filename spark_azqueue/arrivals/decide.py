@@ -124,6 +124,19 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
     ]
 
 
+def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
+    """The events of files that the pattern alone leaves out."""
+    every = rules._replace(wanted=None)
+    return [
+        event
+        for event in events
+        if event.change in ("created", "renamed")
+        and event.place in rules.roots
+        and is_wanted(event.path, every)
+        and not is_wanted(event.path, rules)
+    ]
+
+
 def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
     """Without the events of a listing of files that were set aside after it began.
 

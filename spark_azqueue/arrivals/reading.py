@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_azqueue.service.redaction import shown
@@ -168,16 +169,16 @@ class Files:
     def _look_at_rows(
         self, whole: DataFrameReader, root: Root, files: Sequence[File]
     ) -> dict[str, Look]:
-        """What is at paths of which each has something. An empty folder has no row."""
+        """What is at paths of which each has something. What is empty has no row."""
         asked = {file.path for file in files}
-        found, strange = dict.fromkeys(asked, Look.NO_FILE), ""
+        found, strange = dict.fromkeys(asked, Look.EMPTY), ""
         try:
             for row in whole.load(self._paths(files)).select("path", "length").toLocalIterator():
                 path = path_below(root, row["path"]) or ""
-                if path in asked:
-                    found[path] = Look.FILE if row["length"] else Look.EMPTY
-                elif asked.isdisjoint(path[:at] for at, letter in enumerate(path) if letter == "/"):
-                    strange = row["path"]
+                look = Look.FILE if row["length"] else Look.EMPTY
+                at = asked.intersection(accumulate(path.split("/"), "{}/{}".format))
+                found |= {each: look if each == path else Look.NO_FILE for each in at}
+                strange = strange if at else row["path"]
         except Exception as error:
             if not is_sparks(error):
                 raise

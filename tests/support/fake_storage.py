@@ -161,12 +161,12 @@ class Reading:
         self.rows()
 
     def toLocalIterator(self) -> list[dict[str, Any]]:
-        """As of `binaryFile`."""
+        """As of `binaryFile`, which has no row for an empty file."""
         root, container = self.container.root.spark, self.container
         if container.hiccup:
             raise NO_CREDENTIAL
         things = {n: t for path in self.paths for n, t in container.below(path).items()}
-        return [{"path": root + n, "length": int(t.kind != "empty")} for n, t in things.items()]
+        return [{"path": root + n, "length": 1} for n, t in things.items() if t.kind != "empty"]
 
     def first(self) -> dict[str, Any] | None:
         return next(iter(self.toLocalIterator()), None)

@@ -25,6 +25,7 @@ from spark_azqueue.arrivals.decide import (
     choose,
     listed_by,
     looked_at,
+    not_matched,
     unseen,
     without,
 )
@@ -91,6 +92,17 @@ def test_what_is_not_wanted_is_left_out() -> None:
     found = candidates([*map(event, names), elsewhere], rules)
 
     assert paths(found) == ["b.json"]
+
+
+def test_what_the_pattern_alone_leaves_out() -> None:
+    names = ["_SUCCESS", "x/.tmp", "folder/", "b.csv", "b.json", "x.json/c.csv"]
+    gone, elsewhere = event("d.csv", "deleted"), event("e.csv")._replace(place="other/landing")
+    events = [*map(event, names), event("f.csv", "renamed"), gone, elsewhere]
+
+    found = not_matched(events, RULES._replace(wanted=glob_pattern("*.json")))
+
+    assert paths(found) == ["b.csv", "x.json/c.csv", "f.csv"]  # type: ignore[arg-type]
+    assert not_matched(events, RULES) == []
 
 
 class Row:

@@ -220,9 +220,10 @@ def look_at(container: Container, *paths: str) -> dict[str, Look]:
 
 
 def test_where_hadoop_cannot_look_sparks_reader_does(only_spark: Container) -> None:
-    seen = {"a": Look.FILE, "b": Look.EMPTY, "d": Look.NO_FILE, "e": Look.NO_FILE}
+    seen = {"a": Look.FILE, "b": Look.EMPTY, "d": Look.NO_FILE, "e": Look.EMPTY}
     assert look_at(only_spark, *seen) == seen
     assert look_at(only_spark, *seen, "gone") == seen | {"gone": Look.GONE}
+    assert look_at(only_spark, "d", "d/x") == {"d": Look.NO_FILE, "d/x": Look.FILE}
     assert look_at(only_spark, "gone") == {"gone": Look.GONE}
 
 
