@@ -131,9 +131,6 @@ class Files:
             looks = dict(zip((file.path for file in here), seen, strict=True))
             if unknown := [file for file in here if looks[file.path] is Look.UNKNOWN]:
                 looks |= self._look_by_spark(spark, root, unknown)
-            for file in unknown:
-                if looks[file.path] is Look.UNKNOWN:
-                    raise _unknown(file, "neither the driver nor a reader of Spark's says it")
             found |= {(place, path): look for path, look in looks.items()}
         return found
 
