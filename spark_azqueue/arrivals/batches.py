@@ -19,7 +19,6 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
 from spark_azqueue.service.redaction import shown
 
-from .causes import is_sparks, said
 from .decide import (
     Announced,
     Looks,
@@ -30,13 +29,14 @@ from .decide import (
     not_matched,
     without,
 )
-from .etags import etags
+from .hadoop import is_sparks, said
 from .listing import (
     SETTLED_S,
     Listed,
     Window,
     again,
     announce,
+    etags,
     event,
     in_containers,
     send,

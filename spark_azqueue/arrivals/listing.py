@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,9 @@ from urllib.parse import quote
 
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import OPTIONS, sink_config
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs.container import Container
+from spark_azqueue.service.blobs.etags import etag_of
 
 from .decide import Announced, is_wanted, listed_by
 from .memory import File, Memory
@@ -164,3 +168,31 @@ def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
         # For reading alone. What a sink writes without it can be read with it.
         and (name.lower(), str(value).strip().lower()) != ("messageencoding", "auto")
     }
+
+
+_AT_ONCE = 8
+
+
+def etags(account: Account, files: Iterable[File]) -> dict[tuple[str, str], str]:
+    """The etag of each file, by place and path; a file that does not exist is left out.
+
+    account: its `url` is the blob endpoint. Raises ServiceError.
+    """
+    asked = list(files)
+    containers = {
+        place: Container(
+            account,
+            place.partition("/")[2],
+            connections=_AT_ONCE,
+            if_missing="Correct 'trusted', or create the container",
+        )
+        for place in {file.place for file in asked}
+    }
+    try:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = pool.map(lambda file: etag_of(containers[file.place], file.path), asked)
+            pairs = zip(asked, found, strict=True)
+            return {(file.place, file.path): etag for file, etag in pairs if etag is not None}
+    finally:
+        for container in containers.values():
+            container.close()

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spark_azqueue.service.redaction import shown
 
-from .causes import (
+from .decide import NO_HADOOP_NAME, Look, Looks, Quarantined, changed
+from .hadoop import (
     condition,
     is_of_a_name,
     is_of_network,
     is_of_no_file,
+    is_on_disk,
     is_sparks,
+    is_there,
+    looks,
     said,
 )
-from .decide import NO_HADOOP_NAME, Look, Looks, Quarantined, changed
-from .hadoop import is_on_disk, is_there, looks
 from .memory import File
 from .rules import Root, may_be_a_mount, path_below, spark_path
 
