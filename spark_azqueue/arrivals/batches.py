@@ -42,8 +42,7 @@ from .listing import (
     send,
     to_announce,
 )
-from .lists import Look, Means, list_of
-from .log import FileLog
+from .log import FileLog, LookAt, Means, list_of
 from .memory import Bounds, File, Memory
 from .reading import Files
 from .record import Begun, FileList
@@ -192,7 +191,7 @@ class Arrivals:
         spark: SparkSession,
         files: FileLog,
         record: FileList,
-        look: Look,
+        look: LookAt,
         *,
         comes_again: bool,
     ) -> None:

@@ -1,6 +1,7 @@
 """The messages of a segment as bytes, column by column, and back with every value checked.
 
-See `journal/columns.py`. Texts are UTF-8, in which even a lone surrogate survives.
+Each column is a list of lengths, then the values. Texts are UTF-8, in which even a lone surrogate
+survives.
 """
 
 from __future__ import annotations

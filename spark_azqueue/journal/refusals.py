@@ -1,4 +1,8 @@
-"""What write-ahead logs refuse, and the sentences that say so: once for all kinds and readers."""
+"""Does a checkpoint fit a write-ahead log? What is refused, and the sentences that say so.
+
+Once for both kinds of write-ahead logs and their readers. The folder of another account or kind is
+refused in `identity.py`, a second writer in `claim.py`.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from spark_azqueue.options.log import LogPlace
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import WRITE_AHEAD, Kind, Stored
 
-from .files import FileStore
+from .file_store import FileStore
 
 
 class LogStore(Protocol):

@@ -33,7 +33,10 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the query's run began, mostly of messages. Callers must hold the ledger lock."""
+    """Totals since the query's run began, mostly of messages.
+
+    Those of a driver that leases are counted under the lock of its ledger.
+    """
 
     dequeued: Annotated[int, "Messages dequeued, copies included."] = 0
     redelivered: Annotated[int, "New to this run, but dequeued before by a run or a consumer."] = 0

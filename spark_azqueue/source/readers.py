@@ -123,7 +123,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def _leased(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
-        from .executors.tasks import slot_rows
+        from .executors.rows import slot_rows
 
         task = TaskContext.get()
         is_repeated = task is not None and task.attemptNumber() > 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.segment import decode

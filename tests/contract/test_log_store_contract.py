@@ -10,7 +10,7 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import AccessDenied, ServiceError
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.blobs.folder import BlobFolder

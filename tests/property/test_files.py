@@ -30,8 +30,7 @@ from pyspark.errors import PySparkException
 
 from spark_azqueue.arrivals.batches import Arrivals
 from spark_azqueue.arrivals.decide import Announced, without
-from spark_azqueue.arrivals.lists import Means, list_of
-from spark_azqueue.arrivals.log import FileLog
+from spark_azqueue.arrivals.log import FileLog, Means, list_of
 from spark_azqueue.arrivals.memory import Bounds
 from spark_azqueue.arrivals.reading import Files
 from spark_azqueue.arrivals.rules import Rules, roots_of

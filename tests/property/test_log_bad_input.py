@@ -29,7 +29,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.journal import file_system
 from spark_azqueue.journal.codec import sealed
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.folder import BlobFolder

@@ -23,7 +23,7 @@ from spark_azqueue.journal.identity import IDENTITY, identify
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
-from spark_azqueue.source.executors import closing, leasing, names, slot
+from spark_azqueue.source.executors import closing, given_up, leasing, names, slot
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import (
@@ -274,7 +274,7 @@ def _copies(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "copy_to_poison_queue", copy)
 
 
-_COPIES = (leasing, closing)
+_COPIES = (leasing, given_up)
 
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a task deletes what its slot gave": _tasks_delete,

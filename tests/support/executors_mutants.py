@@ -20,9 +20,9 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
+from spark_azqueue.source.executors.rows import Told
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.tasks import Told
-from spark_azqueue.source.log import decisions
+from spark_azqueue.source.log import undecodable as decisions
 from spark_azqueue.source.offsets import OffsetJson
 
 Patch = pytest.MonkeyPatch

@@ -17,8 +17,8 @@ from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.rows import batches_of
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.tasks import batches_of
 from spark_azqueue.source.runtime import Runtime
 from spark_azqueue.testing import FakeQueueService
 

@@ -39,8 +39,8 @@ from spark_azqueue.source.executors.leasing import Leased, Leasing
 from spark_azqueue.source.executors.objects import SeenMessages, SlotReport, SlotSegment
 from spark_azqueue.source.executors.plan import Slot
 from spark_azqueue.source.executors.planning import slots_of
+from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.takeover import PlanRecovery
 
 Patch = pytest.MonkeyPatch
 

@@ -18,10 +18,11 @@ from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.executors import (
     closing,
     consumer,
+    given_up,
     plan,
     planning,
+    recovery,
     slot,
-    takeover,
 )
 from spark_azqueue.source.intake import queues
 
@@ -80,5 +81,5 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
     patch.setattr(plan, "GROUPS", 2)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
-    for module in (closing, consumer, identity, slot, takeover):
+    for module in (closing, consumer, given_up, identity, slot, recovery):
         patch.setattr(module, "uuid", ids)

@@ -29,8 +29,8 @@ from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.rows import batches_of
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.tasks import batches_of
 from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.runtime import Runtime
 

@@ -15,13 +15,14 @@ from executors_scene import Scene
 from executors_setting import TRIES
 from turns import Actor
 
-from spark_azqueue.source.executors import closing
-from spark_azqueue.source.executors.closing import Cleaning, plan_again
+from spark_azqueue.source.executors import given_up
+from spark_azqueue.source.executors.closing import Cleaning
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.given_up import plan_again
 from spark_azqueue.source.executors.objects import Closed, SeenMessages, SlotSegment
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.takeover import Chain
+from spark_azqueue.source.executors.recovery import Chain
 
 Patch = pytest.MonkeyPatch
 
@@ -162,11 +163,11 @@ def asked_for_other_processes_alone(patch: Patch) -> None:
 
 
 def no_copy(patch: Patch) -> None:
-    patch.setattr(closing, "copy_to_poison_queue", nothing)
+    patch.setattr(given_up, "copy_to_poison_queue", nothing)
 
 
 def copied_after_the_verdict(patch: Patch) -> None:
-    copy, put = closing.copy_to_poison_queue, Chain.put
+    copy, put = given_up.copy_to_poison_queue, Chain.put
     due: list[tuple[Any, ...]] = []
 
     def put_and_copy(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
@@ -175,7 +176,7 @@ def copied_after_the_verdict(patch: Patch) -> None:
             copy(*due.pop())
         return found
 
-    patch.setattr(closing, "copy_to_poison_queue", lambda *given: due.append(given))
+    patch.setattr(given_up, "copy_to_poison_queue", lambda *given: due.append(given))
     patch.setattr(Chain, "put", put_and_copy)
 
 
@@ -202,7 +203,7 @@ def others_do_not_wait(patch: Patch) -> None:
     def again(*given: Any, **more: Any) -> Plan:
         return dataclasses.replace(plan_again(*given, **more), waiting=())
 
-    patch.setattr(closing, "plan_again", again)
+    patch.setattr(given_up, "plan_again", again)
 
 
 def verdict_forgets_what_is_owed(patch: Patch) -> None:
@@ -211,7 +212,7 @@ def verdict_forgets_what_is_owed(patch: Patch) -> None:
     ) -> Plan:
         return plan_again(before, groups, SeenMessages(), issued, gave_up=gave_up)
 
-    patch.setattr(closing, "plan_again", again)
+    patch.setattr(given_up, "plan_again", again)
 
 
 def rows_without_a_copy(patch: Patch) -> None:

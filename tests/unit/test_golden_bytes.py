@@ -49,10 +49,10 @@ from spark_azqueue.source.executors.objects import (
 from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
 from spark_azqueue.source.log import names
-from spark_azqueue.source.log.decisions import About, Decision
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.outcomes import BatchOutcome, verdict_on
 from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, OwedLists
-from spark_azqueue.source.log.verdicts import BatchOutcome, verdict_on
+from spark_azqueue.source.log.undecodable import About, Decision
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
 MAGICS = (b"azqueue segment 1\n", b"azqueue slot 1\n", b"azqueue files 1\n")

@@ -27,15 +27,16 @@ from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
-from .closing import Cleaning, Closing, Noting, PlanOutcomes, plan_again
+from .closing import Cleaning, Closing, Noting
 from .folder import PlanFolder
+from .given_up import PlanOutcomes, plan_again
 from .names import START, PlanId
 from .objects import Closed, SeenMessages
 from .plan import Group, Plan, oldest
 from .planning import PlanSizing, ReadyQueues, chosen
-from .takeover import Chain, PlanRecovery
-from .tasks import Told
-from .watch import Drained, Totals
+from .recovery import Chain, PlanRecovery
+from .rows import Told
+from .totals import Drained, Totals
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class ExecutorsConsumer:
         self._client = runtime.client or QueueClient(config.account)
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
-        self._takeover = PlanRecovery(self._folder, settings, config.selection)
+        self._recovery = PlanRecovery(self._folder, settings, config.selection)
         # Tasks lease, and have deleted their messages before the batch ends that they belong to.
         self._monitor = QueueMonitor(config, self._client, runtime)
         self._news = ReadyQueues(
@@ -98,9 +99,9 @@ class ExecutorsConsumer:
         self._sizing = PlanSizing(config, executors, runtime.clock)
         self._drained = Drained(self._monitor, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
-        self._chain = Chain(self._folder, self._takeover)
+        self._chain = Chain(self._folder, self._recovery)
         self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
-        self._verdicts = PlanOutcomes(
+        self._given_up = PlanOutcomes(
             config,
             self._folder,
             self._client,
@@ -136,7 +137,7 @@ class ExecutorsConsumer:
         if not self._monitor.is_open:
             self._monitor.open()
         plan = self._plan(start)
-        if not self._takeover.is_done:
+        if not self._recovery.is_done:
             self._take_over(plan)
         if self._first is not None and self._first[0] == plan.id:
             return self._given(self._first[1])
@@ -166,21 +167,21 @@ class ExecutorsConsumer:
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id:
             return []
-        if not self._takeover.is_done:
+        if not self._recovery.is_done:
             self._monitor.open()
             self._take_over(before, plan)
-        self._takeover.check()
-        plans = self._takeover.behind(
+        self._recovery.check()
+        plans = self._recovery.behind(
             before, plan, issued=self._issued, has_answered=self._has_answered
         )
         return [part for each in plans for part in self._parts(each)]
 
     def _parts(self, plan: Plan) -> list[bytes]:
-        self._takeover.check_queues(plan)
+        self._recovery.check_queues(plan)
         following = self._folder.following(plan.id)
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._drained.may_hide(plan)
-            following = following or self._verdicts.instead_of(plan)
+            following = following or self._given_up.instead_of(plan)
         if following is not None and following.gave_up:
             return []
         return [Told.by(plan, slot, self._config).to_bytes() for slot in range(len(plan.slots))]
@@ -191,14 +192,14 @@ class ExecutorsConsumer:
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""
         counted = self._monitor.counted(idle=self._totals.is_idle)
-        plans = self._cleaning.plans if self._takeover.is_done else None
+        plans = self._cleaning.plans if self._recovery.is_done else None
         return self._totals.report(
             counted,
             plans,
             self._cleaning.bytes,
             self._known,
             self._client.throttled,
-            self._verdicts.set_aside,
+            self._given_up.set_aside,
         )
 
     def close(self) -> None:
@@ -212,13 +213,13 @@ class ExecutorsConsumer:
     # ── the steps of `latest` ─────────────────────────────────────────────────────────────────────
 
     def _take_over(self, start: Plan, end: Plan | None = None) -> None:
-        first = self._takeover.take(start, end)
+        first = self._recovery.take(start, end)
         self._first = (start.id, first) if first is not None else None
-        self._cleaning.found(self._takeover.objects, self._takeover.floor, self._takeover.times)
+        self._cleaning.found(self._recovery.objects, self._recovery.floor, self._recovery.times)
         lease_s = max(start.lease_s, self._config.visibility_timeout or LEASE_S)
-        self._drained.found(self._takeover.objects, self._takeover.times, lease_s)
+        self._drained.found(self._recovery.objects, self._recovery.times, lease_s)
         if start.id == START and first is None and end is None:
-            self._before_first = self._takeover.base or self._after_unused()
+            self._before_first = self._recovery.base or self._after_unused()
 
     def _after_unused(self) -> Plan:
         """What the first plan of a new checkpoint follows: the start, or plans that gave nothing.
@@ -300,8 +301,8 @@ class ExecutorsConsumer:
         return self._chain.put(plan, following, self._known)
 
     def _given(self, plan: Plan) -> OffsetJson:
-        self._takeover.check()
-        self._takeover.check_queues(plan)
+        self._recovery.check()
+        self._recovery.check_queues(plan)
         self._issued = plan.id
         self._sizing.begins()
         return plan.to_json()

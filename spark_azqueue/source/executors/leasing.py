@@ -36,7 +36,7 @@ from ..batches.builder import copy_to_poison_queue
 from ..batches.receiver import Receiver
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
-from ..log.decisions import About, LoggedRows, Reading
+from ..log.undecodable import About, LoggedRows, Reading
 from ..rows import decoded
 from . import names
 from .folder import PlanFolder
@@ -347,7 +347,7 @@ def settle(
 
 
 def without_deletes(segment: SlotSegment, size: int, aside: Container[MessageKey]) -> SlotReport:
-    """What is known of a slot, of `size` bytes, whose messages were deleted before it was put."""
+    """What is known of a slot, of `size` bytes, by itself: no delete of it was answered here."""
     given = [message.size for message, _ in segment.received if message.key not in aside]
     return replace(
         SlotReport.of(segment.header, size),

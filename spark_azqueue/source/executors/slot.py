@@ -5,9 +5,10 @@
    can see the mark has put something, and one that closes it later sees the mark.
 2. Dequeue for some seconds; or take what a plan gave that was given up, see `segment_again`.
 3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
-4. Decide about what does not decode: copies of it are in the poison queue, see `leasing.py`.
-5. The deletes are answered ► 7. The plan is cleaned ► error.
-6. Delete the messages by the receipts in the segment; write down what is owed.
+4. The deletes are not answered yet, and the plan is cleaned ► error.
+5. Decide about what does not decode: copies of it are in the poison queue, see `leasing.py`.
+6. Delete the messages by the receipts in the segment, unless that is answered; write down what is
+   owed.
 7. Give out the rows.
 
 A task may be killed after each step, or be frozen and go on after its plan is over. Two may run at
@@ -30,7 +31,7 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.batch import THE_END
-from ..log.decisions import LoggedRows, Reading
+from ..log.undecodable import LoggedRows, Reading
 from . import names
 from .folder import PlanFolder, tombstone
 from .leasing import (

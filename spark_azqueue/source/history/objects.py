@@ -26,9 +26,9 @@ from ..executors.folder import PlanFolder
 from ..executors.leasing import slot_rows
 from ..large_bodies import carried, resolved
 from ..log import names as segment_names
-from ..log.decisions import LoggedRows, Reading, has_decisions, segment_rows
+from ..log.outcomes import verdict_on
 from ..log.segment import Segments
-from ..log.verdicts import verdict_on
+from ..log.undecodable import LoggedRows, Reading, has_decisions, segment_rows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..rows import TYPES, record_batch
 from .batches import UNKNOWN, Piece, lost

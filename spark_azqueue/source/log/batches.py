@@ -22,11 +22,12 @@ from ..columns import Columns
 from ..engine import DriverLeasing
 from ..leases.holder import LeaseHolder
 from ..offsets import OffsetJson
-from .decisions import Reading
+from .given_up import DELETE_AFTER, FailedBatches
 from .log import Contents, SegmentReader, WriteAheadLog
-from .recovery import DELETE_AFTER, Asked, FailedBatches, LogRecovery
+from .recovery import Asked, LogRecovery
 from .segment import Segment
 from .state import ProgressKeeper
+from .undecodable import Reading
 
 _AT_ONCE = 2
 """For how many segments blobs may be deleted in the background; a further one waits."""
@@ -147,7 +148,7 @@ class LoggedBatches:
         self._in_doubt: ServiceError | None = None
         self._put_s: float | None = None  # what the newest put took
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
-        self.takeover = LogRecovery(
+        self.recovery = LogRecovery(
             engine, settings, wal, progress, self._failures, self._segments, clock
         )
         """Whether this query may use the log, and where it goes on."""
@@ -164,7 +165,7 @@ class LoggedBatches:
 
     def take_over(self, asked: Asked | None) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it."""
-        if self.takeover.take_over(asked) and self._bodies:
+        if self.recovery.take_over(asked) and self._bodies:
             self._bodies.go_on()
 
     def delete_logged(self) -> None:
@@ -172,7 +173,7 @@ class LoggedBatches:
 
         Not before Spark has said where it is: a start that is refused deletes nothing.
         """
-        if self._deletes_at_once and self.takeover.is_checked:
+        if self._deletes_at_once and self.recovery.is_checked:
             self._settle(self.head)
 
     def write(self, number: int, batch: Batch) -> OffsetJson:
@@ -306,7 +307,7 @@ class LoggedBatches:
         has_ended: it is the last one of this process. Writes nothing if the log was not taken over
         as a whole: a start that is refused must not change what the next one finds.
         """
-        if not self.takeover.is_whole or not (at_once or self._progress.is_due()):
+        if not self.recovery.is_whole or not (at_once or self._progress.is_due()):
             return
         try:
             self._log.mark(self._progress.now(has_ended=has_ended))

@@ -31,8 +31,9 @@ from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..runtime import DEFAULT, Runtime
 from .batches import LoggedBatches, SegmentBodies
+from .given_up import isolation_steps
 from .log import WriteAheadLog
-from .recovery import Asked, isolation_steps
+from .recovery import Asked
 from .state import LogOffset, ProgressKeeper
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class LogConsumer:
         self._batches = LoggedBatches(
             self.engine, columns, settings, self._log, progress, runtime.clock, bodies
         )
-        self._takeover = self._batches.takeover
+        self._recovery = self._batches.recovery
         self._mark_is_due = False  # else the next run might take what was assumed for new
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
 
@@ -115,7 +116,7 @@ class LogConsumer:
             known, is_proven = self._position.asked()
             if not self._position.is_known:
                 self._batches.take_over(None)
-                if first := self._takeover.first_of_all:
+                if first := self._recovery.first_of_all:
                     first = self._batches.standing_from(first)
                     if first <= self._batches.head:
                         return self._handed_out(self._offset(first))
@@ -135,7 +136,7 @@ class LogConsumer:
             self._batches.named(position.number)
             self._batches.delete_logged()
             self.committed(known)
-        number = self._batches.standing_from(max(position.number, self._takeover.after) + 1)
+        number = self._batches.standing_from(max(position.number, self._recovery.after) + 1)
         if number <= self._batches.head:
             return self._handed_out(self._offset(number))
         if not self.engine.is_due():
@@ -158,18 +159,18 @@ class LogConsumer:
         self.engine.builder.wait_for_prefetch()
         if not last.is_of_log:
             return self._plan_from_before(start, end)
-        self._takeover.check_forward(position, last)
+        self._recovery.check_forward(position, last)
         asked = Asked(position, last, is_ours)
         self._batches.take_over(asked)
-        self._takeover.check_start(asked)
-        self._takeover.compare(last)
+        self._recovery.check_start(asked)
+        self._recovery.compare(last)
         self.committed(start)
         self._batches.named(last.number)
         self._batches.delete_logged()
         if self._mark_is_due:
             self._batches.mark()
             self._mark_is_due = False
-        first = max(position.number, self._takeover.after) + 1
+        first = max(position.number, self._recovery.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
         self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
         if last.number == self._batches.head:

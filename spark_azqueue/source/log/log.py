@@ -28,11 +28,11 @@ from spark_azqueue.service.messages import QueueRef, Received
 from ..columns import Columns
 from ..rows import Row, streams
 from . import names
-from .decisions import Copy, Decisions, Reading
+from .outcomes import BatchOutcomes
 from .progress import LogProgress, OwedList, OwedLists, SegmentHeader
 from .segment import Segment, Segments, encode
 from .state import LogOffset, LogState, new_floor
-from .verdicts import BatchOutcomes
+from .undecodable import Copy, Decisions, Reading
 
 log = logging.getLogger(__name__)
 

@@ -30,11 +30,10 @@ from spark_azqueue.arrivals.decide import (
     without,
 )
 from spark_azqueue.arrivals.listing import again
-from spark_azqueue.arrivals.lists import Means, list_of
-from spark_azqueue.arrivals.log import FileLog
+from spark_azqueue.arrivals.log import FileLog, Means, list_of
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.rules import LONGEST, Rules, glob_pattern, roots_of
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.service.names import FILES
 
 HERE = "shopdata/landing"

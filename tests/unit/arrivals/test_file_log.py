@@ -16,7 +16,7 @@ from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.record import Begun, FileList, SnapshotHead
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import Damaged, digest_of, sealed
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.frame import framed
 from spark_azqueue.service.names import FILES, WRITE_AHEAD
 

@@ -50,6 +50,35 @@ def test_contributing_names_every_package() -> None:
     assert {str(folder.relative_to(REPOSITORY)) for folder in folders} <= told
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
+def test_the_files_that_a_contributor_is_sent_to_exist(page: str) -> None:
+    """Each `….py`: whole, or below the package; a bare name, or one of a folder named before it."""
+    package = REPOSITORY / "spark_azqueue"
+    known = {
+        path.name
+        for folder in ("spark_azqueue", "tests", "tools")
+        for path in (REPOSITORY / folder).rglob("*.py")
+    }
+    named = re.findall(r"`([\w/{}.]+\.py)`", text(page))
+    assert len(named) > 5
+    lost = [
+        name
+        for name in named
+        if not ((REPOSITORY / name).exists() or (package / name).exists())
+        and ("/" in name or name not in known)
+    ]
+    assert lost == []
+
+
+def test_the_docstrings_name_files_that_exist() -> None:
+    package = REPOSITORY / "spark_azqueue"
+    known = {path.name for path in package.rglob("*.py")}
+    for path in sorted(package.rglob("*.py")):
+        named = re.findall(r"`([\w/]+\.py)`", path.read_text(encoding="utf-8"))
+        lost = [name for name in named if name.rpartition("/")[2] not in known]
+        assert lost == [], path
+
+
 def test_the_targets_that_contributing_names_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
     named = set(re.findall(r"(?:^    |`)make ([a-z-]+)", text("CONTRIBUTING.md"), re.MULTILINE))

@@ -21,7 +21,7 @@ from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.journal import file_system
 from spark_azqueue.journal.codec import sealed
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import Side
@@ -31,8 +31,8 @@ from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.outcomes import BatchOutcome, BatchOutcomes
 from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.verdicts import BatchOutcome, BatchOutcomes
 
 ACCOUNT = "acc"
 ORDERS = ref("orders", ACCOUNT)

@@ -8,8 +8,8 @@ from refs import ref
 from spark_azqueue.doctor.plan_checks import plan_findings
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
-from spark_azqueue.source.executors.closing import plan_again
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
+from spark_azqueue.source.executors.given_up import plan_again
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Part, Plan, Slot

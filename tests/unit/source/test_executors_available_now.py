@@ -21,7 +21,7 @@ from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.watch import Drained
+from spark_azqueue.source.executors.totals import Drained
 
 
 @pytest.fixture

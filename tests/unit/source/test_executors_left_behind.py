@@ -11,8 +11,8 @@ from executors_setting import ACCOUNT, CONFIG, RETENTION
 
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
+from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.executors.takeover import PlanRecovery
 
 
 @pytest.fixture

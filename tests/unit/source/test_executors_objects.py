@@ -13,7 +13,7 @@ from segments import a_message
 
 from spark_azqueue.errors import LogDamaged, LogUnavailable
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS

@@ -19,7 +19,7 @@ from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.tasks import Told
+from spark_azqueue.source.executors.rows import Told
 from spark_azqueue.source.preflight import with_queue_settings
 from spark_azqueue.source.readers import AzQueueReader, AzQueueStreamReader
 from spark_azqueue.testing import FakeQueueService

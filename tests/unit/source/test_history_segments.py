@@ -28,8 +28,8 @@ from spark_azqueue.source.history.batches import chosen, parted, pieces_of
 from spark_azqueue.source.history.survey import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.outcomes import BatchOutcome
 from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.verdicts import BatchOutcome
 
 RETENTION = 10
 

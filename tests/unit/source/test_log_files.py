@@ -10,8 +10,9 @@ import pytest
 from turns import Killed
 
 from spark_azqueue.errors import LogConflict, LogUnavailable
-from spark_azqueue.journal import file_system, files
-from spark_azqueue.journal.files import FileStore
+from spark_azqueue.journal import file_store as files
+from spark_azqueue.journal import file_system
+from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.identity import opened
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD
 

@@ -228,9 +228,9 @@ class PlanRecovery:
 class Chain:
     """Used by one thread."""
 
-    def __init__(self, folder: PlanFolder, takeover: PlanRecovery) -> None:
+    def __init__(self, folder: PlanFolder, recovery: PlanRecovery) -> None:
         self._folder = folder
-        self._takeover = takeover
+        self._recovery = recovery
         self.followed: PlanId | None = None
         """The newest plan behind which this process put another."""
 
@@ -244,5 +244,5 @@ class Chain:
         self.followed = plan.id
         stands = self._folder.put_following(plan.id, following)
         if plan.number < self._folder.floor():  # what had followed it was removed
-            self._takeover.tell_removed(plan)
+            self._recovery.tell_removed(plan)
         return stands

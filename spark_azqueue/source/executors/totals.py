@@ -1,4 +1,4 @@
-"""When a run that ends has read everything, and what a run has counted.
+"""What a run has counted, and when a run that ends has read everything.
 
 Used by one thread; nothing is kept over a restart.
 """

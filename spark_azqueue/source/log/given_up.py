@@ -1,0 +1,173 @@
+"""Batches of the driver's log that fail again and again: given up, and the guilty message found."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_azqueue.journal.claim import taken
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.service.messages import Lease, MessageKey
+
+from ..engine import DriverLeasing
+from .log import WriteAheadLog
+from .outcomes import BatchOutcome, verdict_due
+from .segment import Segment
+from .state import ProgressKeeper
+
+DELETE_AFTER = "deleteAfter"
+"""The option, as a segment's header keeps it."""
+
+
+MOST_STEPS = 5
+"""In how many steps suspects are isolated at most: 1,024 are handed out as 256, 64, 16, 4 and 1."""
+
+
+def isolation_steps(max_dequeue_count: int | None) -> int | None:
+    """In how many steps a query with a log isolates; None if poison handling is off.
+
+    Without a log each failure raises the dequeue count. With one, only those after the first batch
+    was given up do.
+    """
+    return None if max_dequeue_count is None else min(max_dequeue_count, MOST_STEPS)
+
+
+log = logging.getLogger(__name__)
+
+
+class FailedBatches:
+    """Decides about batches of other processes that Spark asks for again. Used by one thread.
+
+    What it raises: LogConflict, LogDamaged, ServiceError. Then nothing was decided, or what was
+    decided is in the log, and the next run does the rest.
+    """
+
+    def __init__(
+        self,
+        engine: DriverLeasing,
+        wal: WriteAheadLog,
+        progress: ProgressKeeper,
+        *,
+        deletes_at_once: bool,
+    ) -> None:
+        """deletes_at_once: deleteAfter=log."""
+        self._engine = engine
+        self._progress = progress
+        self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
+        self._maximum = engine.config.max_dequeue_count
+        self._deletes_at_once = deletes_at_once
+        self._log = wal
+        self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
+        self._tried: set[int] = set()  # batches of other processes that get another try in this one
+
+    def taken_over(self, segment: Segment) -> None:
+        """Once for each segment whose messages are held: do the rest if it was given up."""
+        if self._deletes_at_once and not _says_deleted(segment):
+            self._to_be_said.add(segment.number)
+        verdict = self._log.verdicts.on(segment.number)
+        if verdict is BatchOutcome.SPLIT:
+            self._release(segment)
+            self._to_come |= {lease.key: lease for _, lease in segment.received}
+            return
+        for _, lease in segment.received:
+            self._to_come.pop(lease.key, None)
+        if verdict is BatchOutcome.POISON:
+            self._engine.settle(segment.number)
+
+    def go_on(self) -> None:
+        """Once, after the log was taken over: isolate if the run before was about to."""
+        if self._to_come:
+            self._engine.builder.isolate([*self._to_come.values()])
+        newest = self._log.newest
+        if newest is None or self._maximum is None:
+            return
+        last = (newest.number - 1, newest.number)  # one may have been written ahead
+        if newest.suspect or any(self._log.verdicts.on(n) is BatchOutcome.SPLIT for n in last):
+            self._engine.builder.isolate()
+
+    def may_settle(self, number: int) -> bool:
+        """May this batch's messages be deleted? Not if it was given up.
+
+        The answer holds for ever: a process that gives up batches cannot do so with this one.
+        """
+        was_given_up = self.is_given_up(number)
+        is_open = self._maximum is not None or self._log.verdicts.has_tries(number)
+        if not (is_open or number in self._to_be_said):
+            return not was_given_up
+        stands = self._log.verdicts.decide(number, BatchOutcome.COMMITTED)
+        self._log.check_claim()
+        if stands.gives_up and not was_given_up:  # its rows were handed out here, and not elsewhere
+            raise taken(self._log.where)
+        return not stands.gives_up
+
+    def is_given_up(self, number: int) -> bool:
+        """True if the batch is known to have no rows."""
+        verdict = self._log.verdicts.on(number)
+        return verdict is not None and verdict.gives_up
+
+    def gives_up(self, segment: Segment, *, is_alone: bool) -> bool:
+        """True if this batch has no rows: it was given up, or is now.
+
+        is_alone: Spark's batch has no other segment.
+        """
+        number = segment.number
+        if self.is_given_up(number):
+            return True
+        if not self._may_give_up(segment) or number in self._tried:
+            return False
+        assert self._maximum is not None
+        replays = self._log.verdicts.replayed(number)
+        header = segment.header
+        is_single = is_alone and header.messages == 1
+        due = verdict_due(replays, self._maximum, is_suspect=header.suspect, is_single=is_single)
+        if due:
+            self._log.check_claim()
+            if due is BatchOutcome.POISON:
+                ((message, _),) = segment.received
+                reason = f"batch {number} failed {replays} times with it alone"
+                self._engine.builder.copy_to_poison_queue(message, reason)
+            due = self._log.verdicts.decide(number, due)
+        if due is None or not due.gives_up:
+            self._tried.add(number)
+            return False
+        self._carry_out(due, segment, replays)
+        return True
+
+    def _may_give_up(self, segment: Segment) -> bool:
+        """False if its messages may be deleted already."""
+        number = segment.number
+        return (
+            self._maximum is not None
+            and not _says_deleted(segment)
+            and number > self._log.state.progress.committed
+            and self._log.verdicts.on(number) is None
+        )
+
+    def _carry_out(self, verdict: BatchOutcome, segment: Segment, replays: int) -> None:
+        if verdict is BatchOutcome.POISON:
+            with self._engine.holder.ledger as ledger:
+                ledger.counts.poison_moved += 1
+            self._engine.settle(segment.number)
+            return
+        log.warning(
+            "batch %d of the write-ahead log %s (segment %s) failed %d times and is given up: it"
+            " has no rows, and its %d messages come again in other batches (at least once)",
+            segment.number,
+            self._log.where,
+            segment.digest[:16],
+            replays,
+            len(segment.received),
+        )
+        self._release(segment)
+        self._engine.builder.isolate([lease for _, lease in segment.received])
+
+    def _release(self, segment: Segment) -> None:
+        """Release its messages, and forget them: they come again, and are new then."""
+        self._engine.holder.release_batch(segment.number)
+        with self._engine.holder.ledger as ledger:
+            until = ledger.hidden_until
+        self._progress.released(len(segment.received), until)
+
+
+def _says_deleted(segment: Segment) -> bool:
+    """True if its messages were deleted as soon as it was written."""
+    return segment.header.reading.get(DELETE_AFTER) == DeleteAfter.LOG.value
