@@ -61,9 +61,11 @@ notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and
 LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 
 # As in `make check N=1`: one after the other.
-check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes on two idle cores)
-	@$(LANES) property unit-rest unit-source unit-service style
-	@$(MAKE) --no-print-directory coverage
+# `make check ALL=1` is what `test-all` begins with: more examples, what is marked `more`, and coverage.
+CHECKS = property unit-rest unit-source unit-service style
+check: $(VENV_READY) ## Format, lint, types, unit and property tests (two minutes on two idle cores)
+	@$(LANES) $(CHECKS)
+	@$(if $(ALL),$(MAKE) --no-print-directory coverage)
 
 style: $(VENV_READY)
 	$(PY) -m ruff format --check .
@@ -71,8 +73,10 @@ style: $(VENV_READY)
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
 
-# `check` and `test` leave out what is marked `more`; ALL=1, as `test-all` has it, takes all, with more examples.
+# `check` and `test` leave out what is marked `more`; with ALL=1 all is run, with more examples.
 FEW = $(if $(ALL),,-m "not long and not more")
+# Before Python 3.12 coverage doubles the time of what it measures: it is for `test-all`, too.
+MEASURE = $(if $(ALL),-m coverage run)
 # All of tests/unit, or a part of it: `check` runs the parts beside each other.
 unit: PART = tests/unit
 unit-service: PART = tests/unit/service
@@ -80,15 +84,18 @@ unit-source: PART = tests/unit/source tests/unit/sink
 unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink)
 unit unit-rest: $(PROMTOOL_READY)
 unit unit-service unit-source unit-rest: $(VENV_READY)
-	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q $(FEW) $(PART)
+	COVERAGE_FILE=.coverage.$@ $(PY) $(MEASURE) -m pytest -q $(FEW) $(PART)
 
-# Before Python 3.12 coverage doubles the time of what it measures: the long simulations go without.
+# The long simulations go without coverage.
 MEASURED = $(patsubst %,tests/property/test_%.py,available_now combined drained hidden_after_a_kill log_bad_input \
   log_bodies log_deletes log_scenarios log_starts restarts)
 property: $(VENV_READY)
-	COVERAGE_FILE=.coverage.$@ $(BUDGET) $(PY) -m coverage run --source=spark_azqueue/source -m pytest -q $(FEW) $(MEASURED)
-	$(BUDGET) $(PY) -m pytest -q $(FEW) tests/property $(MEASURED:%=--ignore=%)
-BUDGET = $(if $(ALL),AZQUEUE_EXAMPLES=20)
+ifdef ALL
+	COVERAGE_FILE=.coverage.$@ AZQUEUE_EXAMPLES=20 $(PY) $(MEASURE) --source=spark_azqueue/source -m pytest -q $(MEASURED)
+	AZQUEUE_EXAMPLES=20 $(PY) -m pytest -q tests/property $(MEASURED:%=--ignore=%)
+else
+	$(PY) -m pytest -q $(FEW) tests/property
+endif
 
 # As in `make property-long EXAMPLES=800`: a million steps of the state machines.
 property-long: $(VENV_READY) ## The property tests with 400 examples each, other ones each time (half an hour)
@@ -106,13 +113,12 @@ coverage: $(VENV_READY)
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 # As in `make test N=1`: one suite after the other. Slow suites come first.
 test: need-java $(VENV_READY) ## check, and each promise once on real Spark and Azurite (twelve minutes on two idle cores)
-	@$(LANES) environments property unit-rest unit-source unit-service style
-	@$(MAKE) --no-print-directory coverage
+	@$(LANES) environments $(CHECKS)
 	@CORE=1 $(LANES) test-kills test-engine test-cluster smoke-4.0 test-contract test-connect test-recorded
 
 # No test runs twice: it takes all of what `test` takes a part of.
 test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (50 minutes)
-	@ALL=1 $(LANES) environments-all property unit-rest unit-source unit-service style
+	@ALL=1 $(LANES) environments-all $(CHECKS)
 	@$(MAKE) --no-print-directory coverage
 	@$(LANES) test-engine test-kills test-cluster test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 test-connect test-recorded
 

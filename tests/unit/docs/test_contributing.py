@@ -61,8 +61,10 @@ def test_the_targets_that_contributing_names_exist() -> None:
 def test_make_test_all_runs_every_folder_of_tests() -> None:
     recipe = re.search(r"^test-all: .+\n((?:\t.+\n)+)", text("Makefile"), re.MULTILINE)
     assert recipe
-    lanes = re.findall(r"\$\(LANES\) (.+)", recipe[1])
-    targets = " ".join(lanes).replace("$(DELTA)", "test-delta").split()
+    checks = re.search(r"^CHECKS = (.+)$", text("Makefile"), re.MULTILINE)
+    assert checks
+    lanes = " ".join(re.findall(r"\$\(LANES\) (.+)", recipe[1]))
+    targets = lanes.replace("$(DELTA)", "test-delta").replace("$(CHECKS)", checks[1]).split()
     commands = subprocess.run(
         ["make", "--dry-run", *targets],
         cwd=REPOSITORY,

@@ -40,16 +40,14 @@ class Found:
 def suites(target: str) -> dict[str, set[str]]:
     """The folders of tests of which `make test` or `make test-all` runs all, or what is `core`."""
     recipe = re.search(rf"^{target}: .+\n((?:\t.+\n)+)", text("Makefile"), re.MULTILINE)
+    checks = re.search(r"^CHECKS = (.+)$", text("Makefile"), re.MULTILINE)
     assert recipe
+    assert checks
     found: dict[str, set[str]] = {"all": set(), "core": set()}
     for before, words in re.findall(r"@((?:\w+=\d )*)\$\(LANES\) (.+)", recipe[1]):
+        targets = words.replace("$(DELTA)", "test-delta").replace("$(CHECKS)", checks[1])
         commands = subprocess.run(
-            [
-                "make",
-                "--dry-run",
-                *before.split(),
-                *words.replace("$(DELTA)", "test-delta").split(),
-            ],
+            ["make", "--dry-run", *before.split(), *targets.split()],
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
