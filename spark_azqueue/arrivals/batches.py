@@ -20,7 +20,16 @@ from spark_azqueue.service.names import FILES
 from spark_azqueue.service.redaction import shown
 
 from .causes import is_sparks, said
-from .decide import Announced, Looks, Quarantined, announced, changed, listed_by, without
+from .decide import (
+    Announced,
+    Looks,
+    Quarantined,
+    announced,
+    changed,
+    listed_by,
+    not_matched,
+    without,
+)
 from .etags import etags
 from .listing import (
     SETTLED_S,
@@ -108,6 +117,15 @@ class Arrivals:
         if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
             files.claim(query)
         found = self._events(batch, spark)
+        if left_out := not_matched(found, self.rules):
+            log.info(
+                "%s events of batch %d are deleted unread, since path_glob_filter does not match"
+                " their files, such as %s/%s",
+                f"{len(left_out):,}",
+                number,
+                left_out[0].place,
+                shown(left_out[0].path),
+            )
         comes_again = number == files.newest
 
         def look(asked: Sequence[File]) -> Looks:

@@ -61,24 +61,91 @@ def check_kinds(given: Mapping[str, Any]) -> None:
 
 
 def check_pattern(glob: str) -> re.Pattern[str]:
-    """The pattern of `path_glob_filter`. Raises ValueError for one that no file would match."""
+    """The pattern of `path_glob_filter`. Raises ValueError for one that names would not match.
+
+    The events of files that it does not match are deleted, so a slip in it costs all of them. A
+    backslash in front of a character says that it is meant.
+    """
+    plain = re.sub(r"\\.|\[.[^]]*\]", "x", glob)
+    whys = (why for looks_so, why in _SLIPS if re.search(looks_so, plain))
+    if why := _slip_in(glob) or next(whys, None) or _slip_in_braces(plain):
+        raise ValueError(f"path_glob_filter {glob!r} {why}")
+    return glob_pattern(glob)
+
+
+_SEVERAL = (
+    "looks like several patterns, and it is one: write '*.{json,csv}', without blanks. In front of"
+    " a ',', ';', '|', '&' or blank that belongs to names write a backslash"
+)
+_BLANK = (
+    "has a blank that names would have to have, too: leave it out. In front of one that belongs to"
+    " names write a backslash"
+)
+_HIDDEN = "is for hidden names, which Spark's readers leave out"
+_NO_GLOB = (
+    "is written like a regular expression or a pattern of SQL, and it is a glob, as in '*.json':"
+    " files would be left out. In front of a character that belongs to names write a backslash"
+)
+_SLIPS = (
+    (
+        r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\u200b]",
+        "has a character that cannot be seen, and that no name of a file that is read has: write"
+        " it anew",
+    ),
+    (r"\A\s|\s\Z|\*\s+\.\w+\Z|\*\.\s+\w+\Z", _BLANK),
+    (
+        r"""(?s)\A(["'`]).*\1\Z|\A[\u2018-\u201f\xab].*[\u2018-\u201f\xbb]\Z""",
+        "is in quotation marks, which names would have to have, too: leave them out",
+    ),
+    (r"\A[!^]|\$\Z|\A\(\?|\A(?:glob|regex):|\*\.\(|\A%[^*?]*\Z", _NO_GLOB),
+    # Behind a wildcard and an extension a blank, a word or a sign, and another wildcard.
+    (r"[*?][^\s&+:]*\.[\w{},]*(?:\s+(?:\S+\s+){0,2}|[&+:]+)\S*[*?{]", _SEVERAL),
+    (r"\}\s*(?:\b(?i:and|or)\b|[&+:]+)\s*\{", _SEVERAL),
+)
+"""What is rather a slip than a glob, and why."""
+
+_EXTENSIONS = frozenset(
+    ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "xml", "parquet", "avro", "orc", "gz", "zip")
+)
+
+
+def _slip_in(glob: str) -> str | None:
     if "/" in glob:
-        raise ValueError(
-            f"path_glob_filter {glob!r} has a slash, and it is compared with names, not paths:"
-            " every file would be left out. Leave the folders out of it"
+        return (
+            "has a slash, and it is compared with names, not paths: every file would be left out."
+            " Leave the folders out of it"
+        )
+    if re.search(r"\\(?:[0-9A-Za-z\\]|\Z)", glob):
+        return (
+            "has a backslash that says nothing of the next character, and no name of a file that is"
+            " read has one: leave it out, and folders, too"
         )
     if is_hidden(glob):
-        raise ValueError(
-            f"path_glob_filter {glob!r} is for hidden names alone, which Spark's readers leave out"
-        )
-    bare = re.sub(r"\\.|\{[^}]*\}|\[[^]]*\]", "", glob)
-    if re.search(r"[,;|]|\*\.\w+\s+\*", bare):
-        raise ValueError(
-            f"path_glob_filter {glob!r} looks like several patterns, and it is one: write"
-            " '*.{json,csv}'. In front of a ',', ';' or '|' that belongs to names write a"
-            " backslash"
-        )
-    return glob_pattern(glob)
+        return _HIDDEN
+    if glob.lower() in _EXTENSIONS:
+        return f"would match files of just this name: write '*.{glob}'"
+    classes = re.findall(r"\[(.[^]]*)\]", glob)
+    if any(re.search(r"\w{2},|\*\.", each) or each.lower() in _EXTENSIONS for each in classes):
+        return "has a list in square brackets, which stand for one character: write '*.{json,csv}'"
+    return None
+
+
+def _slip_in_braces(plain: str) -> str | None:
+    inner = re.compile(r"\{([^{}]*)\}")
+    for group in inner.finditer(plain):
+        parts = group[1].split(",")
+        if not any(parts):
+            return "has braces with nothing in them: write '*.{json,csv}', or leave them out"
+        if any(part != part.strip() for part in parts):
+            return _BLANK
+        if re.search(r"[;|]", group[1]) or (len(parts) == 1 and re.search(r"[\s&]", group[1])):
+            return _SEVERAL
+        if group.start() == 0 and any(is_hidden(part) for part in parts if part):
+            return _HIDDEN
+    outside = plain
+    while inner.search(outside):
+        outside = inner.sub("x", outside)
+    return _SEVERAL if re.search(r"[,;|]", outside) else None
 
 
 def check_reader_options(options: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from .memory import File, Memory
-from .rules import LONGEST, Rules, is_hidden, trouble_with
+from .rules import Rules, cut, is_hidden, trouble_with
 
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 """Operations after which a file is still empty: another event follows when it is written."""
@@ -15,6 +15,7 @@ UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 _LISTED = "Listed:"
 
 GONE = "the file is gone"
+NO_HADOOP_NAME = "Hadoop's paths cannot have the name of the file"
 EMPTIED = "the file is empty now"
 NO_FILE = "the path is no file's any more, but a folder's"
 REPLACED = "the file was replaced before its batch was done: its new version has another event"
@@ -22,7 +23,10 @@ TOO_OLD = "the event is older than what is remembered, so the file may have been
 
 
 class Announced(NamedTuple):
-    """An event of a file in a trusted container. change: as in `blob_events`. at: its seconds."""
+    """An event of a file in a trusted container. change: as in `blob_events`. at: its seconds.
+
+    etag, api and sequencer are short: anybody may send an event, and it may be put back.
+    """
 
     place: str
     path: str
@@ -36,13 +40,17 @@ class Announced(NamedTuple):
 def announced(row: Any) -> list[Announced]:
     """The events in a row of `blob_events`: a rename is two of them."""
     place = f"{row.account}/{row.container}"
-    at, sequencer = max(0.0, min(row.at, 1e11)), row.sequencer or ""
-    etag = row.etag if row.etag and row.etag.isascii() and len(row.etag) <= 200 else ""
-    etag = etag if etag.isprintable() else ""
-    new = Announced(place, row.path, row.change, etag, row.api or "", sequencer, at)
+    etag, api, sequencer = map(_word, (row.etag, row.api, row.sequencer))
+    at = max(0.0, min(row.at, 1e11))
+    new = Announced(place, row.path, row.change, etag, api, sequencer, at)
     if row.change == "renamed" and row.renamed_from:
         return [new._replace(path=row.renamed_from, change="deleted", etag=""), new]
     return [new]
+
+
+def _word(text: str | None) -> str:
+    """The text if it is such as the service sends; else an empty one."""
+    return text if text and text.isascii() and text.isprintable() and len(text) <= 200 else ""
 
 
 def listed_by(sender: str) -> str:
@@ -58,17 +66,29 @@ class Quarantined(NamedTuple):
 
 
 class Look(Enum):
-    """What is at a path. NO_FILE: a folder, which Spark would read whole. UNKNOWN: not told."""
+    """What is at a path. NO_FILE: a folder, which Spark would read whole. NO_NAME: nobody can ask.
+
+    UNKNOWN: not told. Nothing is decided of such a path.
+    """
 
     FILE = "file"
     EMPTY = "empty"
     NO_FILE = "no file"
     GONE = "gone"
+    NO_NAME = "no name"
     UNKNOWN = "unknown"
 
 
 Looks = Mapping[tuple[str, str], Look]
 """By place and path."""
+
+
+def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
+    """Raise ValueError for a file of which nothing was told: it may be anything."""
+    seen = [(file, looks[file.place, file.path]) for file in files]
+    if unknown := [file for file, look in seen if look is Look.UNKNOWN]:
+        raise ValueError(f"nobody said what is at {unknown[0].path!r}")
+    return seen
 
 
 class Chosen(NamedTuple):
@@ -101,6 +121,19 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
         if event.change in ("created", "renamed")
         and event.api not in UNFINISHED
         and is_wanted(event.path, rules)
+    ]
+
+
+def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
+    """The events of files that the pattern alone leaves out."""
+    every = rules._replace(wanted=None)
+    return [
+        event
+        for event in events
+        if event.change in ("created", "renamed")
+        and event.place in rules.roots
+        and is_wanted(event.path, every)
+        and not is_wanted(event.path, rules)
     ]
 
 
@@ -148,13 +181,13 @@ def choose(
     aside: list[Quarantined] = []
     for named in files:
         etag = named.etag if etags is None else etags.get((named.place, named.path))
-        file = named._replace(etag=named.etag if etag is None else etag)
+        file = named._replace(path=cut(named.path), etag=named.etag if etag is None else etag)
         if memory.knows(file):
             continue
         why = trouble_with(file.path) or (GONE if etag is None else None)
         why = why or (TOO_OLD if file.at < memory.horizon else None)
         if why:
-            aside.append(Quarantined(file._replace(path=file.path[:LONGEST]), why))
+            aside.append(Quarantined(file, why))
         else:
             chosen.append(file)
     return Chosen(chosen, aside)
@@ -162,10 +195,10 @@ def choose(
 
 def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
     """The same after a look at each of its files: only files with contents are read."""
-    seen = [(file, looks[file.place, file.path]) for file in chosen.files]
+    seen, why = _seen(chosen.files, looks), {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME}
     return Chosen(
-        [file for file, look in seen if look in (Look.FILE, Look.UNKNOWN)],
-        [*chosen.aside, *(Quarantined(file, GONE) for file, look in seen if look is Look.GONE)],
+        [file for file, look in seen if look is Look.FILE],
+        [*chosen.aside, *(Quarantined(file, why[look]) for file, look in seen if look in why)],
         [file for file, look in seen if look in (Look.EMPTY, Look.NO_FILE)],
     )
 
@@ -178,12 +211,12 @@ def changed(
     etags: as for `choose`.
     """
     why = {Look.GONE: GONE, Look.EMPTY: EMPTIED, Look.NO_FILE: NO_FILE}
+    why[Look.NO_NAME] = NO_HADOOP_NAME
     found: list[Quarantined] = []
-    for file in files:
-        key = file.place, file.path
-        if reason := why.get(looks[key]):
+    for file, look in _seen(files, looks):
+        if reason := why.get(look):
             found.append(Quarantined(file, reason))
-        elif etags is not None and (etag := etags.get(key)) != file.etag:
+        elif etags is not None and (etag := etags.get((file.place, file.path))) != file.etag:
             found.append(Quarantined(file, GONE if etag is None else REPLACED))
     return found
 

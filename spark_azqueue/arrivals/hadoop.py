@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.log import LogPlace, log_place
 
-from .causes import is_missing, is_sparks
+from .causes import is_missing, is_of_a_name, is_sparks
 from .decide import Look
 from .rules import path_on
 
@@ -126,6 +126,8 @@ def _look_by_hadoop(spark: SparkSession, path: str) -> Callable[[str], Look]:
         except Exception as error:
             if not is_sparks(error):
                 raise
+            if is_of_a_name(error):
+                return Look.NO_NAME
             return Look.GONE if is_missing(error) else Look.UNKNOWN
 
     return look

@@ -11,7 +11,7 @@ from .decide import Announced, Looks, candidates, choose, listed_by, looked_at, 
 from .log import FileLog
 from .memory import File
 from .record import FileList
-from .rules import Rules
+from .rules import Rules, trouble_with
 
 Look = Callable[[Sequence[File]], Looks]
 
@@ -52,13 +52,16 @@ def list_of(
         return record
     if not rules.allow_overwrites:
         found = [file for file in found if not log.memory.knows(file)]
-    found, rest = found[: means.most], found[means.most :]
-    if rest:
-        later = {(file.place, file.path) for file in rest}
-        means.put_back([event for event in events if (event.place, event.path) in later])
-    chosen = choose(found, log.memory, means.etags(found) if found else None)
+    # A path that nobody can read is never put back, nor written as one that was left out.
+    sound = [file for file in found if not trouble_with(file.path)]
+    troubled = [file for file in found if trouble_with(file.path)]
+    sound, rest = sound[: means.most], sound[means.most :]
+    chosen = choose([*sound, *troubled], log.memory, means.etags(sound) if sound else None)
     if chosen.files:
         chosen = looked_at(chosen, means.look(chosen.files))
+    if rest:  # behind what fails while a storage is down, so not again at each start
+        later = {(file.place, file.path) for file in rest}
+        means.put_back([event for event in events if (event.place, event.path) in later])
     chosen = chosen._replace(left_out=(*chosen.left_out, *rest))
     if not (chosen.files or chosen.aside):
         return None

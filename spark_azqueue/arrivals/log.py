@@ -20,7 +20,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from spark_azqueue.errors import LogConflict
@@ -30,7 +30,7 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
 
 from . import record as objects
-from .decide import REPLACED, Quarantined
+from .decide import REPLACED, TOO_OLD, Quarantined
 from .memory import MOST, File, Memory
 from .record import Begun, FileList, SnapshotHead
 
@@ -42,7 +42,6 @@ SNAPSHOT_AFTER = 100
 """So many records, and the memory is stored whole."""
 
 _MAGIC = b"azqueue files 1\n"
-_SMALL = 4_096
 _BEGUN = "begun/begun"
 _QUERY = "begun/query"
 _SENDER = "begun/sender"
@@ -72,7 +71,7 @@ class FileLog(Journal):
             self._fill(self.newest)
         for name in self.store.names("bad"):
             if (batch := _number(name)) is not None:
-                aside = self._small(name, objects.read_bad)
+                aside = self.read(name, objects.BAD_AT_MOST, objects.read_bad)
                 self._bad.setdefault(batch, []).extend(aside or [])
         for batch in _numbers(self.store.names("batch")):
             if batch > self.newest:
@@ -91,12 +90,13 @@ class FileLog(Journal):
         found = self._small(_SENDER, objects.read_sender)
         if found is None:
             self.store.put_new(_SENDER, objects.sender_to_bytes(secrets.token_hex(16)))
-            found = self.need(_SENDER, objects.MOST_BYTES, objects.read_sender)
+            found = self.need(_SENDER, objects.SMALL_AT_MOST, objects.read_sender)
         return found
 
     def record(self, batch: int) -> FileList | None:
         """The list of this batch; None if there is none."""
-        return self._small(_batch(batch), lambda data: FileList.read(data, batch))
+        parse = partial(FileList.read, batch=batch)
+        return self.read(_batch(batch), objects.LIST_AT_MOST, parse)
 
     def bad(self, batch: int) -> Sequence[Quarantined]:
         """What of this list could not be read."""
@@ -166,8 +166,9 @@ class FileLog(Journal):
         """Write down which files of the newest list could not be read."""
         known = self._bad.setdefault(batch, [])
         part = 0
-        while not self.store.put_new(f"bad/{batch:012d}-{part:03d}", objects.bad_to_bytes(aside)):
-            part += 1
+        for data in objects.bad_to_bytes(aside):
+            while not self.store.put_new(f"bad/{batch:012d}-{part:03d}", data):
+                part += 1
         known.extend(aside)
         self.memory.note(self._at, (), _unread(aside), math.inf)
 
@@ -234,7 +235,9 @@ class FileLog(Journal):
     def _fill(self, batch: int) -> None:
         def fill(data: bytes) -> SnapshotHead:
             frame = unframed(_MAGIC, data)
-            if frame.size > 2 * len(frame.packed) + _SMALL:  # its keys cannot be compressed
+            if (
+                frame.size > 2 * len(frame.packed) + objects.SMALL_AT_MOST
+            ):  # its keys cannot be compressed
                 raise Damaged("its sizes do not fit")
             head = SnapshotHead.read(frame.head)
             with unpacked(frame.packed, frame.size) as stream:
@@ -244,12 +247,12 @@ class FileLog(Journal):
         self._at = self.need(f"memory/{batch:012d}", FRAME_AT_MOST, fill).at
 
     def _small(self, name: str, parse: Callable[[bytes], T]) -> T | None:
-        return self.read(name, objects.MOST_BYTES, parse)
+        return self.read(name, objects.SMALL_AT_MOST, parse)
 
 
 def _unread(aside: Sequence[Quarantined]) -> list[File]:
-    """Without those of which a newer version was there already, and has not been read."""
-    return [each.file for each in aside if each.reason != REPLACED]
+    """Without those whose version of today has an event of its own, which has to be read."""
+    return [each.file for each in aside if each.reason not in (REPLACED, TOO_OLD)]
 
 
 def _batch(batch: int) -> str:
@@ -269,7 +272,7 @@ def _named(store: LogStore, folder: str, up_to: int) -> list[str]:
     return [name for number, name in found if number is not None and number <= up_to]
 
 
-_NAME = re.compile(r"[a-z]+/(\d{12})(?:-\d{3})?")
+_NAME = re.compile(r"[a-z]+/(\d{12})(?:-\d{3,})?")
 
 
 def _number(name: str) -> int | None:

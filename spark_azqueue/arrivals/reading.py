@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_azqueue.service.redaction import shown
@@ -16,10 +18,10 @@ from .causes import (
     is_sparks,
     said,
 )
-from .decide import Look, Looks, Quarantined, changed
-from .hadoop import is_there, looks
+from .decide import NO_HADOOP_NAME, Look, Looks, Quarantined, changed
+from .hadoop import is_on_disk, is_there, looks
 from .memory import File
-from .rules import Root, path_below, spark_path
+from .rules import Root, may_be_a_mount, path_below, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_HADOOP_NAME = "Hadoop's paths cannot have the name of the file"
-
 _NEVER_SILENTLY = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """The session's settings of these names would have files left out without a word."""
+
+_OF_A_LOOK = {**_NEVER_SILENTLY, "recursiveFileLookup": "true"}
+"""A look at a folder takes no names of folders below it for columns, which may not fit together."""
+
+_AT_ONCE = 16
 
 _CORRUPT = "_corrupt_record"
 
@@ -106,15 +111,16 @@ class Files:
         """What is at the path of each of these now. Opens none.
 
         A file is gone only if its container is there, before and after a second look. Raises
-        FileNotFoundError if the container is not, and what `is_there` raises.
+        FileNotFoundError if the container is not, OSError if nobody can say what is at a path, and
+        Spark's error if nobody can say whether a container is there. A later try may succeed.
         """
         found = self._look(spark, files)
         for again in (True, False):
-            gone = [file for file in files if found[file.place, file.path] is Look.GONE]
-            for file in {file.place: file for file in gone}.values():
-                self._check_root(spark, file)
+            lost = [f for f in files if found[f.place, f.path] in (Look.GONE, Look.NO_NAME)]
+            for file in {file.place: file for file in lost}.values():
+                self._check_root(spark, file, found)
             if again:
-                found |= self._look(spark, gone)
+                found |= self._look(spark, lost)
         return found
 
     def _look(self, spark: SparkSession, files: Sequence[File]) -> dict[tuple[str, str], Look]:
@@ -123,8 +129,8 @@ class Files:
             here, root = [file for file in files if file.place == place], self._roots[place]
             seen = self._looks(spark, [root.spark + file.path for file in here])
             looks = dict(zip((file.path for file in here), seen, strict=True))
-            if Look.UNKNOWN in seen:
-                looks |= self._look_by_spark(spark, root, here)
+            if unknown := [file for file in here if looks[file.path] is Look.UNKNOWN]:
+                looks |= self._look_by_spark(spark, root, unknown)
             found |= {(place, path): look for path, look in looks.items()}
         return found
 
@@ -133,22 +139,49 @@ class Files:
     ) -> dict[str, Look]:
         """The same by Spark's reader, which may have a credential that Hadoop in the driver lacks.
 
-        Empty if it fails, as for a file that is gone.
+        Each file by itself if one of them fails. Raises OSError if it cannot say it either.
         """
-        whole = spark.read.format("binaryFile").options(**_NEVER_SILENTLY)
-        asked, found = {file.path for file in files}, {}
+        whole = spark.read.format("binaryFile").options(**_OF_A_LOOK)
+        on_disk = is_on_disk(spark, root.spark)
+
+        def lost(file: File) -> Look | None:
+            error = failure(lambda: whole.load(self._paths([file])))
+            if error is None:
+                return None
+            if is_of_a_name(error):
+                return Look.NO_NAME
+            if condition(error) == "PATH_NOT_FOUND" and not on_disk:
+                return Look.GONE
+            # Of a path on a disk Java says so, too, if nobody may look at it.
+            raise _unknown(file, said(error)) from error
+
+        found: dict[str, Look] = {}
+        if failure(lambda: whole.load(self._paths(files))):
+            with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
+                pairs = zip(files, pool.map(lost, files), strict=True)
+                found = {file.path: look for file, look in pairs if look}
+        there = [file for file in files if file.path not in found]
+        return found | self._look_at_rows(whole, root, there) if there else found
+
+    def _look_at_rows(
+        self, whole: DataFrameReader, root: Root, files: Sequence[File]
+    ) -> dict[str, Look]:
+        """What is at paths of which each has something. What is empty has no row."""
+        asked = {file.path for file in files}
+        found, strange = dict.fromkeys(asked, Look.EMPTY), ""
         try:
             for row in whole.load(self._paths(files)).select("path", "length").toLocalIterator():
                 path = path_below(root, row["path"]) or ""
-                if path in asked:
-                    found[path] = Look.FILE if row["length"] else Look.EMPTY
-                else:
-                    folders = {path[:at] for at, letter in enumerate(path) if letter == "/"}
-                    found |= dict.fromkeys(folders & asked, Look.NO_FILE)
+                look = Look.FILE if row["length"] else Look.EMPTY
+                at = asked.intersection(accumulate(path.split("/"), "{}/{}".format))
+                found |= {each: look if each == path else Look.NO_FILE for each in at}
+                strange = strange if at else row["path"]
         except Exception as error:
             if not is_sparks(error):
                 raise
-            return {}
+            raise _unknown(files[0], said(error)) from error
+        if strange:
+            raise _unknown(files[0], f"Spark finds {shown(strange)} there")
         return found
 
     def unreadable(self, spark: SparkSession, files: Sequence[File]) -> Iterator[list[Quarantined]]:
@@ -199,18 +232,48 @@ class Files:
         whole = spark.read.format("binaryFile").options(**_NEVER_SILENTLY)
         return failure(lambda: _through(whole.load(self._paths([file])).select("content")))
 
-    def _check_root(self, spark: SparkSession, file: File) -> None:
+    def _check_root(self, spark: SparkSession, file: File, looks: Looks) -> None:
         """Raise FileNotFoundError if the container itself is not there."""
         root = self._roots[file.place]
-        if not self._is_there(spark, root.spark):
+        try:
+            there = self._is_there(spark, root.spark)
+        except Exception as error:
+            if not is_sparks(error):
+                raise
+            there = self._is_there_by_spark(spark, root, looks)
+        if not there:
             raise FileNotFoundError(
                 f"the container {file.place} is not there, or nothing is mounted at {root.spark}:"
                 f" no file of it counts as gone, such as {shown(file.path)}. If it is to be empty,"
                 " put a file into it"
             )
 
+    def _is_there_by_spark(self, spark: SparkSession, root: Root, looks: Looks) -> bool:
+        """The same by Spark's reader: whether another path of it is there, or else by a listing."""
+        other = (
+            path
+            for (place, path), look in looks.items()
+            if place == root.name and look in (Look.FILE, Look.EMPTY, Look.NO_FILE)
+        )
+        seen, whole = next(other, ""), spark.read.format("binaryFile").options(**_OF_A_LOOK)
+        try:
+            found = whole.load([spark_path(root, seen)]).select("path").first()
+        except Exception as error:
+            if condition(error) != "PATH_NOT_FOUND":
+                raise
+            return False
+        return found is not None or bool(seen) or not may_be_a_mount(root)
+
     def _paths(self, files: Sequence[File]) -> list[str]:
         return [spark_path(self._roots[file.place], file.path) for file in files]
+
+
+def _unknown(file: File, why: str) -> OSError:
+    return OSError(
+        f"nobody can say now what is at {shown(file.path)} in the container {file.place}, so no"
+        " file of this batch counts as read, empty or gone. Start the query again when the storage"
+        f" can be read. The cause: {why}"
+    )
 
 
 def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]) -> Iterator[T]:

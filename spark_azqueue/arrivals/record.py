@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from spark_azqueue.journal.codec import (
@@ -23,10 +23,20 @@ from .decide import Quarantined
 from .memory import File
 from .rules import PLACE, trouble_with
 
-MOST_BYTES = 128 * 2**20
-"""Of an object with a list."""
+LIST_AT_MOST = 128 * 2**20
+"""Bytes of an object with a list."""
+
+BAD_AT_MOST = 32 * 2**20
+"""Bytes of an object with files of a list that could not be read: a list may have several."""
+
+SMALL_AT_MOST = 4_096
+"""Bytes of every other object, and of a snapshot's head."""
 
 _MOST_FILES = 1_000_000
+_MOST_VALUES = 6 * _MOST_FILES + 100
+"""Of a list, as JSON: a file that is set aside is an array of five."""
+
+_STEP = 2**20
 _SENDER = re.compile(r"[0-9a-f]{32}")
 _QUERY = re.compile(r"[0-9a-f-]{1,64}")
 
@@ -48,7 +58,7 @@ class FileList(NamedTuple):
     oldest: float | None = None
 
     def to_bytes(self) -> bytes:
-        """The object to store. Raises ValueError for a list that is too large."""
+        """The object to store. Raises ValueError for one that could not be read again."""
         value = {
             "version": 1,
             "batch": self.batch,
@@ -62,12 +72,12 @@ class FileList(NamedTuple):
             value["oldest"] = _finite(self.oldest)
         data = sealed(value)
         count = len(self.files) + len(self.aside) + len(self.left_out)
-        if len(data) > MOST_BYTES or count > _MOST_FILES:
+        if len(data) > LIST_AT_MOST or count > _MOST_FILES:
             raise ValueError(
                 f"batch {self.batch} has {count:,} files, which is more than a list holds: lower"
                 " max_files_per_trigger"
             )
-        return data
+        return _readable(data, lambda data: FileList.read(data, self.batch))
 
     @classmethod
     def read(cls, data: bytes, batch: int) -> FileList:
@@ -88,9 +98,13 @@ class FileList(NamedTuple):
         return cls(batch, previous, _seconds(found, "at"), files, aside, left_out, oldest)
 
 
-def bad_to_bytes(aside: Sequence[Quarantined]) -> bytes:
-    """An object with files of a list that could not be read."""
-    return sealed({"version": 1, "aside": _asides(aside)})
+def bad_to_bytes(aside: Sequence[Quarantined]) -> list[bytes]:
+    """Objects with files of a list that could not be read. Raises ValueError as `to_bytes`."""
+    data = sealed({"version": 1, "aside": _asides(aside)})
+    if len(data) > BAD_AT_MOST:
+        half = len(aside) // 2
+        return [*bad_to_bytes(aside[:half]), *bad_to_bytes(aside[half:])]
+    return [_readable(data, read_bad)]
 
 
 def read_bad(data: bytes) -> list[Quarantined]:
@@ -106,8 +120,8 @@ class Begun(NamedTuple):
     allow_overwrites: bool = False
 
     def to_bytes(self) -> bytes:
-        """The object to store."""
-        return sealed({"version": 1, **self._asdict()})
+        """The object to store. Raises ValueError as that of a list."""
+        return _readable(sealed({"version": 1, **self._asdict()}), Begun.read)
 
     @classmethod
     def read(cls, data: bytes) -> Begun:
@@ -132,7 +146,7 @@ def newest_to_bytes(batch: int) -> bytes:
 
 def sender_to_bytes(sender: str) -> bytes:
     """An object with the secret by which a log knows its own events."""
-    return sealed({"version": 1, "sender": sender})
+    return _readable(sealed({"version": 1, "sender": sender}), read_sender)
 
 
 def read_sender(data: bytes) -> str:
@@ -145,7 +159,7 @@ def read_sender(data: bytes) -> str:
 
 def query_to_bytes(query: str) -> bytes:
     """An object that says whose log it is. query: Spark's id of it, which its checkpoint has."""
-    return sealed({"version": 1, "query": query})
+    return _readable(sealed({"version": 1, "query": query}), read_query)
 
 
 def read_query(data: bytes) -> str:
@@ -175,16 +189,48 @@ class SnapshotHead(NamedTuple):
     @classmethod
     def read(cls, data: bytes) -> SnapshotHead:
         """Read it back. Raises Damaged."""
+        if len(data) > SMALL_AT_MOST:
+            raise Damaged("its head is too large")
         try:
             found = object_of(json.loads(data), "head")
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Damaged("its head is not valid") from None
         oldest = _or_infinite(found, "oldest_event")
         previous = number(found, "previous", -1)
         return cls(_seconds(found, "horizon"), previous, _seconds(found, "at"), oldest)
 
 
+def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
+    """The same bytes: what is written can be read. Raises ValueError if it cannot."""
+    try:
+        read(data)
+    except Damaged as error:
+        raise ValueError(f"an object of a file log could not be read again: {error}") from None
+    return data
+
+
+def _check_values(data: bytes) -> None:
+    """Raise Damaged for JSON of more values than a list has.
+
+    A value of two bytes takes up to seventy of memory, so they are counted before they are made.
+    """
+    if len(data) <= 2 * _MOST_VALUES:
+        return
+    bare = data.replace(rb"\\", b"").replace(
+        rb"\"", b""
+    )  # a quotation mark is a text's first or last
+    count, in_text = 0, False
+    for at in range(0, len(bare), _STEP):
+        pieces = bare[at : at + _STEP].split(b'"')
+        outside = b"".join(pieces[in_text::2])
+        count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        in_text ^= len(pieces) % 2 == 0
+        if count > _MOST_VALUES:
+            raise Damaged("it has more values than a list")
+
+
 def _unsealed(data: bytes) -> Any:
+    _check_values(data)
     found = object_of(unsealed(data), "object")
     if number(found, "version") != 1:
         raise Damaged("a newer release wrote it")

@@ -113,6 +113,11 @@ def trouble_with(path: str) -> str | None:
     return None
 
 
+def cut(path: str) -> str:
+    """A path that the log can hold. One that is cut is that of no blob."""
+    return path if len(path) <= LONGEST else f"{path[:LONGEST]}…"
+
+
 def spark_path(root: Root, path: str) -> str:
     """The path for Spark's readers, which take it for a pattern: so its own characters count."""
     return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)

@@ -12,25 +12,24 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.errors import CheckpointMismatch, NotDrained
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from .backlog import Backlog, Isolation
 from .batches.batch import Batch, BatchSize
 from .batches.builder import BatchBuilder, Prefetch
 from .batches.commits import CommitTracker
 from .batches.poison import Suspects
-from .batches.polling import Cutoff
 from .batches.receiver import Receiver
 from .columns import Columns
-from .gathering import Drain, MinimumBatch
+from .intake.monitor import QueueMonitor
+from .intake.polling import Cutoff
 from .leases.holder import LeaseHolder
-from .offsets import OffsetJson, QueueOffset
-from .queues import Queues
+from .leases.timing import LONGEST_S
+from .offsets import OffsetJson, QueueOffset, moment
 from .runtime import DEFAULT, Runtime
 
 log = logging.getLogger(__name__)
@@ -38,16 +37,10 @@ log = logging.getLogger(__name__)
 _DELETES_AT_MOST_S = 60.0
 """How long the deletes of one batch may hold up the next one but one."""
 
-_CHECKS = 8
-"""Most queues that are checked at once."""
-
 _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
 """How long a process that ends waits for deletes, if releasing what was in no batch took long."""
-
-_NAP_AT_MOST_S = 0.25
-"""How long one idle `latestOffset` may last: a query with several sources waits for each."""
 
 
 class DriverLeasing:
@@ -72,58 +65,52 @@ class DriverLeasing:
         self._runtime = runtime
         self.service_is_ahead = 0.0
         """The service's clock, minus ours, in seconds; known after `open`."""
-        self._is_open = False
         self._client = runtime.client or QueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
-        self._queues = Queues(config, self._client, make_workers(_CHECKS, "check").submit, clock)
-        self._receiver = Receiver(
+        self._monitor = QueueMonitor(config, self._client, runtime, self._held)
+        receiver = Receiver(
             self._client,
-            self._queues.now,
+            self._monitor.queues,
             config.receive_parallelism,
             config.max_poll_interval,
             clock,
             config.queue_priority,
-            self._queues.vanished,
+            self._monitor.vanished,
         )
-        isolation = Isolation(config.isolation_level, clock)
+        self._monitor.used_by(receiver)
         self.builder = BatchBuilder(
             config,
             columns,
             self._client,
-            self._receiver,
+            receiver,
             self.holder,
             suspects or Suspects(config.max_dequeue_count),
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
-            isolation,
-        )
-        self._gathering = MinimumBatch(
-            config, self._client, self._queues.vanished, self._held, isolation, clock
+            self._monitor.isolation,
         )
         self._size = BatchSize(config.max_messages, config.min_messages)
         self._limit: int | None = None  # Spark's own
         self._built_for = self._size.most  # how many messages the newest batch might have had
-        self._backlog = Backlog(self._client, config.queues, clock, with_heads=True)
-        self._poison = Backlog(self._client, config.poison_queues_of(config.queues), clock)
-        self._drain = Drain(
-            self.builder, self.holder, self._backlog, isolation, clock, runtime.sleep
-        )
+        self._drain = Drain(self.builder, self.holder, self._monitor, clock, runtime.sleep)
         self._is_idle = False  # the last look found no message
-        self.is_limited = False
+
+    @property
+    def is_limited(self) -> bool:
         """True if this run reads what was there at a time, in the queues of then."""
+        return self._monitor.is_limited
 
     def open(self) -> None:
         """Find the queues and check each, once, before anything is leased; see `Queues.open`.
 
         Raises QueueNotFound, AccessDenied, ServiceError or InvalidOption.
         """
-        if not self._is_open:
+        if not self._monitor.is_open:
             self._check()
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
-        self.is_limited = True
-        self._gathering.stop()
+        self._monitor.limit()
 
     def is_due(self) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again.
@@ -133,16 +120,13 @@ class DriverLeasing:
         """
         if self.builder.has_work:
             return True
-        if self._queues_are_due:  # no prefetch reads from those of before
-            self._look_for_queues()
-        pause = max(self._receiver.seconds_until_due(), self._gathering.seconds_until_due())
-        if pause:
-            self._runtime.sleep(min(pause, _NAP_AT_MOST_S))
-        return pause <= _NAP_AT_MOST_S and self._gathering.has_enough(self._queues.now)
+        if self._monitor.is_look_due:  # no prefetch reads from those of before
+            self._monitor.look()
+        return self._monitor.may_begin()
 
     def has_given(self, messages: int) -> None:
         """Spark has got the newest batch, of so many messages."""
-        self._gathering.given(messages)
+        self._monitor.minimum.given(messages)
         self._size.batch_began(messages, self._runtime.clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
@@ -156,12 +140,12 @@ class DriverLeasing:
         Raises ServiceError or UndecodableBody; nothing stays leased then.
         """
         self.start_renewing()
-        if self._queues_are_due:
+        if self._monitor.is_look_due:
             self.builder.catch_up()  # it reads from the queues of before
-            self._look_for_queues()
+            self._monitor.look()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
-            if not self.is_limited or self._drain.is_over(self._queues.now, self.service_is_ahead):
+            if not self.is_limited or self._drain.is_over(self.service_is_ahead):
                 break
         self._is_idle = batch is None
         if batch:
@@ -188,7 +172,7 @@ class DriverLeasing:
         use: batch `number` is built then, too, and `use` gets it in the background. Until
         `builder.wait_for_prefetch` returns, this thread leaves alone what `use` touches.
         """
-        if not self._gathering.has_enough_left:
+        if not self._monitor.minimum.has_enough_left:
             return
         most = self._most
 
@@ -217,23 +201,20 @@ class DriverLeasing:
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        backlog, poison = {}, {}
-        if self._is_open:
-            backlog = self._backlog.newest(idle=self._is_idle)
-            poison = self._poison.newest(idle=self._is_idle)
+        counted = self._monitor.counted(idle=self._is_idle)
         with self.holder.ledger as ledger:
             held, remembered = ledger.held, ledger.remembered
             counters = replace(ledger.counts, throttled=self._client.throttled)
             delivered_in = ledger.delivered_in.as_dict()
         return Report(
-            backlog,
+            counted.backlog,
             held,
             remembered,
             self.holder.lengths.visibility_s(),
             counters,
-            poison=poison,
+            poison=counted.poison,
             expires=self.builder.expires,
-            heads=dict(self._backlog.heads),
+            heads=counted.heads,
             delivered_in=delivered_in,
             requests=self._client.requests(),
         )
@@ -270,28 +251,13 @@ class DriverLeasing:
         """The most messages in the next batch."""
         return self._size.most if self._limit is None else min(self._size.most, self._limit)
 
-    @property
-    def _queues_are_due(self) -> bool:
-        return self._queues.seconds_until_due() == 0 and not self.is_limited
-
     def _held(self) -> int:
         with self.holder.ledger as ledger:
             return ledger.held
 
-    def _look_for_queues(self) -> None:
-        if self._queues.look_again():
-            self._use_queues()
-
-    def _use_queues(self) -> None:
-        self._receiver.read_from(self._queues.now)
-        self._backlog.count_in(self._queues.now)
-        self._poison.count_in(self.config.poison_queues_of(self._queues.now))
-
     def _check(self) -> datetime:
-        now = self._queues.open(poison_too=not self._is_open)
-        self._use_queues()
+        now = self._monitor.open()
         self.service_is_ahead = now.timestamp() - self._runtime.clock()
-        self._is_open = True
         return now
 
 
@@ -340,3 +306,88 @@ class RestoredBatches:
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
         self._engine.holder.settle_restored(leases, restored.blobs)
+
+
+_WAIT_AT_MOST_S = LONGEST_S + 60.0
+"""Longer than any lease of `auto`."""
+
+
+_DRAIN_LOOK_AGAIN_S = 5.0
+
+
+_A_MOMENT_S = 0.5
+
+
+class Drain:
+    """Waits for messages that have to give rows yet, and for those whose delete is owed."""
+
+    def __init__(
+        self,
+        builder: BatchBuilder,
+        holder: LeaseHolder,
+        monitor: QueueMonitor,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """clock: in seconds, the clock by which leases are measured."""
+        self._builder = builder
+        self._holder = holder
+        self._monitor = monitor
+        self._waited = False
+        self._clock = clock
+        self._sleep = sleep
+        self._told = False
+        self._given_back = (0, 0.0)
+
+    def expect(self, messages: int, until: float) -> None:
+        """So many messages, which an earlier process gave back, may be hidden until then."""
+        self._given_back = (messages, until)
+        with self._holder.ledger as ledger:
+            ledger.hide_until(until)
+
+    def is_over(self, service_is_ahead: float) -> bool:
+        """True if nothing is hidden any more; else some time passes, and the queues are due again.
+
+        service_is_ahead: the service's clock, minus ours, in seconds.
+        Raises NotDrained if that would take too long.
+        """
+        awaited = self._builder.awaited
+        with self._holder.ledger as ledger:
+            until = ledger.hidden_until
+            known = awaited.union(key for key, _, _ in ledger.owed())
+        left = until - self._clock()
+        messages, given_back_until = self._given_back
+        count = len(known) + (messages if given_back_until > self._clock() else 0)
+        if not count or left <= 0:
+            if awaited:  # expired, deleted, or with another consumer
+                log.warning("%d messages of a batch that failed did not come back", len(awaited))
+            return True
+        names = {key.queue.name for key in known}
+        if count > len(known):
+            names |= {queue.name for queue in self._monitor.queues}
+        counts = self._monitor.backlog.now()
+        if not any(counts.get(name, 1) for name in names):
+            return True  # the service counts hidden ones, too
+        if left > _WAIT_AT_MOST_S:
+            # The service counts what was left to expire, too, and perhaps nothing else.
+            expires_in = self._monitor.isolation.until - self._clock()
+            if expires_in > 0 and not self._waited:
+                self._waited = True
+                self._sleep(expires_in)
+                return False
+            raise NotDrained(
+                f"this availableNow run has read all that it could get, but {count} messages"
+                " may be hidden by leases of an earlier process until"
+                f" {moment(int(until + service_is_ahead) + 1)} at the latest: start the query"
+                " again then. Nothing is lost"
+            )
+        if not self._told:
+            self._told = True
+            log.warning(
+                "%d messages may be hidden by leases of an earlier process: this availableNow run"
+                " waits for them, %d s at most",
+                count,
+                left,
+            )
+        self._sleep(min(left + _A_MOMENT_S, _DRAIN_LOOK_AGAIN_S))
+        return False

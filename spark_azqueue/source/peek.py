@@ -10,8 +10,8 @@ from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
 
-from .backlog import Isolation
 from .columns import Columns
+from .intake.backlog import Isolation
 from .rows import Row, content_of, partitions, undecodable
 
 

@@ -25,7 +25,7 @@ from spark_azqueue.service.queues import management
 from spark_azqueue.service.queues.calls import Delete, Put
 from spark_azqueue.service.queues.client import QueueClient as AccountClient
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
-from spark_azqueue.source.backlog import LAST_US
+from spark_azqueue.source.intake.backlog import LAST_US
 
 pytestmark = pytest.mark.core
 

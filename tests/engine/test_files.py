@@ -18,7 +18,11 @@ from landing import TRUSTED, Landing
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_azqueue.arrivals.decide import Look
+from spark_azqueue.arrivals.memory import File
+from spark_azqueue.arrivals.reading import Files
 from spark_azqueue.arrivals.record import Begun
+from spark_azqueue.arrivals.rules import roots_of
 from spark_azqueue.errors import LogConflict
 from spark_azqueue.files import read_new_files
 from spark_azqueue.testing import FakeQueueService
@@ -214,6 +218,99 @@ def test_a_message_of_many_events_makes_no_large_batch(
 
     assert reader.ids() == [*range(15)]
     assert letters(fake) == {f"gone-{number}.json": "the file is gone" for number in range(10)}
+
+
+@pytest.mark.parametrize("long", ["z" * 5_000, "日" * 5_000])
+def test_a_forged_path_that_is_too_long_stops_nothing(
+    reader: Reader, fake: FakeQueueService, long: str
+) -> None:
+    """It is among the events that are put back, and cannot be read from a list again."""
+    names = [f"{number:02}.json" for number in range(12)]
+    events = [reader.landing.write(name, f'{{"id": {n}}}') for n, name in enumerate(names)]
+    forged = json.loads(reader.landing.event("x"))
+    forged["subject"] = forged["subject"].removesuffix("x") + long
+    forged["data"]["url"] = forged["data"]["url"].removesuffix("x") + long
+    forged = json.dumps(forged, ensure_ascii=False)
+    fake.put_many("arrived", [f"[{','.join([*events[:11], forged])}]"])
+
+    reader.run(include_existing_files=False, max_files_per_trigger=1)
+    fake.put_many("arrived", [events[11]])
+    while fake.count("arrived"):
+        reader.run()
+
+    assert reader.ids() == [*range(12)]
+    ((path, reason),) = letters(fake).items()
+    assert path == f"{long[:1_024]}…"
+    assert reason == "the path is longer than a blob's name can be"
+
+
+def unknown(path: str) -> Look:
+    return Look.UNKNOWN
+
+
+def test_what_nobody_can_look_at_for_a_moment_is_read_later_if_it_is_a_file(
+    reader: Reader, fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder would have its files read again, and an empty file would count as read."""
+    landing = reader.landing
+    fake.put_many("arrived", [landing.write(f"in/{n}.json", f'{{"id": {n}}}') for n in range(2)])
+    reader.run(include_existing_files=False)
+    (landing.folder / "late.json").touch()
+    fake.put_many("arrived", [landing.event("in"), landing.event("late.json")])
+    with monkeypatch.context() as hiccup:
+        hiccup.setattr("spark_azqueue.arrivals.hadoop._look_on_disk", unknown)
+        hiccup.setattr("spark_azqueue.arrivals.reading._OF_A_LOOK", {"recursiveFileLookup": "?"})
+        with pytest.raises(StreamingQueryException, match="nobody can say now what is at in"):
+            reader.run()
+    reader.run()
+    assert reader.ids() == [0, 1]
+
+    fake.put_many("arrived", [landing.write("late.json", '{"id": 9}')])
+    reader.run()
+
+    assert reader.ids() == [0, 1, 9]
+    assert fake.count("arrived") == 0
+
+
+def test_where_only_spark_can_look_it_sees_what_the_driver_would(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one of the files is gone. Stands for a place to which Hadoop has no credential."""
+    landing = reader.landing
+    for name in (*NAMES, "parts/day=1/a.json", "parts/hour=2/b.json"):
+        landing.write(name, "{}")
+    (landing.folder / "empty.json").touch()
+    (landing.folder / "nothing below").mkdir()
+    there = [*NAMES, "empty.json", "in", "parts"]
+    roots = roots_of(TRUSTED, reader.more["paths"])
+    (place,) = roots
+
+    def refuse(spark: SparkSession, root: str) -> bool:
+        spark.sql("SELECT raise_error('no credential')").collect()
+        return True
+
+    def look(*names: str, **more: Any) -> dict[tuple[str, str], Look]:
+        files = Files(roots, "json", "id INT", {}, **more)
+        return {**files.look(reader.spark, [File(place, name) for name in names])}
+
+    def look_by_spark(*names: str) -> dict[tuple[str, str], Look]:
+        return look(*names, is_there=refuse, looks=lambda spark, paths: [*map(unknown, paths)])
+
+    monkeypatch.setattr("spark_azqueue.arrivals.reading.is_on_disk", lambda spark, path: False)
+    assert look_by_spark(*there) == look(*there)
+    gone = [f"gone-{number}*.json" for number in range(40)]
+    assert look_by_spark(*there, *gone) == look(*there, *gone)
+    assert look_by_spark(*gone) == look(*gone)
+    assert look_by_spark("nothing below") == {(place, "nothing below"): Look.EMPTY}
+
+    seen = look_by_spark("a.json", "12:30.json", "in/12:30/a.json")
+    assert Look.FILE not in seen.values()
+    shutil.rmtree(landing.folder)
+    with pytest.raises(FileNotFoundError, match="nothing is mounted at"):
+        look_by_spark(NAMES[0])
+    landing.folder.mkdir()
+    with pytest.raises(FileNotFoundError, match="nothing is mounted at"):
+        look_by_spark(NAMES[0])
 
 
 def test_settings_that_skip_files_without_a_word_change_nothing(
@@ -650,16 +747,23 @@ def test_a_log_with_one_list_and_a_new_checkpoint_is_refused(
     assert fake.count("arrived") == 1
 
 
-def test_only_names_that_match_are_read(reader: Reader, fake: FakeQueueService) -> None:
+def test_only_names_that_match_are_read(
+    reader: Reader, fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "spark_azqueue")
     events = [
         reader.landing.write(name, f'{{"id": {number}}}')
         for number, name in enumerate(["a.json", "a.txt", "x.json/b.csv", "in/c.json"])
     ]
     fake.put_many("arrived", events)
 
-    reader.run(path_glob_filter="*.{json,jsonl}")
+    reader.run(path_glob_filter="*.{json,jsonl}", include_existing_files=False)
 
     assert reader.ids() == [0, 3]
+    said = (
+        "2 events of batch 0 are deleted unread, since path_glob_filter does not match their files"
+    )
+    assert f"{said}, such as shopdata/landing/a.txt" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulation import Spark
 from world import Service
 
-from spark_azqueue.source.batches import polling as cutoff
+from spark_azqueue.source.intake import polling as cutoff
 
 ENOUGH = 12
 

@@ -20,13 +20,13 @@ from refs import ref
 from spark_azqueue.options.choices import IsolationLevel, QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.source.backlog import Isolation
-from spark_azqueue.source.batches.polling import FairTurns
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Looked
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.planning import ReadyQueues, chosen, slots_of
+from spark_azqueue.source.intake.backlog import Isolation
+from spark_azqueue.source.intake.polling import FairTurns
 
 
 class Endless:

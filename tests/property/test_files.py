@@ -8,7 +8,9 @@ any time: then the first one stops, and a third goes on with what the log has.
 
 Between any two batches, also between a batch and its repetition, files are written, emptied,
 filled, broken, deleted, uploaded again, locked and unlocked; a folder's marker is announced like a
-file; and the text of a broken file forges a cause.
+file; somebody forges events of a path that no blob can have; and the text
+of a broken file forges a cause. Nobody can look for a moment, and the file can be read in the next.
+Hadoop in the driver may have no credential, so that only Spark's readers can look.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ HERE = "shopdata/landing"
 NEVER = "never"
 FOLDER = "d"
 PATHS = ["a", "b", f"{FOLDER}/a"]
+LONG = "日" * 5_000
 
 
 class DiedError(Exception):
@@ -68,11 +71,13 @@ class Query(Arrivals):
 class Model:
     """One query, its queue, its container and its output."""
 
-    def __init__(self, folder: Path, *, overwrites: bool, replays_events: bool) -> None:
+    def __init__(
+        self, folder: Path, *, overwrites: bool, replays_events: bool, only_spark: bool
+    ) -> None:
         self.folder, self.overwrites, self.replays_events = folder, overwrites, replays_events
         self.rules = Rules(roots_of(HERE), None, overwrites)
         (root,) = self.rules.roots.values()
-        self.container = Container(root, {FOLDER: Thing("folder")})
+        self.container = Container(root, {FOLDER: Thing("folder")}, only_spark=only_spark)
         self.container.sparkContext = SimpleNamespace(getLocalProperty=lambda name: None)
         self.queue: list[Announced] = []
         self.output: dict[int, list[tuple[str, str]]] = {}
@@ -141,6 +146,10 @@ class Model:
         """Announce the folder as if it were a file."""
         self.say(FOLDER, "created", copies)
 
+    def forge(self, path: str, kind: str, copies: int) -> None:
+        """Announce a path that no blob has: its list could not be read, nor its event put back."""
+        self.say(LONG, "created", copies)
+
     def say(self, path: str, change: str, copies: int) -> None:
         self.said += 1
         self.changes += 1
@@ -166,6 +175,7 @@ class Model:
         again, self.under_way, self.dies = self.under_way, True, dies
         if not again:
             self.leased = taken
+        self.container.hiccup = dies == "hiccup"
         events = self.leased if not again or self.replays_events else []
         try:
             if dies == "beside":
@@ -180,11 +190,13 @@ class Model:
             self.leased, self.under_way, self.batch = [], False, self.batch + 1
             if dies != NEVER:
                 raise DiedError
-        except PySparkException:
-            assert self.locked, "only a file that cannot be opened stops the query"
+        except (PySparkException, OSError):
+            assert self.locked or self.container.hiccup, "only a storage stops the query"
             self.query = self.started()
         except DiedError:
             self.query = self.started()
+        finally:
+            self.container.hiccup = False
 
     def check_output(self) -> None:
         """A batch that is done has rows of the files of its list alone, without those set aside."""
@@ -225,14 +237,14 @@ class Model:
 
 
 KINDS = st.sampled_from(["good", "good", "empty", "empty", "broken", "forged"])
-CHANGES = st.sampled_from(["write", "write", "write", "delete", "lock", "mark"])
+CHANGES = st.sampled_from(["write", "write", "write", "delete", "lock", "mark", "forge"])
 ACTIONS = st.lists(
     st.one_of(
         st.tuples(CHANGES, st.sampled_from(PATHS), KINDS, st.integers(0, 3)),
         st.tuples(
             st.just("run"),
             st.randoms(use_true_random=False),
-            st.sampled_from(["put", "output", "commit", "beside", NEVER]),
+            st.sampled_from(["put", "output", "commit", "beside", "hiccup", NEVER]),
         ),
     ),
     max_size=40,
@@ -241,13 +253,18 @@ ACTIONS = st.lists(
 
 @pytest.mark.parametrize("overwrites", [False, True])
 @pytest.mark.parametrize("replays_events", [False, True])
-@given(actions=ACTIONS)
+@given(actions=ACTIONS, only_spark=st.booleans())
 @settings(deadline=None, max_examples=7 * EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 def test_each_file_is_read_once(
-    overwrites: bool, replays_events: bool, actions: list[tuple[Any, ...]]
+    overwrites: bool, replays_events: bool, only_spark: bool, actions: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        model = Model(Path(folder), overwrites=overwrites, replays_events=replays_events)
+        model = Model(
+            Path(folder),
+            overwrites=overwrites,
+            replays_events=replays_events,
+            only_spark=only_spark,
+        )
         for kind, *given in actions:
             if kind == "run":
                 chance, dies = given

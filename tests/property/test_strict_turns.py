@@ -19,8 +19,8 @@ from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Call, Page
 from spark_azqueue.service.retry import RetryPolicy
-from spark_azqueue.source.batches.polling import Pace, StrictTurns
 from spark_azqueue.source.batches.receiver import Receiver
+from spark_azqueue.source.intake.polling import Pace, StrictTurns
 
 NAMES = ("urgent", "usual", "whenever")
 

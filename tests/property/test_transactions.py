@@ -41,7 +41,7 @@ from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.names import ObjectKind, RecordName, Transaction
 from spark_azqueue.sink.transaction.task import Writer
-from spark_azqueue.source import backlog
+from spark_azqueue.source.intake import backlog
 
 QUEUES = ("aaa", "bbb", "ccc")
 KEY = names.stream_key(QUERY)

@@ -14,7 +14,6 @@ from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
-from spark_azqueue.source import queues
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.executors import (
     closing,
@@ -24,6 +23,7 @@ from spark_azqueue.source.executors import (
     slot,
     takeover,
 )
+from spark_azqueue.source.intake import queues
 
 ACCOUNT = "shop"
 NAMES = ("aaa", "bbb", "ccc")

@@ -62,6 +62,9 @@ FORGED = "Malformed: {\nCaused by: java.net.SocketTimeoutException: [PATH_NOT_FO
 """What a broken file says of itself, so that Spark's error has it."""
 
 
+NO_CREDENTIAL = sparks_error(("org.apache.hadoop.fs.azurebfs.KeyProviderException", "x"))
+
+
 @dataclass
 class Thing:
     """What is at a path. kind: good, broken, forged, empty, folder or locked."""
@@ -81,11 +84,17 @@ class Thing:
 
 @dataclass
 class Container:
-    """Stands for the Spark session, and for the file system below it. things: by path."""
+    """Stands for the Spark session, and for the file system below it. things: by path.
+
+    only_spark: Hadoop in the driver has no credential, Spark's readers have. hiccup: nobody can
+    look for a while, and a file can be read again a moment later.
+    """
 
     root: Root
     things: dict[str, Thing] = field(default_factory=dict)
     reads: int = 0
+    only_spark: bool = False
+    hiccup: bool = False
 
     @property
     def read(self) -> Reading:
@@ -94,16 +103,22 @@ class Container:
     def below(self, path: str) -> Mapping[str, Thing]:
         """What Spark reads at this path: a folder is all that is in it."""
         thing = self.things.get(path)
+        if not path:
+            return self.things
         if thing is not None and thing.kind == "folder":
             return {name: t for name, t in self.things.items() if name.startswith(path + "/")}
         return {path: thing} if thing else {}
 
     def looks(self, spark: object, paths: Sequence[str]) -> list[Look]:
+        if self.only_spark or self.hiccup:
+            return [Look.UNKNOWN] * len(paths)
         kinds = {"folder": Look.NO_FILE, "empty": Look.EMPTY}
         found = [self.things.get(path.removeprefix(self.root.spark)) for path in paths]
         return [kinds.get(each.kind, Look.FILE) if each else Look.GONE for each in found]
 
     def is_there(self, spark: object, root: str) -> bool:
+        if self.only_spark or self.hiccup:
+            raise NO_CREDENTIAL
         return root == self.root.spark
 
 
@@ -122,7 +137,7 @@ class Reading:
     def load(self, paths: list[str]) -> Reading:
         self.paths = [path.removeprefix(self.container.root.spark) for path in paths]
         for path in self.paths:
-            if path not in self.container.things:
+            if path and path not in self.container.things:
                 raise refused("PATH_NOT_FOUND", path)
         return self
 
@@ -146,10 +161,15 @@ class Reading:
         self.rows()
 
     def toLocalIterator(self) -> list[dict[str, Any]]:
-        """As of `binaryFile`."""
+        """As of `binaryFile`, which has no row for an empty file."""
         root, container = self.container.root.spark, self.container
+        if container.hiccup:
+            raise NO_CREDENTIAL
         things = {n: t for path in self.paths for n, t in container.below(path).items()}
-        return [{"path": root + n, "length": int(t.kind != "empty")} for n, t in things.items()]
+        return [{"path": root + n, "length": 1} for n, t in things.items() if t.kind != "empty"]
+
+    def first(self) -> dict[str, Any] | None:
+        return next(iter(self.toLocalIterator()), None)
 
     def rows(self) -> list[tuple[str, str]]:
         """Path and version of each file with contents."""

@@ -85,3 +85,14 @@ def test_sparks_search_for_sources_never_fails_because_of_us(blocked):
 def test_the_doctor_loads_if_spark_is_not_installed():
     code = "import sys; sys.modules['pyspark'] = None; import spark_azqueue.doctor.command_line"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
+
+
+def test_each_class_name_occurs_once():
+    """A name says whose it is: no reader has to ask which `Record` is meant."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}

@@ -226,7 +226,7 @@ ASSUMPTIONS = (
     _queues(
         "count-of-hidden",
         "the approximate count of a queue includes messages that are leased or delayed",
-        "source/backlog.py, docs/keda.md",
+        "source/intake/backlog.py, docs/keda.md",
         _ELSEWHERE,
     ),
     _queues(
@@ -251,26 +251,26 @@ ASSUMPTIONS = (
         "deleted-queue",
         "a queue that was deleted is 409 QueueBeingDeleted (for about 40 seconds) or 404"
         " QueueNotFound",
-        "service/answers.py; source/queues.py",
+        "service/answers.py; source/intake/queues.py",
         _REST + "Delete Queue); 409 is not recorded",
     ),
     _queues(
         "list-by-prefix",
         "a list has just the queues whose names begin with the prefix, in order",
-        "source/queues.py: `queue=orders-*`",
+        "source/intake/queues.py: `queue=orders-*`",
         RECORDED,
     ),
     _answers(
         "probe-is-refused",
         "an update and a delete of a message that cannot exist are refused as unknown (404, or 400"
         " about the receipt) if we may do them",
-        "service/queues/probes.py; source/preflight.py; the doctor",
+        "service/queues/reach.py; source/preflight.py; the doctor",
         "none",
     ),
     _answers(
         "date",
         "each answer has a Date, by the clock that the messages' times are of",
-        "service/queues/calls.py `answered_at`; source/batches/available_now.py",
+        "service/queues/calls.py `answered_at`; source/intake/polling.py",
         RECORDED,
     ),
     _answers(
@@ -304,13 +304,13 @@ ASSUMPTIONS = (
     _credentials(
         "sas-of-another-queue",
         "a SAS that was made for another queue is refused with 403 AuthenticationFailed",
-        "service/answers.py; service/queues/failures.py `refuses_credential`",
+        "service/answers.py; service/queues/transport.py `refuses_credential`",
         _REST + "SAS error codes)",
     ),
     _credentials(
         "expired-sas",
         "a SAS that has ended is refused with 403 AuthenticationFailed",
-        "service/queues/failures.py `refuses_credential`; credentials.py renews",
+        "service/queues/transport.py `refuses_credential`; credentials.py renews",
         _REST + "SAS error codes)",
     ),
     _credentials(

@@ -22,14 +22,14 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Submits
 
-from ..backlog import Isolation
 from ..columns import Columns
+from ..intake.backlog import Isolation
+from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder
 from ..leases.timing import SHORTEST_S, Term
 from ..rows import Row, decoded
 from .batch import Batch, BatchRows, fitting
 from .poison import Suspects
-from .polling import Cutoff
 from .receiver import Receiver
 
 log = logging.getLogger(__name__)

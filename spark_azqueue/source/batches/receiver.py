@@ -18,7 +18,7 @@ from spark_azqueue.service.queues.calls import Dequeue, Page
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.retry import RECEIVE, RetryPolicy
 
-from .polling import Pace, turns
+from ..intake.polling import Pace, turns
 
 _GRACE_S = 2.0
 """How long a look that is being broken off waits for the pages still under way."""

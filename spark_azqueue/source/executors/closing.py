@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
-from spark_azqueue.journal.ownership import check_held
+from spark_azqueue.journal.refusals import check_held
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals

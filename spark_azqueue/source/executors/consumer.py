@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from spark_azqueue.journal.refusals import unknown
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import ExecutorsConfig, LogConfig, needs_newer_spark
@@ -22,6 +23,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
+from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
@@ -30,10 +32,10 @@ from .folder import PlanFolder
 from .names import START, PlanId
 from .objects import Closed, SeenMessages
 from .plan import Group, Plan, oldest
-from .planning import PlanSizing, chosen
+from .planning import PlanSizing, ReadyQueues, chosen
 from .takeover import Chain, PlanRecovery
 from .tasks import Told
-from .watch import Drained, QueueMonitor, Totals
+from .watch import Drained, Totals
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +72,16 @@ class ExecutorsConsumer:
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
         self._takeover = PlanRecovery(self._folder, settings, config.selection)
-        self._watch = QueueMonitor(config, self._client, runtime)
-        self._news = self._watch.news
+        # Tasks lease, and have deleted their messages before the batch ends that they belong to.
+        self._monitor = QueueMonitor(config, self._client, runtime)
+        self._news = ReadyQueues(
+            self._client,
+            self._monitor.isolation,
+            config.max_poll_interval,
+            runtime.clock,
+            self._monitor.vanished,
+        )
+        self._monitor.used_by(self._news)
         closers = runtime.make_workers(_SLOTS_AT_ONCE, "slots")
         self._closing = Closing(config, self._folder, self._client, closers)
         if removals is None and config.claim_check:
@@ -86,7 +96,7 @@ class ExecutorsConsumer:
             now=runtime.now,
         )
         self._sizing = PlanSizing(config, executors, runtime.clock)
-        self._drained = Drained(self._watch.backlog, runtime.clock, runtime.now, runtime.sleep)
+        self._drained = Drained(self._monitor, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or LEASE_S)
         self._chain = Chain(self._folder, self._takeover)
         self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
@@ -111,8 +121,9 @@ class ExecutorsConsumer:
 
     def only_what_is_there(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        self._cutoff = int(self._watch.open().timestamp()) * 1_000_000
-        self._watch.only_until(self._cutoff)
+        self._cutoff = int(self._monitor.open().timestamp()) * 1_000_000
+        self._news.only_until(self._cutoff)
+        self._monitor.limit()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Close the committed plan, then return the one that follows; the start itself if none.
@@ -122,8 +133,8 @@ class ExecutorsConsumer:
         if start is None:
             raise needs_newer_spark()
         self._has_answered = True
-        if not self._watch.is_open:
-            self._watch.open()
+        if not self._monitor.is_open:
+            self._monitor.open()
         plan = self._plan(start)
         if not self._takeover.is_done:
             self._take_over(plan)
@@ -136,8 +147,9 @@ class ExecutorsConsumer:
             if following is not None:
                 return self._given(following)
         if not self._waiting:
-            self._watch.look()
-            if not self._watch.is_due():
+            if self._monitor.is_look_due:
+                self._monitor.look()
+            if not (self._monitor.is_limited or self._monitor.may_begin()):
                 self._noting.idle(plan.id, ends=False)
                 return dict(start)
         following = self._next(plan, most)
@@ -155,7 +167,7 @@ class ExecutorsConsumer:
         if before.id == plan.id:
             return []
         if not self._takeover.is_done:
-            self._watch.open()
+            self._monitor.open()
             self._take_over(before, plan)
         self._takeover.check()
         plans = self._takeover.behind(
@@ -178,7 +190,7 @@ class ExecutorsConsumer:
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""
-        counted = self._watch.counted(idle=self._totals.is_idle)
+        counted = self._monitor.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._takeover.is_done else None
         return self._totals.report(
             counted,
@@ -219,7 +231,7 @@ class ExecutorsConsumer:
         while (following := self._folder.following(plan.id)) is not None:
             listed = self._folder.listed(following.id)
             if listed.settled or self._closing.close(following, listed).settled:
-                raise self._takeover.unknown(following.number)
+                raise unknown(self._folder.where, following.number)
             plan = following
         self._closed = plan.id
         return plan
@@ -268,7 +280,7 @@ class ExecutorsConsumer:
                 self._sizing.width,
                 limit,
             )
-            if queues or self._cutoff is None or self._drained.is_over(self._watch.queues):
+            if queues or self._cutoff is None or self._drained.is_over():
                 break
             self._news.look_again()
         self._totals.is_idle = not queues

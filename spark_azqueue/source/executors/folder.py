@@ -13,6 +13,7 @@ from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import Damaged, loaded, object_of
 from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.refusals import of_another
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.names import Stored
 
@@ -78,12 +79,8 @@ class PlanFolder(Journal):
                 " at this path, or use writeAheadLog=blob:<container>/<folder>",
                 condition=Condition.LOG_CHECKPOINT_MISMATCH,
             )
-        raise CheckpointMismatch(
-            f"the checkpoint belongs to another write-ahead log than {self.where}: name its folder,"
-            " or start with a new checkpointLocation and a new output. If this error comes from a"
-            " task, its executor has another folder mounted there than the driver",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        task = ". If this error comes from a task, its executor has another folder mounted there"
+        raise of_another(self.where, f"{task} than the driver")
 
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
 

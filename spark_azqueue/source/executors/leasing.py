@@ -31,11 +31,11 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import LAST_WORDS, REPLAY, RetryPolicy
 
-from ..backlog import Isolation
 from ..batches.batch import fitting
 from ..batches.builder import copy_to_poison_queue
-from ..batches.polling import Cutoff
 from ..batches.receiver import Receiver
+from ..intake.backlog import Isolation
+from ..intake.polling import Cutoff
 from ..log.decisions import About, LoggedRows, Reading
 from ..rows import decoded
 from . import names

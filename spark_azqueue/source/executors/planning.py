@@ -15,9 +15,9 @@ from spark_azqueue.service.queues.calls import Peek, Peeked
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import answers_of
 
-from ..backlog import Isolation
 from ..batches.batch import TARGET_ALONE_S, BatchSize
-from ..batches.polling import Pace, in_turn
+from ..intake.backlog import Isolation
+from ..intake.polling import Pace, in_turn
 from .objects import Closed, Looked, SlotReport
 from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Plan, Slot
 

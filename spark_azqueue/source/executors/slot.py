@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from spark_azqueue.errors import LostSegment, ServiceError
-from spark_azqueue.journal.ownership import check_held
+from spark_azqueue.journal.refusals import check_held, tell_loss
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
@@ -167,9 +167,7 @@ class SlotTask:
             " checkpoint rolled back further than writeAheadLogRetention?), or set"
             " failOnDataLoss=false to go on without its rows"
         )
-        if not self._lose:
-            raise error
-        log.warning("%s", error)
+        tell_loss(error, lose=self._lose)
         return True
 
     def check_floor(self) -> None:
@@ -316,9 +314,7 @@ def segment_again(
             f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"
             " set failOnDataLoss=false to go on without its rows"
         )
-        if not lose:
-            raise error
-        log.warning("%s", error)
+        tell_loss(error, lose=lose)
         return SlotSegment(header, ())
     segment, _ = source
     stored = segment.header

@@ -10,7 +10,14 @@ from typing import NoReturn
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.journal.claim import Claim
-from spark_azqueue.journal.ownership import check_not_empty, check_queues
+from spark_azqueue.journal.refusals import (
+    behind,
+    check_not_empty,
+    check_queues,
+    removed,
+    tell_loss,
+    unknown,
+)
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.selection import QueueSelection
@@ -150,9 +157,7 @@ class PlanRecovery:
             " it gone on? Restore a newer checkpoint, or set failOnDataLoss=false to go on without"
             " the rows of these batches"
         )
-        if self._settings.fail_on_data_loss:
-            raise error
-        log.warning("%s", error)
+        tell_loss(error, lose=not self._settings.fail_on_data_loss)
 
     @property
     def _is_used(self) -> bool:
@@ -175,7 +180,7 @@ class PlanRecovery:
             return None
         choice = self._settings.start
         if choice is None:
-            raise self.unknown(newest.number if newest else self.floor)
+            raise unknown(self._folder.where, newest.number if newest else self.floor)
         if choice is LogStart.EARLIEST:
             return self._after(self.floor)
         if newest is None:
@@ -190,15 +195,8 @@ class PlanRecovery:
 
     def _first_kept(self, start: Plan) -> Plan:
         """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""
-        error = LostSegment(
-            f"the checkpoint is at batch {start.number}, but the write-ahead log"
-            f" {self._folder.where} holds batches from {self.floor + 1} on: batches"
-            f" {start.number + 1} to {self.floor} were removed (see writeAheadLogRetention). Go"
-            " back no further, or set failOnDataLoss=false to go on without them"
-        )
-        if self._settings.fail_on_data_loss:
-            raise error
-        log.warning("%s", error)
+        error = removed(self._folder.where, start.number, self.floor)
+        tell_loss(error, lose=not self._settings.fail_on_data_loss)
         return self._after(self.floor)
 
     def _after(self, number: int) -> Plan:
@@ -214,17 +212,6 @@ class PlanRecovery:
             )
         return found
 
-    def unknown(self, newest: int) -> CheckpointMismatch:
-        """The error of a new checkpoint with a folder that was used."""
-        return CheckpointMismatch(
-            f"the write-ahead log {self._folder.where} has given out batches up to {newest}, but"
-            " the checkpoint does not know it: it is the log of another query, or the checkpoint"
-            " was lost. Name another folder, or restore the checkpoint; or take a new output, and"
-            " set writeAheadLogStart=afterCommitted, or earliest to get all batches again that the"
-            " log holds",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
-
     def _does_not_follow(self, start: Plan, end: Plan, at: Plan) -> NoReturn:
         raise CheckpointMismatch(
             f"Spark asks for the rows behind batch {start.number} up to batch {end.number}, and in"
@@ -235,12 +222,7 @@ class PlanRecovery:
         )
 
     def _is_behind(self, number: int, newest: int) -> NoReturn:
-        raise CheckpointMismatch(
-            f"the write-ahead log {self._folder.where} is behind the checkpoint: it ends with batch"
-            f" {newest}, and the checkpoint is at {number}. Restore the log, or start with a new"
-            " folder, a new checkpointLocation and a new output",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise behind(self._folder.where, newest, number)
 
 
 class Chain:

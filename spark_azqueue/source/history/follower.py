@@ -14,6 +14,7 @@ from typing import Any
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.history import HistoryConfig
 
 from ..offsets import OffsetJson
@@ -163,9 +164,7 @@ class Follower:
 
     def _tell(self, error: LostSegment) -> None:
         """What is lost stops the query, unless failOnDataLoss=false."""
-        if self._config.fail_on_data_loss:
-            raise error
-        log.warning("%s", error)
+        tell_loss(error, lose=not self._config.fail_on_data_loss)
 
 
 def check_stream(config: HistoryConfig, *, tells_position: bool) -> None:

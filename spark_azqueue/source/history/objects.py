@@ -15,6 +15,7 @@ import pyarrow as pa
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.encoding import Encoding
@@ -187,9 +188,7 @@ def rows_of(
             logged = objects.rows(piece, today, read_as)
         except LostSegment as error:
             is_tolerated = may_lack_removed and objects.is_removed(piece.batch)
-            if config.fail_on_data_loss and not is_tolerated:
-                raise
-            log.warning("%s", error)
+            tell_loss(error, lose=is_tolerated or not config.fail_on_data_loss)
             continue
         if logged is None:
             continue

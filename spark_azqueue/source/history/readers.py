@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from spark_azqueue.errors import LostSegment, short_tracebacks
+from spark_azqueue.errors import short_tracebacks
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.service.names import Kind
 
@@ -20,7 +21,7 @@ from ..columns import Columns, check_requested
 from ..offsets import OffsetJson
 from ..readers import SupportsTriggerAvailableNow
 from .batches import Piece, chosen, parted, pieces_of
-from .follower import Follower, log
+from .follower import Follower
 from .objects import objects_of, rows_of
 from .survey import history_of, journal_of, opened, store_of
 
@@ -59,7 +60,7 @@ class LogReader(DataSourceReader):
         finally:
             found.close()
         for error in losses:
-            _tell(error, config)
+            tell_loss(error, lose=not config.fail_on_data_loss)
         may_lack = not config.has_start
         return _partitions(found, parted(pieces_of(batches)), may_lack_removed=may_lack)
 
@@ -153,9 +154,3 @@ def _read(
         )
     finally:
         journal.close()
-
-
-def _tell(error: LostSegment, config: HistoryConfig) -> None:
-    if config.fail_on_data_loss:
-        raise error
-    log.warning("%s", error)

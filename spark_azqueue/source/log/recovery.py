@@ -13,7 +13,7 @@ from typing import NamedTuple
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.claim import taken
-from spark_azqueue.journal.ownership import check_held, check_not_empty, check_queues
+from spark_azqueue.journal.refusals import check_held, check_not_empty, check_queues, of_another
 from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease, MessageKey
@@ -392,11 +392,7 @@ class LogRecovery:
 
     def _check_log(self, position: LogOffset) -> None:
         if position.is_of_log and position.log != self._log.uuid:
-            raise CheckpointMismatch(
-                f"the checkpoint belongs to another write-ahead log than {self._log.where}: name"
-                " its folder, or start with a new checkpointLocation and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise of_another(self._log.where)
 
 
 def _leased_s(progress: LogProgress) -> int:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
+from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, first_missing, is_too_long
 from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.refusals import behind, removed, unknown
 from spark_azqueue.options.choices import LogStart
 
 from ..offsets import (
@@ -181,20 +181,10 @@ def first_segment(
     if number > state.head:
         if lose:
             return number
-        raise CheckpointMismatch(
-            f"the write-ahead log {where} is behind the checkpoint: it ends with batch"
-            f" {state.head}, and the checkpoint is at {number}. Restore the log, or start"
-            " with a new folder, a new checkpointLocation and a new output",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise behind(where, state.head, number)
     if number < state.floor:
         if not lose:
-            raise LostSegment(
-                f"the checkpoint is at batch {number}, but the write-ahead log {where} holds"
-                f" batches from {state.floor + 1} on: batches {number + 1} to"
-                f" {state.floor} were removed (see writeAheadLogRetention). Go back no further,"
-                " or set failOnDataLoss=false to go on without them"
-            )
+            raise removed(where, number, state.floor)
         return state.floor
     return number
 
@@ -229,14 +219,7 @@ def _as_chosen(
     choice: LogStart | None, start: LogOffset, given: int, state: LogState, where: str
 ) -> int:
     if choice is None or start.number:  # the option is for a new checkpoint with a new output
-        raise CheckpointMismatch(
-            f"the write-ahead log {where} has given out batches up to {given}, but the"
-            f" checkpoint does not know it (it is at {start.number}): it is the log of another"
-            " query, or the checkpoint was lost. Name another folder, or restore the"
-            " checkpoint; or take a new output, and set writeAheadLogStart=afterCommitted, or"
-            " earliest to get all batches again that the log holds",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise unknown(where, given, start.number)
     if choice is LogStart.EARLIEST:
         return state.floor
     return max(state.progress.committed, state.floor)

@@ -54,6 +54,48 @@ def test_more_files_to_remember_than_a_snapshot_holds() -> None:
         start(Spark(), max_files_remembered=10_000_001)
 
 
+SLIPS = [
+    *("*.json&*.csv", "*.json OR *.csv", "*.json and *.csv", "*.json AND NOT x*.csv", "*.json  *"),
+    *("*.json&&*.csv", "*.json && *.csv", "*.json + *.csv", "*.json+*.csv", "*.json:*.csv"),
+    *("*.json or part-?.csv", "part-*.json part-*.csv", "*.json\t*.csv", "*.json,", "*.json;"),
+    *("{*.json,*.csv} or {*.txt,*.xml}", "{a,b} OR {c,d}", "*.{json,csv} or *.txt"),
+    *("*.{json|csv}", "*.{json;csv}", "*.{json csv}", "{*.json *.csv}", "{*.json&*.csv}"),
+    *(" *.json", "*.json ", "*.json\n", "\N{NO-BREAK SPACE}*.json", "* .json", "*. json"),
+    *("\N{ZERO WIDTH NO-BREAK SPACE}*.json", "*.json\N{ZERO WIDTH SPACE}", "*.js\non"),
+    *("{*.json, *.csv}", "*.{json, csv}", "*.{ json,csv}", "*.{json,csv }", "{}", "*.{}", "*.{,}"),
+    *("*.json$", "^*.json", "!*.json", "(?i)*.json", "*.(json)", "*.(json|csv)", r"\w*.json"),
+    *("%.json", "%json", "glob:*.json", "regex:.*json", "json", "CSV", r"*.json\\", r"in\a.json"),
+    *("'*.json'", '"*.json"', "`*.json`", "\u201c*.json\u201d", "['*.json']", "[*.json,*.csv]"),
+    *("*.[json,csv]", "*.[json]", "{.json,.csv}", "{.json,*.csv}", "{_a,_b}*", r".*\.json", "[/]*"),
+]
+"""Patterns that match nothing, or less than they seem to."""
+
+GLOBS = [
+    *("*", "*.json", "*.{json,jsonl}", "[a-c,;]*.csv", "a\\,b.csv", "x y*.json", "_day=*.json"),
+    *("day_*.csv", "*.json{,.gz}", "{a,{b,c}}d*", "part-?[0-9].{csv,csv.gz}", "a&b*.json", "a+b*"),
+    *("{Monthly report,Weekly report}*.csv", "report and summary*.csv", "*sales and costs*.csv"),
+    *(
+        "*.*.json",
+        "*.tar.*",
+        "* copy.json",
+        "day=2026-??-??T??:00*.json",
+        "100%25*.json",
+        "*%.json",
+    ),
+    *(r"*.json\$", r"\!x*", r"\^a*", r"*v1.2\ rev*.csv", r"\ x*", r"*x\ ", r"\*.json", "$x*.csv"),
+    *(
+        "b",
+        "manifest",
+        "[!a]*",
+        "[^_]*.csv",
+        "*.[ch]",
+        "{_day=5,x}*",
+        "Zürich*日本.json",
+        "{a b,c}*",
+    ),
+    *("*.{json}", "it's*", "a {b,c} {d,e}.csv", "*.c++", "{x&y,z}*.csv", "(1)*.csv", "report (?)*"),
+]
+
 GOOD: dict[str, list[Any]] = {
     "trusted": [["shopdata/landing", "shopdata/other"], ("shopdata/landing",)],
     "format": ["csv", "com.example.format"],
@@ -65,10 +107,7 @@ GOOD: dict[str, list[Any]] = {
     "paths": [None, {"shopdata/landing": "/mnt/landing"}, {"shopdata/landing": "file:/landing"}],
     "include_existing_files": [True, False],
     "max_files_per_trigger": [1, 1000],
-    "path_glob_filter": [
-        *(None, "*", "*.json", "*.{json,jsonl}", "[a-c,;]*.csv", "a\\,b.csv", "x y*.json"),
-        *("_day=*.json", "day_*.csv"),
-    ],
+    "path_glob_filter": [None, *GLOBS],
     "backfill_interval": [None, 0.5, 3600],
     "max_file_age": [None, 14 * 86_400, 1e9],
     "max_files_remembered": [1, 10_000_000],
@@ -120,7 +159,7 @@ BAD: dict[str, list[Any]] = {
     "path_glob_filter": [
         *_NO_TEXTS,
         *("in/*.json", "/x", "**/*.csv", "*.json,*.csv", "*.json;*.csv", "*.json|*.csv"),
-        *("*.json *.csv", "[", "*.{json", ".*", "_*", "*._COPYING_"),
+        *("*.json *.csv", "[", "*.{json", ".*", "_*", "*._COPYING_", *SLIPS),
     ],
     "allow_overwrites": _NO_FLAGS,
     "backfill_interval": _NO_SECONDS,
@@ -165,6 +204,14 @@ def test_an_odd_value_is_refused_before_anything_is_asked(name: str, value: Any)
 def test_a_value_that_fits_is_not_refused(name: str, value: Any) -> None:
     with pytest.raises(AskedError):
         start(Spark(), **given(name, value))
+
+
+@pytest.mark.parametrize("glob", SLIPS)
+def test_a_slip_in_a_pattern_says_what_it_is(glob: str) -> None:
+    says = "has a|are left out|looks like|leave|write"
+    with pytest.raises(ValueError, match=rf"(?s)path_glob_filter .*(?:{says})") as raised:
+        start(Spark(), path_glob_filter=glob)
+    assert repr(glob) in str(raised.value)
 
 
 def test_every_argument_is_in_the_table() -> None:

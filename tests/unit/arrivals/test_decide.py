@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from spark_azqueue.arrivals.decide import (
     EMPTIED,
     GONE,
     NO_FILE,
+    NO_HADOOP_NAME,
     REPLACED,
     TOO_OLD,
     Announced,
@@ -23,6 +25,7 @@ from spark_azqueue.arrivals.decide import (
     choose,
     listed_by,
     looked_at,
+    not_matched,
     unseen,
     without,
 )
@@ -30,7 +33,7 @@ from spark_azqueue.arrivals.listing import again
 from spark_azqueue.arrivals.lists import Means, list_of
 from spark_azqueue.arrivals.log import FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.rules import Rules, glob_pattern, roots_of
+from spark_azqueue.arrivals.rules import LONGEST, Rules, glob_pattern, roots_of
 from spark_azqueue.journal.files import FileStore
 from spark_azqueue.service.names import FILES
 
@@ -91,6 +94,17 @@ def test_what_is_not_wanted_is_left_out() -> None:
     assert paths(found) == ["b.json"]
 
 
+def test_what_the_pattern_alone_leaves_out() -> None:
+    names = ["_SUCCESS", "x/.tmp", "folder/", "b.csv", "b.json", "x.json/c.csv"]
+    gone, elsewhere = event("d.csv", "deleted"), event("e.csv")._replace(place="other/landing")
+    events = [*map(event, names), event("f.csv", "renamed"), gone, elsewhere]
+
+    found = not_matched(events, RULES._replace(wanted=glob_pattern("*.json")))
+
+    assert paths(found) == ["b.csv", "x.json/c.csv", "f.csv"]  # type: ignore[arg-type]
+    assert not_matched(events, RULES) == []
+
+
 class Row:
     """A row of `blob_events`."""
 
@@ -112,11 +126,12 @@ def test_a_rename_takes_the_old_name_away() -> None:
     assert paths(found) == ["b.json"]
 
 
-@pytest.mark.parametrize("etag", ["\n", "é", "x" * 201, None])
-def test_an_etag_that_is_none_is_left_out(etag: str | None) -> None:
-    (found,) = announced(Row(change="created", path="a", etag=etag, at=-1e20))
+@pytest.mark.parametrize("word", ["\n", "é", "x" * 201, None])
+@pytest.mark.parametrize("field", ["etag", "api", "sequencer"])
+def test_a_word_that_is_none_is_left_out(field: str, word: str | None) -> None:
+    (found,) = announced(Row(change="created", path="a", at=-1e20, **{field: word}))
 
-    assert (found.etag, found.at) == ("", 0.0)
+    assert (getattr(found, field), found.at) == ("", 0.0)
 
 
 def memory(overwrites: bool = False, *files: File) -> Memory:
@@ -199,14 +214,27 @@ def test_only_the_sender_of_a_listing_says_that_it_is_one() -> None:
 
 
 def test_after_a_look_only_files_with_contents_are_read() -> None:
-    files = [File(HERE, look.value) for look in Look]
+    files = [File(HERE, look.value) for look in Look if look is not Look.UNKNOWN]
     looks = {(HERE, look.value): look for look in Look}
 
     chosen = looked_at(Chosen(files, []), looks)
 
-    assert paths(chosen.files) == ["file", "unknown"]
-    assert chosen.aside == [Quarantined(File(HERE, "gone"), GONE)]
+    assert paths(chosen.files) == ["file"]
+    assert chosen.aside == [
+        Quarantined(File(HERE, "gone"), GONE),
+        Quarantined(File(HERE, "no name"), NO_HADOOP_NAME),
+    ]
     assert paths(chosen.left_out) == ["empty", "no file"]
+
+
+def test_an_unknown_look_decides_nothing() -> None:
+    """The path may be a folder, whose files would be read again, or an empty file."""
+    file, looks = File(HERE, "in"), {(HERE, "in"): Look.UNKNOWN}
+
+    with pytest.raises(ValueError, match="nobody said what is at 'in'"):
+        looked_at(Chosen([file], []), looks)
+    with pytest.raises(ValueError, match="nobody said what is at 'in'"):
+        changed([file], looks)
 
 
 def test_what_changed_since_a_list_was_made() -> None:
@@ -247,6 +275,94 @@ def test_a_list_has_no_more_files_than_it_may(tmp_path: Path) -> None:
         each.path for each in events
     }
     assert list_of(log, RULES, 0, [*events, deleted], means, 201.0) == record, "it knows the others"
+
+
+def new_log(folder: Path, overwrites: bool = False) -> FileLog:
+    log = FileLog(FileStore(str(folder / "log"), FILES), "shopdata", memory(overwrites))
+    log.open()
+    return log
+
+
+def all_files(files: Sequence[File]) -> dict[tuple[str, str], Look]:
+    return {(file.place, file.path): Look.FILE for file in files}
+
+
+def test_a_path_that_nobody_can_read_is_set_aside_however_full_the_batch_is(
+    tmp_path: Path,
+) -> None:
+    """One among the events that are put back would end the query for good: it is too long."""
+    log, long = new_log(tmp_path), "z" * 5_000
+    back: list[Announced] = []
+    events = [event("a.json"), event("b.json"), event(long), event("日" * 5_000)]
+
+    record = list_of(log, RULES, 0, events, Means(lambda f: None, all_files, 1, back.extend), 200.0)
+
+    assert record is not None
+    assert paths([*record.files, *record.left_out, *back]) == ["a.json", "b.json", "b.json"]  # type: ignore[list-item]
+    assert {each.reason for each in record.aside} == {
+        "the path is longer than a blob's name can be"
+    }
+    assert new_log(tmp_path).record(0) == record._replace(left_out=tuple(record.left_out))
+
+
+def test_a_long_path_is_not_taken_for_the_name_that_it_begins_with(tmp_path: Path) -> None:
+    """What is set aside is forgotten as read, so that it is read when it is mended."""
+    log, longest = new_log(tmp_path), "x" * LONGEST
+    means = Means(lambda files: None, all_files, 10, lambda events: None)
+
+    list_of(log, RULES, 0, [event(longest)], means, 200.0)
+    list_of(log, RULES, 1, [event(longest + "y", etag="2")], means, 201.0)
+
+    assert list_of(log, RULES, 2, [event(longest, etag="3")], means, 202.0) is None, "read once"
+
+
+def test_nothing_is_put_back_as_long_as_nobody_can_look(tmp_path: Path) -> None:
+    """Else each start would put the same events back, and the queue would grow."""
+    back: list[Announced] = []
+
+    def look(files: Sequence[File]) -> dict[tuple[str, str], Look]:
+        raise OSError("the storage is down")
+
+    with pytest.raises(OSError, match="down"):
+        list_of(
+            *(new_log(tmp_path), RULES, 0, [event("a"), event("b")]),
+            *(Means(lambda files: None, look, 1, back.extend), 200.0),
+        )
+    assert back == []
+
+
+def test_an_event_that_is_put_back_fits_into_a_message() -> None:
+    """Emojis are twelve bytes of JSON each, and base64 makes four bytes of three."""
+    (root,) = RULES.roots.values()
+    word = '"' * 200
+    (longest,) = announced(
+        Row(change="created", path="\N{PILE OF POO}" * LONGEST, etag=word, api=word, sequencer=word)
+    )
+
+    assert len(again(longest, root)) <= 48_000
+    assert json.loads(again(longest, root))["data"]["api"] == word
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_an_old_event_does_not_take_the_place_of_a_genuine_one(
+    tmp_path: Path, overwrites: bool
+) -> None:
+    """Anybody may send one with any time and etag: the file of today is read with its own event."""
+    log, rules = new_log(tmp_path, overwrites), RULES._replace(allow_overwrites=overwrites)
+    log.memory.horizon = 50.0
+    now = {(HERE, "a.json"): "0xNEW"} if overwrites else None
+    means = Means(lambda files: now, all_files, 10, lambda events: None)
+
+    forged = list_of(log, rules, 0, [event(etag="0xNEW", at=0.0)], means, 200.0)
+    assert forged is not None
+    assert [each.reason for each in forged.aside] == [TOO_OLD]
+    assert log.memory.aside_at(File(HERE, "a.json")) is None, "nor does a listing leave it out"
+
+    for _ in range(2):
+        genuine = list_of(log, rules, 1, [event(etag="0xNEW", at=199.0)], means, 201.0)
+        assert genuine is not None
+        assert paths(genuine.files) == ["a.json"]  # type: ignore[arg-type]
+        log = new_log(tmp_path, overwrites)
 
 
 def test_an_event_that_is_put_back_says_the_same() -> None:

@@ -15,7 +15,7 @@ from spark_azqueue.arrivals.log import SNAPSHOT_AFTER, FileLog
 from spark_azqueue.arrivals.memory import Bounds, File, Memory
 from spark_azqueue.arrivals.record import Begun, FileList, SnapshotHead
 from spark_azqueue.errors import LogConflict, LogDamaged
-from spark_azqueue.journal.codec import sealed
+from spark_azqueue.journal.codec import Damaged, digest_of, sealed
 from spark_azqueue.journal.files import FileStore
 from spark_azqueue.journal.frame import framed
 from spark_azqueue.service.names import FILES, WRITE_AHEAD
@@ -203,6 +203,124 @@ def test_what_is_not_as_it_was_written_is_refused(tmp_path: Path, changes: dict[
 
     with pytest.raises(LogDamaged, match="is not as it was written"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": [File(HERE, "a/../b")]},
+        {"left_out": (File(HERE, "z" * 4_097),)},
+        {"aside": [Quarantined(File(HERE, "z" * 4_097), "why")]},
+        {"aside": [Quarantined(File("no place", "z"), "why")]},
+        {"files": [File(HERE, "a", "é")]},
+        {"files": [File(HERE, "a", "", -1.0)]},
+        {"oldest": -1.0},
+    ],
+)
+def test_a_list_that_could_not_be_read_is_not_written(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """Else it would end the query for good."""
+    log = opened(tmp_path)
+
+    with pytest.raises(ValueError, match="could not be read again: "):
+        log.put(record(0, 1)._replace(**change))
+
+    assert opened(tmp_path).newest == -1
+
+
+def test_no_other_object_is_written_that_could_not_be_read(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.put(record(0, 1))
+    for write in (
+        lambda: log.put_bad(0, [Quarantined(File(HERE, "z" * 4_097), "why")]),
+        lambda: log.claim("a query"),
+        lambda: log.begun(Begun(-1.0), resumed=False),
+    ):
+        with pytest.raises(ValueError, match="could not be read again: "):
+            write()
+
+    assert opened(tmp_path).bad(0) == []
+
+
+def padded(value: dict[str, Any], size: int) -> bytes:
+    return sealed({"version": 1, **value, "x": " " * size})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "size"),
+    [
+        ("begun/begun", {"at": 5.0}, 4_096),
+        ("begun/query", {"query": "4e5f"}, 4_096),
+        ("begun/sender", {"sender": "5" * 32}, 4_096),
+        (f"bad/{0:012d}-000", {"aside": []}, 32 * 2**20),
+    ],
+)
+def test_an_object_has_a_bound_of_its_own(
+    tmp_path: Path, name: str, value: dict[str, Any], size: int
+) -> None:
+    store = FileStore(str(tmp_path / "log"), FILES)
+    opened(tmp_path)
+    store.put_new(name, padded(value, size))
+
+    def use() -> None:
+        log = opened(tmp_path)
+        log.begun(Begun(5.0), resumed=False)
+        log.claim("4e5f")
+        assert log.sender
+
+    with pytest.raises(LogDamaged, match=f"{name}.*it is too large"):
+        use()
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", "0", '""', '["\\\\",["\\""]]'])
+@pytest.mark.parametrize("name", ["files", "aside", "left_out"])
+def test_an_object_of_many_values_takes_no_memory(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before they are made: a value of two bytes takes seventy of memory."""
+    head = f'{{"version":1,"batch":1,"previous":-1,"at":1,"files":[],"aside":[],"{name}":['
+    data = f"{head}{f'{value},' * 6_100_000}0]}}".encode()
+    monkeypatch.setattr("spark_azqueue.journal.codec.loaded", None)  # nor parsed
+
+    with pytest.raises(Damaged, match="it has more values than a list"):
+        FileList.read(data + b"\n" + digest_of(data).encode(), 1)
+
+
+def test_a_large_list_is_read_whatever_its_names_are() -> None:
+    """Commas, brackets and quotation marks in them are no values."""
+    aside = [
+        Quarantined(File(HERE, (f"{number}" + '\\",[,{,' * 200)[:1_024]), 'why, "[\\')
+        for number in range(13_000)
+    ]
+    data = (full := record(1)._replace(aside=aside)).to_bytes()
+
+    assert len(data) > 12_100_000
+    assert data.count(b",") + data.count(b"[") + data.count(b"{") > 6_000_100
+    assert FileList.read(data, 1) == full
+
+
+def test_what_could_not_be_read_may_be_many_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_azqueue.arrivals.record.BAD_AT_MOST", 500)
+    log, bad = opened(tmp_path), [Quarantined(file(number), "gone") for number in range(50)]
+    log.put(record(0, *range(50)))
+    log.put_bad(0, bad)
+
+    names = [path.name for path in (tmp_path / "log" / "bad").iterdir()]
+    assert len(names) > 5
+    for name in names:
+        (tmp_path / "log" / "bad" / name).rename(
+            tmp_path / "log" / "bad" / f"{name[:13]}1{name[13:]}"
+        )
+    assert sorted(opened(tmp_path).bad(0)) == sorted(bad), "also those with four digits"
+
+
+def test_the_head_of_a_snapshot_is_small() -> None:
+    for data in (SnapshotHead(0.0, -1, 0.0, 0.0).to_bytes() + b" " * 4_096, b"[" * 4_000):
+        with pytest.raises(Damaged, match="its head is"):
+            SnapshotHead.read(data)
 
 
 def test_other_bytes_are_refused(tmp_path: Path) -> None:

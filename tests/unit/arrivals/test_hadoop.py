@@ -131,13 +131,14 @@ def test_only_a_file_that_does_not_exist_is_gone() -> None:
         "/b": 0,
         "/folder": None,
         "/gone": "java.io.FileNotFoundException",
+        "/12:30": "java.net.URISyntaxException",
         "/secret": "org.apache.hadoop.security.AccessControlException",
         "/away": "java.net.SocketTimeoutException",
     }
     seen = looks(spark("abfss", system), [*system.statuses])
 
     assert seen == [
-        *(Look.FILE, Look.EMPTY, Look.NO_FILE, Look.GONE),
+        *(Look.FILE, Look.EMPTY, Look.NO_FILE, Look.GONE, Look.NO_NAME),
         *(Look.UNKNOWN, Look.UNKNOWN),
     ]
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
-from fake_storage import FORGED, Container, Thing, cannot_read, refused
+from fake_storage import FORGED, Container, Thing, cannot_read, refused, sparks_error
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, SparkRuntimeException
@@ -206,19 +206,93 @@ def test_a_container_that_comes_back_has_its_files() -> None:
     assert storage.unreadable("a", "b") == {}
 
 
-def test_where_hadoop_cannot_look_sparks_reader_does() -> None:
-    """As with a catalog's credentials, which only Spark's readers have."""
-    (root,) = RULES.roots.values()
-    container = Container(root, {"a": Thing("good"), "b": Thing("empty"), "d": Thing("folder")})
-    container.things["d/x"] = Thing("good")
-    files = Files(RULES.roots, "json", "id INT", {}, looks=lambda spark, paths: [Look.UNKNOWN] * 3)
+@pytest.fixture
+def only_spark() -> Container:
+    """A container to which only Spark's readers have a credential, as with a catalog's."""
+    things = {"a": "good", "b": "empty", "d": "folder", "d/x": "good", "e": "folder"}
+    return Container(ROOT, {path: Thing(kind) for path, kind in things.items()}, only_spark=True)
 
-    def look(*paths: str) -> dict[str, Look]:
-        found = files.look(container, [File(HERE, path) for path in paths])  # type: ignore[arg-type]
-        return {path: look for (_, path), look in found.items()}
 
-    assert look("a", "b", "d") == {"a": Look.FILE, "b": Look.EMPTY, "d": Look.NO_FILE}
-    assert look("a", "b", "gone") == dict.fromkeys(["a", "b", "gone"], Look.UNKNOWN)
+def look_at(container: Container, *paths: str) -> dict[str, Look]:
+    files = Files(RULES.roots, "json", "id INT", {}, container.is_there, container.looks)
+    found = files.look(container, [File(HERE, path) for path in paths])  # type: ignore[arg-type]
+    return {path: look for (_, path), look in found.items()}
+
+
+def test_where_hadoop_cannot_look_sparks_reader_does(only_spark: Container) -> None:
+    seen = {"a": Look.FILE, "b": Look.EMPTY, "d": Look.NO_FILE, "e": Look.EMPTY}
+    assert look_at(only_spark, *seen) == seen
+    assert look_at(only_spark, *seen, "gone") == seen | {"gone": Look.GONE}
+    assert look_at(only_spark, "d", "d/x") == {"d": Look.NO_FILE, "d/x": Look.FILE}
+    assert look_at(only_spark, "gone") == {"gone": Look.GONE}
+
+
+def test_where_hadoop_cannot_look_a_file_is_gone_if_its_container_is_not(
+    only_spark: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(self: Any, paths: list[str]) -> None:
+        raise refused("PATH_NOT_FOUND", paths[0])
+
+    monkeypatch.setattr("fake_storage.Reading.load", load)
+    with pytest.raises(FileNotFoundError, match=r"no file of it counts as gone, such as a\."):
+        look_at(only_spark, "a")
+
+
+def test_on_a_disk_sparks_reader_does_not_say_that_a_file_is_gone(only_spark: Container) -> None:
+    """Java says so of a file in a folder that nobody may enter."""
+    (root,) = roots_of(HERE, {HERE: "file:/mnt/landing"}).values()
+    only_spark.root = root
+    files = Files({HERE: root}, "json", "id INT", {}, lambda *given: True, only_spark.looks)
+
+    with pytest.raises(OSError, match="nobody can say now what is at gone"):
+        files.look(only_spark, [File(HERE, "a"), File(HERE, "gone")])  # type: ignore[arg-type]
+
+
+def test_what_nobody_can_say_passes_for_nothing(only_spark: Container) -> None:
+    only_spark.hiccup = True
+    for path in only_spark.things:
+        with pytest.raises(OSError, match=r"(?s)nobody can say now what is at .* Start the query"):
+            look_at(only_spark, path)
+
+
+def test_a_look_by_spark_that_finds_something_else_is_none(
+    only_spark: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the file system calls a file by another name: it is no empty folder."""
+    rows = [{"path": f"{ROOT.spark}A", "length": 1}]
+    monkeypatch.setattr("fake_storage.Reading.toLocalIterator", lambda self: rows)
+
+    with pytest.raises(OSError, match=r"Spark finds abfss://\S+/A there"):
+        look_at(only_spark, "a")
+
+
+def test_a_name_that_nobody_can_ask_for_is_set_aside(
+    only_spark: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no reason to start again: the next look would say the same."""
+    load = only_spark.read.load.__func__  # type: ignore[attr-defined]
+    name = sparks_error(
+        ("java.lang.IllegalArgumentException", "x"), ("java.net.URISyntaxException", "x")
+    )
+
+    def no_colon(self: Any, paths: list[str]) -> Any:
+        if any("12:30" in path for path in paths):
+            raise name
+        return load(self, paths)
+
+    monkeypatch.setattr("fake_storage.Reading.load", no_colon)
+    assert look_at(only_spark, "a", "12:30") == {"a": Look.FILE, "12:30": Look.NO_NAME}
+
+
+def test_where_hadoop_cannot_look_files_that_are_gone_are_set_aside(only_spark: Container) -> None:
+    files = Files(RULES.roots, "json", "id INT", {}, only_spark.is_there, only_spark.looks)
+    gone = [f"{number}" for number in range(281)]
+
+    steps = files.unreadable(only_spark, [File(HERE, path) for path in ["a", *gone]])  # type: ignore[arg-type]
+
+    found = {each.file.path: each.reason for bad in steps for each in bad}
+    assert found == dict.fromkeys(gone, GONE)
+    assert only_spark.reads == 0
 
 
 @pytest.mark.parametrize(

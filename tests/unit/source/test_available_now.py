@@ -4,7 +4,7 @@ import pytest
 from refs import ORDERS, ref
 
 from spark_azqueue.service.messages import Message, MessageKey
-from spark_azqueue.source.batches.polling import (
+from spark_azqueue.source.intake.polling import (
     ENOUGH_NEWER,
     HANDED_OUT_AT_MOST,
     NEWER_AT_MOST,

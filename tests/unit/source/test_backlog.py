@@ -10,7 +10,7 @@ from spark_azqueue.metrics.report import MOST_QUEUES
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source.backlog import BUSY_PAUSE_S, HEADS_PAUSE_S, IDLE_PAUSE_S, Backlog
+from spark_azqueue.source.intake.backlog import BUSY_PAUSE_S, HEADS_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
 QUEUES = [ORDERS, ref("refunds")]
@@ -95,7 +95,7 @@ def test_a_credential_that_may_not_count_is_told_once_and_not_asked_again(
 
 
 def test_a_service_that_does_not_answer_holds_nothing_up(fake, queues, monkeypatch):
-    monkeypatch.setattr("spark_azqueue.source.backlog.PATIENCE_S", 0.2)
+    monkeypatch.setattr("spark_azqueue.source.intake.backlog.PATIENCE_S", 0.2)
     backlog = Backlog(queues, QUEUES, time.monotonic)
     fake.faults.add(Fault("properties", "slow", queue="refunds", seconds=30))
 

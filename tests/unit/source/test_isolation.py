@@ -11,7 +11,7 @@ from refs import ORDERS
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.messages import UNKNOWN_TIME, Message
-from spark_azqueue.source.backlog import Isolation
+from spark_azqueue.source.intake.backlog import Isolation
 from spark_azqueue.testing import FakeClock, FakeQueueService
 
 NOW = 1_700_000_000_000_000

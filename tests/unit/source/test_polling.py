@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_azqueue.source.batches.polling import FIRST_PAUSE_S, Pace
+from spark_azqueue.source.intake.polling import FIRST_PAUSE_S, Pace
 
 
 @pytest.mark.parametrize(

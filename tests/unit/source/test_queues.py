@@ -10,8 +10,8 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source import queues as module
-from spark_azqueue.source.queues import LOOK_AGAIN_S, Queues
+from spark_azqueue.source.intake import queues as module
+from spark_azqueue.source.intake.queues import LOOK_AGAIN_S, Queues
 from spark_azqueue.testing import Fault
 
 

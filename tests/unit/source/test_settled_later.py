@@ -7,7 +7,7 @@ import pytest
 from consuming import SOON, batch
 
 from spark_azqueue.errors import AccessDenied
-from spark_azqueue.source.batches.polling import ENOUGH_NEWER
+from spark_azqueue.source.intake.polling import ENOUGH_NEWER
 from spark_azqueue.testing import Fault
 
 

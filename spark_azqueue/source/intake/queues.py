@@ -15,7 +15,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 
-from .preflight import Submit, check_queues
+from ..preflight import Submit, check_queues
 
 log = logging.getLogger(__name__)
 

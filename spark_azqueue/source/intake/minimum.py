@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
-from spark_azqueue.errors import AccessDenied, NotDrained, QueueNotFound
+from spark_azqueue.errors import AccessDenied, QueueNotFound
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MAX_PER_REQUEST, UNKNOWN_TIME, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek, Peeked
@@ -22,95 +22,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import answers_of, results_of
 from spark_azqueue.service.retry import CONTROL
 
-from .backlog import Backlog, Isolation
-from .batches.builder import BatchBuilder
-from .batches.polling import Pace
-from .leases.holder import LeaseHolder
-from .leases.timing import LONGEST_S
-from .offsets import moment
-
-_WAIT_AT_MOST_S = LONGEST_S + 60.0
-"""Longer than any lease of `auto`."""
-
-_DRAIN_LOOK_AGAIN_S = 5.0
-_A_MOMENT_S = 0.5
-
-
-class Drain:
-    """Waits for messages that have to give rows yet, and for those whose delete is owed."""
-
-    def __init__(
-        self,
-        builder: BatchBuilder,
-        holder: LeaseHolder,
-        backlog: Backlog,
-        isolation: Isolation,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-    ) -> None:
-        """clock: in seconds, the clock by which leases are measured."""
-        self._builder = builder
-        self._holder = holder
-        self._backlog = backlog
-        self._isolation = isolation
-        self._waited = False
-        self._clock = clock
-        self._sleep = sleep
-        self._told = False
-        self._given_back = (0, 0.0)
-
-    def expect(self, messages: int, until: float) -> None:
-        """So many messages, which an earlier process gave back, may be hidden until then."""
-        self._given_back = (messages, until)
-        with self._holder.ledger as ledger:
-            ledger.hide_until(until)
-
-    def is_over(self, queues: Iterable[QueueRef], service_is_ahead: float) -> bool:
-        """True if nothing is hidden any more; else some time passes, and the queues are due again.
-
-        queues: those that are read. service_is_ahead: the service's clock, minus ours, in seconds.
-        Raises NotDrained if that would take too long.
-        """
-        awaited = self._builder.awaited
-        with self._holder.ledger as ledger:
-            until = ledger.hidden_until
-            known = awaited.union(key for key, _, _ in ledger.owed())
-        left = until - self._clock()
-        messages, given_back_until = self._given_back
-        count = len(known) + (messages if given_back_until > self._clock() else 0)
-        if not count or left <= 0:
-            if awaited:  # expired, deleted, or with another consumer
-                log.warning("%d messages of a batch that failed did not come back", len(awaited))
-            return True
-        names = {key.queue.name for key in known}
-        if count > len(known):
-            names |= {queue.name for queue in queues}
-        counts = self._backlog.now()
-        if not any(counts.get(name, 1) for name in names):
-            return True  # the service counts hidden ones, too
-        if left > _WAIT_AT_MOST_S:
-            # The service counts what was left to expire, too, and perhaps nothing else.
-            if (expires_in := self._isolation.until - self._clock()) > 0 and not self._waited:
-                self._waited = True
-                self._sleep(expires_in)
-                return False
-            raise NotDrained(
-                f"this availableNow run has read all that it could get, but {count} messages"
-                " may be hidden by leases of an earlier process until"
-                f" {moment(int(until + service_is_ahead) + 1)} at the latest: start the query"
-                " again then. Nothing is lost"
-            )
-        if not self._told:
-            self._told = True
-            log.warning(
-                "%d messages may be hidden by leases of an earlier process: this availableNow run"
-                " waits for them, %d s at most",
-                count,
-                left,
-            )
-        self._sleep(min(left + _A_MOMENT_S, _DRAIN_LOOK_AGAIN_S))
-        return False
-
+from .backlog import Isolation
+from .polling import Pace
 
 log = logging.getLogger(__name__)
 

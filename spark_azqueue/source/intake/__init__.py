@@ -1,0 +1,1 @@
+"""Which queues a run reads, how full they are, and when a batch may begin."""

@@ -1,0 +1,124 @@
+"""What both kinds of readers ask before a batch: which queues, how full, is one due?
+
+The driver that leases and the driver that plans for executors use it. Nothing is leased here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.queues.client import QueueClient
+
+from ..runtime import Runtime
+from .backlog import Backlog, Isolation
+from .minimum import MinimumBatch
+from .queues import Queues
+
+_CHECKS = 8
+"""Most queues that are checked at once."""
+
+_NAP_AT_MOST_S = 0.25
+"""How long one idle `latestOffset` may last: a query with several sources waits for each."""
+
+
+class Reads(Protocol):
+    """Who looks for messages in the queues."""
+
+    def read_from(self, queues: Sequence[QueueRef]) -> None:
+        """From now on look at these queues."""
+
+    def seconds_until_due(self) -> float:
+        """How long until some queue may be looked at again (0 = now)."""
+
+
+class Counted(NamedTuple):
+    """What the service counts, by queue; heads: the age of the first message, in seconds."""
+
+    backlog: Mapping[str, int]
+    poison: Mapping[str, int]
+    heads: Mapping[str, int]
+
+
+class QueueMonitor:
+    """The queues of one query run. Used by one thread. Not kept over a restart."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        client: QueueClient,
+        runtime: Runtime,
+        held: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Nothing is sent before `open`. held: how many messages are leased for earlier batches."""
+        clock, submit = runtime.clock, runtime.make_workers(_CHECKS, "check").submit
+        self._config = config
+        self._sleep = runtime.sleep
+        self._queues = Queues(config, client, submit, clock)
+        self.vanished = self._queues.vanished
+        self.isolation = Isolation(config.isolation_level, clock)
+        self.minimum = MinimumBatch(config, client, self.vanished, held, self.isolation, clock)
+        self.backlog = Backlog(client, config.queues, clock, with_heads=True)
+        self._poison = Backlog(client, config.poison_queues_of(config.queues), clock)
+        self._reader: Reads | None = None
+        self.is_open = False
+        self.is_limited = False
+        """True if this run reads what was there at a time, in the queues of then."""
+
+    @property
+    def queues(self) -> tuple[QueueRef, ...]:
+        """Those that are read now."""
+        return self._queues.now
+
+    def used_by(self, reader: Reads) -> None:
+        """Tell this one of queues that come and go."""
+        self._reader = reader
+
+    def open(self) -> datetime:
+        """Find the queues and check each; see `Queues.open`. Returns the service's time."""
+        at = self._queues.open(poison_too=not self.is_open)
+        self._use_queues()
+        self.is_open = True
+        return at
+
+    def limit(self) -> None:
+        """From now on the run reads what is there now, and ends."""
+        self.is_limited = True
+        self.minimum.stop()
+
+    @property
+    def is_look_due(self) -> bool:
+        """True if the queues are to be found anew: they come and go."""
+        return self._queues.seconds_until_due() == 0 and not self.is_limited
+
+    def look(self) -> None:
+        """Find them anew."""
+        if self._queues.look_again():
+            self._use_queues()
+
+    def may_begin(self) -> bool:
+        """False if the queues were empty so lately that it is too early to ask them again.
+
+        Or too few messages wait, see `MinimumBatch`. Lasts a moment then. Raises ServiceError.
+        """
+        assert self._reader
+        pause = max(self._reader.seconds_until_due(), self.minimum.seconds_until_due())
+        if pause:
+            self._sleep(min(pause, _NAP_AT_MOST_S))
+        return pause <= _NAP_AT_MOST_S and self.minimum.has_enough(self.queues)
+
+    def counted(self, *, idle: bool) -> Counted:
+        """What the service counts, asked seldom; nothing before `open`."""
+        if not self.is_open:
+            return Counted({}, {}, {})
+        backlog, poison = self.backlog.newest(idle=idle), self._poison.newest(idle=idle)
+        return Counted(backlog, poison, dict(self.backlog.heads))
+
+    def _use_queues(self) -> None:
+        if self._reader:
+            self._reader.read_from(self.queues)
+        self.backlog.count_in(self.queues)
+        self._poison.count_in(self._config.poison_queues_of(self.queues))
