@@ -29,9 +29,12 @@ PINNED = -m pip --quiet --disable-pip-version-check install --only-binary :all: 
 # other Spark the machine has.
 export PYSPARK_PYTHON = $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP = 127.0.0.1
+# Tests start many Python processes: none is to compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long coverage test environments \
+.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long random-search coverage \
+  test test-all environments environments-all \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings structure \
   promtool bench bench-commit dashboard-picture docs docs-site build release release-check pins jars clean distclean need-java
@@ -58,9 +61,11 @@ notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and
 LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 
 # As in `make check N=1`: one after the other.
-check: $(VENV_READY) ## Format, lint, types, unit and property tests, coverage (two minutes on two idle cores)
-	@$(LANES) property unit-rest unit-source unit-service style
-	@$(MAKE) --no-print-directory coverage
+# `make check ALL=1` is what `test-all` begins with: more examples, what is marked `more`, and coverage.
+CHECKS = property unit-rest unit-source unit-service style
+check: $(VENV_READY) ## Format, lint, types, unit and property tests (two minutes on two idle cores)
+	@$(LANES) $(CHECKS)
+	@$(if $(ALL),$(MAKE) --no-print-directory coverage)
 
 style: $(VENV_READY)
 	$(PY) -m ruff format --check .
@@ -68,6 +73,10 @@ style: $(VENV_READY)
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
 
+# `check` and `test` leave out what is marked `more`; with ALL=1 all is run, with more examples.
+FEW = $(if $(ALL),,-m "not long and not more")
+# Before Python 3.12 coverage doubles the time of what it measures: it is for `test-all`, too.
+MEASURE = $(if $(ALL),-m coverage run)
 # All of tests/unit, or a part of it: `check` runs the parts beside each other.
 unit: PART = tests/unit
 unit-service: PART = tests/unit/service
@@ -75,18 +84,26 @@ unit-source: PART = tests/unit/source tests/unit/sink
 unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink)
 unit unit-rest: $(PROMTOOL_READY)
 unit unit-service unit-source unit-rest: $(VENV_READY)
-	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run -m pytest -q $(PART)
+	COVERAGE_FILE=.coverage.$@ $(PY) $(MEASURE) -m pytest -q $(FEW) $(PART)
 
-# Before Python 3.12 coverage doubles the time of what it measures: the long simulations go without.
+# The long simulations go without coverage.
 MEASURED = $(patsubst %,tests/property/test_%.py,available_now combined drained hidden_after_a_kill log_bad_input \
   log_bodies log_deletes log_scenarios log_starts restarts)
 property: $(VENV_READY)
-	COVERAGE_FILE=.coverage.$@ $(PY) -m coverage run --source=spark_azqueue/source -m pytest -q $(MEASURED)
-	$(PY) -m pytest -q tests/property $(MEASURED:%=--ignore=%)
+ifdef ALL
+	COVERAGE_FILE=.coverage.$@ AZQUEUE_EXAMPLES=20 $(PY) $(MEASURE) --source=spark_azqueue/source -m pytest -q $(MEASURED)
+	AZQUEUE_EXAMPLES=20 $(PY) -m pytest -q tests/property $(MEASURED:%=--ignore=%)
+else
+	$(PY) -m pytest -q $(FEW) tests/property
+endif
 
 # As in `make property-long EXAMPLES=800`: a million steps of the state machines.
-property-long: $(VENV_READY) ## The property tests with 20 times the examples of `check` (half an hour)
-	AZQUEUE_EXAMPLES=$(or $(EXAMPLES),400) $(PY) -m pytest -q tests/property
+property-long: $(VENV_READY) ## The property tests with 400 examples each, other ones each time (half an hour)
+	AZQUEUE_SEARCH=1 AZQUEUE_EXAMPLES=$(or $(EXAMPLES),400) $(PY) -m pytest -q tests/property
+
+# As in `make random-search SECONDS=3600`. Everywhere else the examples are the same each time.
+random-search: $(VENV_READY) ## Examples that nobody tried, for 4 minutes; it prints how to repeat what it finds
+	@$(PY) tools/random_search.py $(if $(SECONDS),--seconds $(SECONDS))
 
 coverage: $(VENV_READY)
 	$(PY) -m coverage combine --quiet
@@ -95,26 +112,35 @@ coverage: $(VENV_READY)
 # Where Maven is missing, the recipe for Delta is left untested; but not on a build server.
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 # As in `make test N=1`: one suite after the other. Slow suites come first.
-test: need-java $(VENV_READY) ## check, and the tests with Azurite and Spark (half an hour)
-	@$(LANES) environments property unit-rest unit-source unit-service style
+test: need-java $(VENV_READY) ## check, and each promise once on real Spark and Azurite (twelve minutes on two idle cores)
+	@$(LANES) environments $(CHECKS)
+	@CORE=1 $(LANES) test-kills test-engine test-cluster smoke-4.0 test-contract test-connect test-recorded
+
+# No test runs twice: it takes all of what `test` takes a part of.
+test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (50 minutes)
+	@ALL=1 $(LANES) environments-all $(CHECKS)
 	@$(MAKE) --no-print-directory coverage
-	@$(LANES) test-engine test-kills test-cluster test-notebooks $(DELTA) test-examples test-contract smoke-4.0 test-connect test-recorded
+	@$(LANES) test-engine test-kills test-cluster test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 test-connect test-recorded
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
-environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/wheel/.installed .matrix/4.0/.installed .matrix/client/.installed \
-  $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched)
+environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/4.0/.installed .matrix/client/.installed .matrix/wheel/.installed
+	@:
+
+environments-all: environments $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched)
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
 KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills history_kills large_bodies late_progress named_kills secrets)
-SUITE = $(PY) -m pytest -q
+# With CORE=1, as `test` has it, a suite runs what is marked `core`; else all but what is marked `long`.
+CHOSEN = $(if $(CORE),-m core)
+SUITE = $(PY) -m pytest -q $(CHOSEN)
 
-test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test`: jobs that are killed
+test-kills: need-java $(VENV_READY) $(AZURITE_READY) ## One suite of `make test-all`: jobs that are killed
 	$(SUITE) $(KILLS)
 
 # As in `make test-kills-long KILLS_IN_A_ROW=50`.
 test-kills-long: need-java $(VENV_READY) $(AZURITE_READY) .matrix/wheel/.installed ## All of it, with 20 kills in a row of each query (an hour)
-	AZQUEUE_TEST_KILLS=$(or $(KILLS_IN_A_ROW),20) $(SUITE) -m "long or not long" $(KILLS) tests/cluster
+	AZQUEUE_TEST_KILLS=$(or $(KILLS_IN_A_ROW),20) $(PY) -m pytest -q -m "long or not long" $(KILLS) tests/cluster
 
 test-engine: need-java $(VENV_READY) $(AZURITE_READY) ## The other tests of tests/engine
 	$(SUITE) tests/engine $(KILLS:%=--ignore=%)
@@ -129,7 +155,7 @@ test-contract: need-java $(VENV_READY) $(AZURITE_READY) ## The fake against Azur
 	$(SUITE) tests/contract tests/compat
 
 test-recorded: $(VENV_READY) $(RECORDINGS_READY) ## What the real service answered, fed to the package and compared with the fake
-	$(SUITE) tests/recorded
+	$(PY) -m pytest -q tests/recorded
 
 test-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Each notebook, from top to bottom
 	$(SUITE) tests/notebooks
@@ -145,7 +171,7 @@ test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetch
 
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
-	  .matrix/$*/bin/python -m pytest -q tests/smoke
+	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
 # or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again

@@ -120,6 +120,7 @@ def test_a_task_that_runs_twice_at_once_gives_its_rows_once(job: Job) -> None:
     assert attempts(job) == {"attempt-0", "attempt-1"}
 
 
+@pytest.mark.core
 def test_a_task_that_runs_twice_at_once_shows_its_messages_once(job: Job) -> None:
     """Both attempts put their messages hidden; with transactions those of one are shown."""
     target = f"{job.queue}-out"

@@ -34,7 +34,7 @@ def end_python(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("end", "doing"),
     [
-        (end_executor, "dequeue"),
+        pytest.param(end_executor, "dequeue", marks=pytest.mark.core),
         pytest.param(end_worker, "delete", marks=pytest.mark.long),
         (end_python, "dequeue"),
     ],

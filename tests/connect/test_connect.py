@@ -24,6 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.core
 def test_a_client_without_the_connector_uses_source_and_sink(
     client: Path, server: str, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:

@@ -20,6 +20,8 @@ from spark_azqueue.service.blobs.references import Large, Reference, new_name
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.testing import Fault
 
+pytestmark = pytest.mark.core
+
 BODY = (("body", "string"),)
 LARGE = "x" * 100_000
 

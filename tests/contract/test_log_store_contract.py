@@ -16,6 +16,8 @@ from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.testing.blobs import FakeBlobService
 
+pytestmark = pytest.mark.core
+
 
 def in_blobs(request):
     container = request.getfixturevalue("blobs").container_name

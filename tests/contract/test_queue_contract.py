@@ -27,6 +27,8 @@ from spark_azqueue.service.queues.client import QueueClient as AccountClient
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
 from spark_azqueue.source.intake.backlog import LAST_US
 
+pytestmark = pytest.mark.core
+
 SOON = 20.0
 NEVER = 253_402_300_799_000_000
 

@@ -12,6 +12,8 @@ from spark_azqueue.errors import InvalidRow
 from spark_azqueue.testing import FakeClock, FakeQueueService
 from spark_azqueue.testing.model import NOT_XML
 
+pytestmark = pytest.mark.core
+
 unhurried = settings(
     max_examples=25,
     deadline=None,

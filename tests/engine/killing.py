@@ -110,7 +110,7 @@ class QueriesJob(Job):
             for query in queries
         ]
         self.environment["QUERIES"] = json.dumps(asked)
-        self.environment["PYTHONPATH"] = str(Path(__file__).with_name("holding"))
+        self.paths = [Path(__file__).with_name("holding")]
         self.start()
 
     def wait_until_all_settled(self, *queries: KilledQuery) -> None:

@@ -28,6 +28,7 @@ def change(frame: DataFrame, connection_string: str, queue: str, **options: str)
     ).save()
 
 
+@pytest.mark.core
 def test_rows_are_deleted_retried_later_and_updated_by_hand(
     streams: Streams, connection_string: str, queue: str
 ) -> None:
@@ -198,6 +199,7 @@ def job(tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[Job]:
     made.destroy()
 
 
+@pytest.mark.core
 def test_a_workflow_whose_worker_is_killed_in_stage_2_goes_on_with_stage_2(
     job: Job, fake: FakeQueueService, queue: str
 ) -> None:
@@ -218,6 +220,7 @@ def test_a_workflow_whose_worker_is_killed_in_stage_2_goes_on_with_stage_2(
     assert Counter(job.rows()) == Counter(f"{o} stage {stage}" for o in orders for stage in (1, 2))
 
 
+@pytest.mark.core
 def test_a_writing_task_killed_half_way_loses_nothing_and_repeats_only_what_it_had_sent(
     job: Job, fake: FakeQueueService, queue: str
 ) -> None:

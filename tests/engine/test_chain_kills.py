@@ -36,7 +36,7 @@ class Chain(Job):
         super().__init__(folder, fake, queue)
         self.middle = f"{queue}-mid"
         self.sent: list[str] = []
-        self.environment["PYTHONPATH"] = str(Path(__file__).with_name("committing"))
+        self.paths = [Path(__file__).with_name("committing")]
         self.write_by(transactionLog=f"file:{folder}/transactions")
         for name in (queue, self.middle):
             fake.create_queue(name)
@@ -112,6 +112,7 @@ def chain(tmp_path: Path, fake: FakeQueueService, queue: str) -> Iterator[Chain]
     made.destroy()
 
 
+@pytest.mark.core
 def test_kills_at_the_worst_points(chain: Chain, spark: SparkSession) -> None:
     fake = chain.fake
     chain.send()

@@ -16,6 +16,7 @@ from processes import PATIENCE_S, end_session, kill, of_session, wait_for
 
 from spark_azqueue.testing import FakeQueueService
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 RUNNER = "python_streaming_source_runner"
 BODIES = [f"m{i}" for i in range(60)]
 
@@ -34,11 +35,14 @@ class Job:
         self.visibility = "600"
         self.master = "local[2,4]"
         self.environment: dict[str, str] = {}
+        self.paths: list[Path] = []
+        """Folders in front of the package that is tested."""
 
     def start(self) -> None:
         environment = {
             **os.environ,
             **self.environment,
+            "PYTHONPATH": os.pathsep.join(map(str, [*self.paths, REPOSITORY])),
             "CONNECTION_STRING": self.fake.connection_string,
             "VISIBILITY": self.visibility,
             "MASTER": self.master,
@@ -147,6 +151,7 @@ def test_when_the_jvm_is_killed_its_source_process_and_renewals_end(
     assert Counter(job.rows()) == Counter(BODIES)
 
 
+@pytest.mark.core
 def test_after_a_crash_the_unfinished_batch_is_available_at_once(
     job: Job, fake: FakeQueueService, queue: str
 ) -> None:

@@ -35,6 +35,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.core
 def test_events_come_back_as_they_were_sent(
     spark: SparkSession, streams: Streams, azurite_connection_string: str, queue: str
 ) -> None:

@@ -67,6 +67,7 @@ def rows(spark: SparkSession, query: KilledQuery) -> list[str]:
     return sorted(row.body for row in found)
 
 
+@pytest.mark.core
 def test_kills_at_every_point_of_a_batch(spark: SparkSession, job: QueriesJob) -> None:
     """One process runs several queries, and a kill meets each of them at another point."""
     short = {"maxMessagesPerTrigger": "20", "visibilityTimeout": "6"}
@@ -304,6 +305,7 @@ def test_a_replay_with_another_encoding_has_the_rows_as_logged(
     assert fake.count(queue) == 0
 
 
+@pytest.mark.core
 def test_a_log_in_blobs(
     spark: SparkSession,
     streams: Streams,

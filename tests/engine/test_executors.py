@@ -80,6 +80,7 @@ def refused(query: Leased, words: str, **options: str) -> None:
         query.run("refused", **options)
 
 
+@pytest.mark.core
 def test_each_message_comes_once_on_both_services(
     spark: SparkSession,
     streams: Streams,
@@ -100,6 +101,7 @@ def test_each_message_comes_once_on_both_services(
     assert peeked.option("queue", ",".join(queues)).load().count() == 0
 
 
+@pytest.mark.core
 def test_after_lost_commits_and_rollbacks_the_same_rows_come_in_the_same_batches(
     query: Leased, fake: FakeQueueService, queues: list[str]
 ) -> None:

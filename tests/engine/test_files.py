@@ -99,6 +99,7 @@ def letters(fake: FakeQueueService) -> dict[str, str]:
     return {each.get("path") or each["event"]: each["reason"] for each in found}
 
 
+@pytest.mark.core
 def test_each_file_is_read_once_whatever_its_name_and_however_often_it_is_announced(
     reader: Reader, fake: FakeQueueService
 ) -> None:
@@ -329,7 +330,7 @@ def test_settings_that_skip_files_without_a_word_change_nothing(
     assert letters(fake) == {"gone.json": "the file is gone"}
 
 
-@pytest.mark.parametrize("log", ["", "wal"])
+@pytest.mark.parametrize("log", ["", pytest.param("wal", marks=pytest.mark.core)])
 def test_a_batch_that_died_comes_again_with_the_same_files(
     reader: Reader, fake: FakeQueueService, log: str
 ) -> None:

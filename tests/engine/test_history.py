@@ -144,6 +144,15 @@ def test_the_table_has_the_rows_of_each_committed_batch(
     assert row.asDict() == {"log_batch": 1}
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("driver", marks=pytest.mark.core),
+        "driver, deleteAfter=log",
+        pytest.param("executors", marks=pytest.mark.core),
+    ],
+    indirect=True,
+)
 def test_a_second_query_gets_each_batch_once_and_the_same_again(
     query: Written, fake: FakeQueueService
 ) -> None:

@@ -44,6 +44,7 @@ def by_blob(connection_string: str, queue: str, blobs: ContainerClient) -> dict[
     }
 
 
+@pytest.mark.core
 def test_200_bodies_from_1_kib_to_20_mib_there_and_back_and_the_container_ends_empty(
     spark: SparkSession,
     streams: Streams,
@@ -87,6 +88,7 @@ def test_200_bodies_from_1_kib_to_20_mib_there_and_back_and_the_container_ends_e
     assert left.count() == 0
 
 
+@pytest.mark.core
 def test_a_message_whose_blob_is_lost_goes_to_the_poison_queue_and_stops_only_itself(
     spark: SparkSession,
     streams: Streams,

@@ -24,6 +24,7 @@ def client(fake: FakeQueueService, queue: str) -> QueueClient:
     )
 
 
+@pytest.mark.core
 def test_a_batch_that_takes_five_visibility_timeouts_is_delivered_once_and_settled(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
@@ -56,7 +57,7 @@ FAULTS = [
     Fault("*", "reply_lost", every=9),
     Fault("*", "unauthorized", nth=50),  # a token or SAS that has run out meanwhile
     Fault("*", "slow", every=30, seconds=0.3),
-    Fault("dequeue", "delivered_twice", every=2),
+    pytest.param(Fault("dequeue", "delivered_twice", every=2), marks=pytest.mark.core),
 ]
 
 
@@ -151,7 +152,7 @@ def test_a_replay_does_not_wait_for_the_backlog(
     assert len(there) + len({row.message_id for row in streams.rows} - there) == 50_100
 
 
-@pytest.mark.parametrize("bad", [1, 5])
+@pytest.mark.parametrize("bad", [pytest.param(1, marks=pytest.mark.core), 5])
 def test_poison_messages_stop_only_themselves(
     streams: Streams, fake: FakeQueueService, queue: str, spark: SparkSession, bad: int
 ) -> None:

@@ -23,6 +23,7 @@ def forget_last_commit(checkpoint: Path) -> None:
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
+@pytest.mark.core
 def test_a_restart_settles_the_last_batch_before_anything_is_dequeued(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_restart_settles_the_last_batch_before_anything_is_dequeued(
     assert operations[:100] == ["delete"] * 100, "settled first"
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("stale", [False, True], ids=["leases alive", "leases run out and taken"])
 def test_an_unfinished_batch_is_available_at_once_and_nothing_of_it_is_lost(
     streams: Streams, fake: FakeQueueService, queue: str, stale: bool
@@ -76,6 +78,7 @@ def test_an_unfinished_batch_is_available_at_once_and_nothing_of_it_is_lost(
     assert "delete" not in operations[:first_dequeue]
 
 
+@pytest.mark.core
 def test_a_failing_batch_stops_the_query_and_deletes_nothing(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:

@@ -68,6 +68,7 @@ def test_finished_tasks_are_taken_back_by_the_driver(
     assert fake.count(queue) == (0 if on_failure == "retract" else 20)
 
 
+@pytest.mark.core
 def test_a_batch_that_failed_is_sent_once_when_it_comes_again(
     spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:

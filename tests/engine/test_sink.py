@@ -27,6 +27,7 @@ def writer(
     return write.option("queue", queue) if queue else write
 
 
+@pytest.mark.core
 def test_rows_choose_their_queue_delay_and_time_to_live(
     spark: SparkSession, fake: FakeQueueService, queue: str
 ) -> None:
@@ -70,6 +71,7 @@ def test_rows_choose_their_queue_delay_and_time_to_live(
     assert [view.text for view in fake.messages(queue)] == ["for ever"]
 
 
+@pytest.mark.core
 def test_a_stream_from_one_queue_into_another(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
@@ -129,7 +131,9 @@ def test_a_stream_of_another_source_is_written_with_every_column(
     assert {round(view.expiration - view.insertion) for view in sent.values()} == {100}
 
 
-@pytest.mark.parametrize("kind", ["busy_503", "error_500", "reset"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("busy_503", marks=pytest.mark.core), "error_500", "reset"]
+)
 def test_puts_that_fail_for_a_moment_are_tried_again(
     spark: SparkSession, fake: FakeQueueService, queue: str, kind: str
 ) -> None:
@@ -142,6 +146,7 @@ def test_puts_that_fail_for_a_moment_are_tried_again(
     assert fake.faults.injected[kind] == 8
 
 
+@pytest.mark.core
 def test_a_lost_reply_may_repeat_a_message_but_loses_none(
     spark: SparkSession, fake: FakeQueueService, queue: str
 ) -> None:
@@ -155,7 +160,10 @@ def test_a_lost_reply_may_repeat_a_message_but_loses_none(
     assert len(texts) <= 100 + fake.faults.injected["reply_lost"]
 
 
-@pytest.mark.parametrize("row", [7, 19], ids=["in the middle", "the last"])
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(7, id="in the middle", marks=pytest.mark.core), pytest.param(19, id="the last")],
+)
 def test_a_write_fails_when_a_put_does(
     spark: SparkSession, fake: FakeQueueService, queue: str, row: int
 ) -> None:

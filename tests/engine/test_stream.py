@@ -23,6 +23,7 @@ def send(spark: SparkSession, connection_string: str, queue: str, bodies: list[A
     write.option("createQueue", "true").save()
 
 
+@pytest.mark.core
 def test_every_message_is_a_row_once_and_the_queue_ends_empty(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
@@ -46,6 +47,7 @@ def test_every_message_is_a_row_once_and_the_queue_ends_empty(
     assert fake.requests["delete"] == 300
 
 
+@pytest.mark.core
 def test_two_actions_on_a_batch_see_the_same_messages_and_nothing_is_deleted_before_the_commit(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:

@@ -21,7 +21,7 @@ DAY_S = 24 * 3600
 # ── what is repeated ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("batches", [1, 5])
+@pytest.mark.parametrize("batches", [1, pytest.param(5, marks=pytest.mark.core)])
 def test_batches_that_come_again_are_written_once(chain: Chain, batches: int) -> None:
     """Spark's commits are lost, as a kill loses the last one and a rollback several."""
     sent = [f"m{number}" for number in range(140)]  # seven batches
@@ -105,6 +105,7 @@ def test_the_next_number_shows_first_what_the_one_before_hides(chain: Chain) -> 
 # ── what fails ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.core
 def test_lost_answers_make_no_copy(chain: Chain) -> None:
     for op in ("put", "update"):
         chain.fake.faults.add(Fault(op, "reply_lost", every=7, queue=chain.target))
@@ -149,6 +150,7 @@ def fail_shows(chain: Chain, messages: int) -> None:
         chain.fake.faults.add(Fault("update", "forbidden", nth=4 + place, queue=chain.target))
 
 
+@pytest.mark.core
 def test_a_log_in_blobs(chain: Chain) -> None:
     with FakeBlobService() as blobs:
         account = f"AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint={blobs.url}"

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from typing import Any
 
+from budget import EXAMPLES
 from doubles import OneByOne
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,7 +72,7 @@ def a_receiver(queues: list[Endless], parallelism: int, clock: Any = None) -> Re
     parallelism=st.integers(1, 16),
     batches=st.lists(st.integers(1, 400), min_size=1, max_size=60),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=10 * EXAMPLES, deadline=None)
 def test_over_any_batches_each_queue_gets_an_equal_share(
     queues: int, parallelism: int, batches: list[int]
 ) -> None:
@@ -158,7 +159,7 @@ QUEUES = [ref(f"queue-{number:04d}") for number in range(1_000)]
     first=st.integers(0, 1_000),
     parallelism=st.integers(1, 16),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=10 * EXAMPLES, deadline=None)
 def test_runs_of_a_few_batches_read_every_queue(
     count: int, most: int, batches_of_a_run: int, first: int, parallelism: int
 ) -> None:
@@ -251,7 +252,7 @@ class Slots:
     width=st.integers(1, 16),
     seed=st.integers(0, 1_000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 def test_with_executors_the_queue_that_waits_longest_is_read(
     count: int, most: int, of_slot: int, width: int, seed: int
 ) -> None:
@@ -292,7 +293,7 @@ def test_with_executors_a_thousand_queues_wait_for_four_batches() -> None:
     first=st.integers(0, 1_000),
     is_heard=st.booleans(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=5 * EXAMPLES, deadline=None)
 def test_with_executors_runs_of_one_batch_read_every_queue(
     count: int, most: int, of_slot: int, width: int, first: int, *, is_heard: bool
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from budget import some
 from observed import ObservedLimits
 from throttling import Batch, Sample, ThrottledAccount, done_per_s, share_busy
 
@@ -22,7 +23,7 @@ def always(seconds: float) -> Callable[[float], float]:
     return lambda now: seconds
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", some([1, 2]))
 @pytest.mark.parametrize("latency_s", [0.002, 0.01, 0.05])
 def test_one_queue_is_used_up_to_its_cap_and_seldom_refuses(latency_s: float, seed: int) -> None:
     (course,) = ThrottledAccount(always(latency_s), seed=seed).run(25.0)
@@ -57,6 +58,7 @@ def test_a_step_in_latency_is_followed_without_a_cap_too() -> None:
     assert done_per_s(course, 10.0, 15.0) >= USED * 4_800  # 256 at once, 52 ms each
 
 
+@pytest.mark.more
 def test_a_second_client_gets_its_half_within_seconds_and_leaves_it_when_it_goes() -> None:
     world = ThrottledAccount(
         always(0.01), others=lambda now: CAP / 2 if 10.0 <= now < 20.0 else 0.0
@@ -88,6 +90,7 @@ def test_eight_queues_share_one_core_and_none_starves() -> None:
     assert max(map(share_busy, courses)) <= BUSY
 
 
+@pytest.mark.more
 def test_eight_queues_share_what_the_account_allows() -> None:
     courses = ThrottledAccount(always(0.01), queues=8, account_cap=4_000.0).run(20.0)
 
@@ -140,6 +143,7 @@ def test_a_task_goes_on_where_the_last_one_of_its_queue_was(latency_s: float, us
         assert share_busy(course) <= min(0.006, share_busy(other))
 
 
+@pytest.mark.more
 def test_many_executors_use_what_their_queues_allow() -> None:
     """Ten queues on four executors, plan after plan, with Spark's time between two plans."""
     world = ThrottledAccount(always(0.01), queues=10, cap=500.0)
@@ -151,6 +155,7 @@ def test_many_executors_use_what_their_queues_allow() -> None:
     assert max(share_busy(course) for plan in plans for course in plan.courses) <= BUSY
 
 
+@pytest.mark.more
 def test_an_account_at_its_limit_is_shared_so_that_tasks_end_together() -> None:
     """Its 503 hit queues by chance: what a queue may take in the next plan follows its rate."""
     world = ThrottledAccount(always(0.01), queues=10, cap=2_000.0, account_cap=4_000.0)

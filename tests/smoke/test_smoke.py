@@ -80,6 +80,7 @@ def put(fake: FakeQueueService, queue: str) -> Callable[..., None]:
     return put
 
 
+@pytest.mark.core
 def test_sink_peek_and_stream(
     spark: SparkSession, tmp_path: Path, connection_string: str, queue: str
 ) -> None:
@@ -147,6 +148,7 @@ def test_available_now_reads_everything_or_on_old_versions_one_batch(
     assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
 
 
+@pytest.mark.core
 def test_scheduled_runs_with_a_write_ahead_log_give_every_message_once(
     job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -213,6 +215,7 @@ def test_a_stream_that_begins_on_an_empty_queue(
     assert sorted(bodies) == sorted([*sent, "first", "last"] if loads == 2 else sent)
 
 
+@pytest.mark.core
 def test_a_batch_that_a_crash_left_unfinished_is_read_again(
     job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
 ) -> None:
@@ -276,6 +279,7 @@ def test_a_batch_that_fails_is_read_again(
     assert sorted(job.bodies) == ["a", "b"]
 
 
+@pytest.mark.core
 def test_executors_lease_or_the_version_is_refused(
     spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
@@ -299,6 +303,7 @@ def test_executors_lease_or_the_version_is_refused(
     assert fake.count(queue) == 0
 
 
+@pytest.mark.core
 def test_transactions_write_a_batch_that_comes_again_once(
     spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:

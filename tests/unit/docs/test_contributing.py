@@ -87,11 +87,13 @@ def test_the_targets_that_contributing_names_exist() -> None:
     assert named <= targets
 
 
-def test_make_test_runs_every_folder_of_tests() -> None:
-    recipe = re.search(r"^test: .+\n((?:\t.+\n)+)", text("Makefile"), re.MULTILINE)
+def test_make_test_all_runs_every_folder_of_tests() -> None:
+    recipe = re.search(r"^test-all: .+\n((?:\t.+\n)+)", text("Makefile"), re.MULTILINE)
     assert recipe
-    lanes = re.findall(r"\$\(LANES\) (.+)", recipe[1])
-    targets = " ".join(lanes).replace("$(DELTA)", "test-delta").split()
+    checks = re.search(r"^CHECKS = (.+)$", text("Makefile"), re.MULTILINE)
+    assert checks
+    lanes = " ".join(re.findall(r"\$\(LANES\) (.+)", recipe[1]))
+    targets = lanes.replace("$(DELTA)", "test-delta").replace("$(CHECKS)", checks[1]).split()
     commands = subprocess.run(
         ["make", "--dry-run", *targets],
         cwd=REPOSITORY,
@@ -165,6 +167,7 @@ def test_the_workflow_runs_what_the_build_server_runs_on_every_line_of_spark() -
     jobs = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]
     lines = re.search(r"^MATRIX = (.+)$", text("Makefile"), re.MULTILINE)
 
+    assert text(".ci/run").endswith("\nexec make test-all\n")
     assert [step["run"] for step in jobs["all-tests"]["steps"] if "run" in step] == [".ci/run"]
     assert lines
     assert jobs["matrix"]["strategy"]["matrix"]["spark"] == lines[1].split()
