@@ -24,6 +24,8 @@ from spark_azqueue.service.messages import Lease
 from .requests import DeleteRow, EnqueueRow, RowRequest
 from .transaction.record import Hidden
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -90,8 +92,6 @@ def _stored_bytes(request: RowRequest) -> int:
         return 0
     return utf8_size(request.text)
 
-
-log = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 5
 

@@ -40,6 +40,8 @@ from .task import (
     tell_of_other_rows,
 )
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -91,9 +93,6 @@ class Committed:
             f"{whose}: {self.rows:,} messages, {self.shown.shown:,} shown in"
             f" {self.shown.seconds:.1f} s{before}{hidden}{skipped}"
         )
-
-
-log = logging.getLogger(__name__)
 
 
 class Transactions:

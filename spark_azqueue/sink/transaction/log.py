@@ -39,6 +39,8 @@ from .record import (
     chunks_in,
 )
 
+log = logging.getLogger(__name__)
+
 _LONGEST_NAME = 63
 
 
@@ -83,8 +85,6 @@ def unpack(chunk: Chunk, account: str) -> list[Hidden]:
     leases = map(Lease, (queues[place] for place in places), ids, receipts)
     return list(map(Hidden, leases, due, expires))
 
-
-log = logging.getLogger(__name__)
 
 _PART_AT_MOST = PART_BYTES + CHUNK_AT_MOST
 _MARK_AT_MOST = 4_096

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from spark_azqueue.service.messages import Lease, Message, MessageKey
 
+log = logging.getLogger(__name__)
+
 
 def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
     """How many messages may share a batch with one that was dequeued this often.
@@ -97,6 +99,3 @@ class Suspects:
         if not came_back:
             return [], most
         return came_back, group_limit(came_back[0].dequeue_count, most, self._max_dequeue_count)
-
-
-log = logging.getLogger(__name__)

@@ -33,6 +33,8 @@ from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..rows import TYPES, record_batch
 from .batches import UNKNOWN, Piece, lost
 
+log = logging.getLogger(__name__)
+
 ReadAs = Callable[[Reading], Reading]
 
 
@@ -147,8 +149,6 @@ def _gone(where: str, number: int, *, is_removed: bool) -> LostSegment:
         " failOnDataLoss=false to read without its rows"
     )
 
-
-log = logging.getLogger(__name__)
 
 OWN_COLUMNS: Columns = (("log_batch", "bigint"), ("logged_at", "timestamp"))
 """What a read of a log has beside the columns of the source."""

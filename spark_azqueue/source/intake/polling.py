@@ -16,6 +16,8 @@ from typing import Protocol
 from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.service.messages import Message, MessageKey, QueueRef
 
+log = logging.getLogger(__name__)
+
 FIRST_PAUSE_S = 0.1
 """Pause after the first look that found nothing; it doubles up to `maxPollInterval`."""
 
@@ -234,8 +236,6 @@ class FairTurns:
         credit = 0 if queue in self._short else self._most_credit
         return max(self._marks[queue], self._level - credit)
 
-
-log = logging.getLogger(__name__)
 
 ENOUGH_NEWER = 1_024
 """After this many messages in a row with nothing new (see `Cutoff`), a queue counts as read."""

@@ -29,6 +29,8 @@ from .segment import Segment
 from .state import ProgressKeeper
 from .undecodable import Reading
 
+log = logging.getLogger(__name__)
+
 _AT_ONCE = 2
 """For how many segments blobs may be deleted in the background; a further one waits."""
 
@@ -111,9 +113,6 @@ class SegmentBodies:
         for row in self._log.decisions.rows_of(segment, self._today).rows():
             if row is not None and row.reference:
                 yield row.message.key, row.reference.name
-
-
-log = logging.getLogger(__name__)
 
 
 class LoggedBatches:

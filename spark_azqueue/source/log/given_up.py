@@ -14,6 +14,8 @@ from .outcomes import BatchOutcome, verdict_due
 from .segment import Segment
 from .state import ProgressKeeper
 
+log = logging.getLogger(__name__)
+
 DELETE_AFTER = "deleteAfter"
 """The option, as a segment's header keeps it."""
 
@@ -29,9 +31,6 @@ def isolation_steps(max_dequeue_count: int | None) -> int | None:
     was given up do.
     """
     return None if max_dequeue_count is None else min(max_dequeue_count, MOST_STEPS)
-
-
-log = logging.getLogger(__name__)
 
 
 class FailedBatches:
