@@ -63,7 +63,7 @@ LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 # As in `make check N=1`: one after the other.
 # `make check ALL=1` is what `test-all` begins with: more examples, what is marked `more`, and coverage.
 CHECKS = property unit-rest unit-source unit-service style
-check: $(VENV_READY) ## Format, lint, types, unit and property tests (two minutes on two idle cores)
+check: $(VENV_READY) ## Format, lint, types, unit and property tests (three minutes on two idle cores)
 	@$(LANES) $(CHECKS)
 	@$(if $(ALL),$(MAKE) --no-print-directory coverage)
 
