@@ -13,6 +13,7 @@ floor is read last: above it nothing was removed.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Protocol
 
 from spark_azqueue.conditions import Condition
@@ -90,21 +91,19 @@ class SegmentHistory:
 
     def _marked(self) -> LogProgress:
         """The newest mark. One that cannot be read is left out, as its writer does."""
+        parse = partial(LogProgress.from_mark, account=self._journal.account)
         for _ in range(_TRIES):
             listed = self._store.names(names.MARKS)
             if not listed:
                 break
             try:
-                found = self._journal.read(listed[-1], MARK_AT_MOST, self._progress_in)
+                found = self._journal.read(listed[-1], MARK_AT_MOST, parse)
             except LogDamaged as error:
                 log.warning("%s; it is left out", error)
                 break
             if found is not None:  # else the writer has replaced it
                 return found
         return LogProgress()
-
-    def _progress_in(self, mark: bytes) -> LogProgress:
-        return LogProgress.from_mark(mark, account=self._journal.account)
 
 
 _CLOSED = ("next", "committed")

@@ -12,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment
@@ -120,9 +121,13 @@ class WriteAheadLog(Journal):
         self.decisions.find()
         known = max(self.verdicts.highest, self.decisions.highest)
         if known > state.head:
-            of, where = self.segments.sizes, self.where
             state = LogState.of(
-                of, state.floor, state.progress, where, lose=self._lose, known=known
+                self.segments.sizes,
+                state.floor,
+                state.progress,
+                self.where,
+                lose=self._lose,
+                known=known,
             )
         self._claim, self.state = claim, state
         self._owed.find(self.newest.progress if self.newest else None, self._mark)
@@ -267,14 +272,12 @@ class WriteAheadLog(Journal):
         """The newest mark. One that cannot be read is left out: marks only save work."""
         for name in self.store.names(names.MARKS)[-1:]:
             try:
-                return self.need(name, MARK_AT_MOST, self.progress_in)
+                return self.need(
+                    name, MARK_AT_MOST, partial(LogProgress.from_mark, account=self.account)
+                )
             except LogDamaged as error:
                 log.warning("%s; the restart does without it", error)
         return LogProgress()
-
-    def progress_in(self, mark: bytes) -> LogProgress:
-        """What this mark says. Raises Damaged."""
-        return LogProgress.from_mark(mark, account=self.account)
 
     def take_removable(self) -> Iterator[int]:
         """The numbers of segments for `remove_segments`. Each is returned once."""
