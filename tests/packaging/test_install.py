@@ -107,6 +107,8 @@ def test_spark_finds_the_format_after_pip_install_alone(
         TEXT=fake.connection_string,
         PYSPARK_PYTHON=str(with_spark),
         SPARK_LOCAL_IP="127.0.0.1",
+        # Its server then takes a free port in place of 15002, and its client asks for it.
+        **({"SPARK_TESTING": "1"} if kind == "connect" else {}),
     )
 
     assert done.returncode == 0, done.stderr[-3000:]
