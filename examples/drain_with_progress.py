@@ -41,9 +41,9 @@ def bars(query: StreamingQuery, listener: AzQueueListener) -> Iterator[str]:
         running = not query.awaitTermination(1)
         if not running:
             until_told(query, listener)
-        figures = listener.figures(query.name)
-        read = sum(each["messages"] for each in figures)
-        backlog = (figures[0]["backlog"] or {}).values() if figures else []
+        metrics = listener.metrics(query.name)
+        read = sum(each["messages"] for each in metrics)
+        backlog = (metrics[0]["backlog"] or {}).values() if metrics else []
         total = max(read, sum(backlog)) if running else read
         share = read / total if total else float(not running)
         yield f"[{'#' * round(40 * share):40}] {read:,} of {total:,}"

@@ -30,8 +30,8 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
         )
         good.write.mode("append").parquet(str(folder / "orders"))
         bad = rows.where("reason IS NOT NULL")
-        letters = bad.selectExpr("to_json(struct(reason, message_id, body)) AS body")
-        writer = letters.write.format("azqueue").mode("append").options(**azure)
+        envelopes = bad.selectExpr("to_json(struct(reason, message_id, body)) AS body")
+        writer = envelopes.write.format("azqueue").mode("append").options(**azure)
         writer.option("queue", "example-orders-bad").option(
             "createQueue", "true"
         ).save()

@@ -79,8 +79,8 @@ def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     orders = spark.read.parquet(str(folder / "orders"))
     orders.select("order_id", "quantity").orderBy("order_id").show()
     for text in bodies_of(spark, azure, "example-files-bad"):
-        letter = json.loads(text)
-        print(letter["path"], "|", letter["reason"][:60])
+        envelope = json.loads(text)
+        print(envelope["path"], "|", envelope["reason"][:60])
 
 
 if __name__ == "__main__":

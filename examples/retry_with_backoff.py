@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue import Dead, Retry, backoff, settle
+from spark_azqueue import DeadLetter, Retry, backoff, settle
 
 from surroundings import bodies_of, from_command_line, send
 
@@ -31,7 +31,7 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
             call(batch),
             {**azure, "createQueue": "true"},
             done=F.col("status") == 200,
-            dead=Dead(
+            dead=DeadLetter(
                 (F.col("status") == 400) | (F.col("dequeue_count") >= 8),
                 queue="example-calls-dead",
                 reason=F.concat(F.lit("answer "), F.col("status")),

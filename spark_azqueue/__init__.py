@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
     from .explanation import explain
     from .metrics.listener import AzQueueListener
-    from .settlement import Dead, Retry, Settled, backoff, settle
+    from .settlement import DeadLetter, Retry, Settled, backoff, settle
     from .supervisor import RunResult, run_until_done
     from .transactions import transaction_reader
 
 __all__ = [
     "AzQueueDataSource",
     "AzQueueListener",
-    "Dead",
+    "DeadLetter",
     "Retry",
     "RunResult",
     "Settled",
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
         from .explanation import explain
 
         return explain
-    if name in ("Dead", "Retry", "Settled", "backoff", "settle"):
+    if name in ("DeadLetter", "Retry", "Settled", "backoff", "settle"):
         from . import settlement
 
         return getattr(settlement, name)

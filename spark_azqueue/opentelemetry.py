@@ -1,8 +1,8 @@
-"""A listener's figures for OpenTelemetry. Needs `pip install "spark-azqueue[opentelemetry]"`.
+"""A listener's metrics for OpenTelemetry. Needs `pip install "spark-azqueue[opentelemetry]"`.
 
     export(AzQueueListener.attach(spark))
 
-The names, labels and meanings are those of Prometheus (docs/metrics.md). Figures are read from the
+The names, labels and meanings are those of Prometheus (docs/metrics.md). Metrics are read from the
 listener at each collection; nothing is kept here. Where they go is for the reader and exporter of
 your MeterProvider to say.
 """
@@ -20,7 +20,7 @@ from .version import __version__
 
 
 def export(listener: AzQueueListener, meter: Meter | None = None) -> None:
-    """Observe the listener's figures with a meter (default: one of the global MeterProvider).
+    """Observe the listener's metrics with a meter (default: one of the global MeterProvider).
 
     Call it once for a meter: OpenTelemetry has no way to undo it.
     """

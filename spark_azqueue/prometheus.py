@@ -1,9 +1,9 @@
-"""A listener's figures for Prometheus. Needs `pip install "spark-azqueue[prometheus]"`.
+"""A listener's metrics for Prometheus. Needs `pip install "spark-azqueue[prometheus]"`.
 
     export(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464, addr="127.0.0.1")
 
-Figures are read from the listener at each scrape; nothing is kept here.
+Metrics are read from the listener at each scrape; nothing is kept here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .metrics.exported import METRICS, Snapshot
 from .metrics.listener import AzQueueListener
 
 
-class FiguresCollector(Collector):
-    """The newest figures of each query, as Prometheus metrics.
+class MetricsCollector(Collector):
+    """The newest metrics of each query, as Prometheus metrics.
 
     Gauges exist while the query runs; counters stay after it has ended.
     """
@@ -42,11 +42,11 @@ class FiguresCollector(Collector):
             yield family
 
 
-def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) -> FiguresCollector:
-    """Register the listener's figures with a registry (default: Prometheus's own).
+def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) -> MetricsCollector:
+    """Register the listener's metrics with a registry (default: Prometheus's own).
 
     To undo it, pass the returned collector to `registry.unregister`.
     """
-    collector = FiguresCollector(listener)
+    collector = MetricsCollector(listener)
     registry.register(collector)
     return collector

@@ -38,7 +38,7 @@ class Retry:
 
 
 @dataclass(frozen=True)
-class Dead:
+class DeadLetter:
     """Which rows are given up, and where their messages go.
 
     when: a condition. queue: the queue for them, which must exist or be created by the option
@@ -85,7 +85,7 @@ def settle(
     *,
     done: Column | None = None,
     retry: Retry | None = None,
-    dead: Dead | None = None,
+    dead: DeadLetter | None = None,
 ) -> Settled:
     """Delete, retry later or give up each message of a batch, by conditions on its rows.
 
@@ -109,9 +109,9 @@ def settle(
     If a message has several rows, it is done if all of them are; else what keeps it longest counts:
     none of the conditions, then retry (with the longest delay), then dead.
     The rows are evaluated once, and the decisions collected on the driver, so that a task that
-    runs again cannot decide otherwise. Updates and deletes are sent from there. Dead messages are
-    copied before they are deleted. One that cannot be copied is left alone, and a warning in the
-    log says why.
+    runs again cannot decide otherwise. Updates and deletes are sent from there. Dead messages
+    are copied before they are deleted. One that cannot be copied is left alone, and a warning in
+    the log says why.
     Returns how many messages went which way, as the service answered. Before anything is changed,
     raises InvalidSchema for a missing column, InvalidOption, also for rows of a source that deletes
     on commit, and InvalidRow for rows of a peek or of `readLog`. Raises Spark's error if a copy
@@ -171,14 +171,14 @@ def _send(
     target = _without(options, _OF_COPIES_IGNORED | {"queue"}) | {"queue": queue}
     if not any(name.lower() == "timetolive" for name in options):
         target["timeToLive"] = str(NEVER_EXPIRES)
-    if letters := [(copy.text,) for copy in copies if not copy.bare]:
-        _write(spark, letters, "body string", target)
+    if envelopes := [(copy.text,) for copy in copies if not copy.bare]:
+        _write(spark, envelopes, "body string", target)
     if bare := [(copy.text,) for copy in copies if copy.bare]:
         as_it_is = {"messageEncoding": Encoding.NONE.value}
         _write(spark, bare, "body string", _without(target, {"messageencoding"}) | as_it_is)
 
 
-def _check(batch: DataFrame, dead: Dead | None) -> None:
+def _check(batch: DataFrame, dead: DeadLetter | None) -> None:
     needed = ["message_id", "pop_receipt", "queue", *(["body"] if dead else [])]
     missing = [name for name in needed if name not in batch.columns]
     if missing:
@@ -194,7 +194,7 @@ def _check(batch: DataFrame, dead: Dead | None) -> None:
 
 
 def _verdicts(
-    batch: DataFrame, done: Column | None, retry: Retry | None, dead: Dead | None
+    batch: DataFrame, done: Column | None, retry: Retry | None, dead: DeadLetter | None
 ) -> DataFrame:
     verdict = F.when(F.lit(False), "")
     for kind, condition in (

@@ -84,7 +84,7 @@ def run_until_done(
 
     start: starts the query and returns it (a StreamingQuery). Each call must use the same
         checkpoint.
-    listener: the AzQueueListener whose figures are used afterwards. The end of each run is waited
+    listener: the AzQueueListener whose metrics are used afterwards. The end of each run is waited
         for until it is known there, too: 10 seconds at most, then a warning says so.
     restarts: how many failures in a row without progress are followed by another start, at most.
         A run makes progress if it processes messages, as most do while a poison message is found.
@@ -167,7 +167,7 @@ def _wait_for(query: Any, listener: Hears | None) -> None:
 def _wait_until_heard(query: Any, listener: Hears | None) -> None:
     if listener is not None and not listener.wait_for_end(query, _HEARD_WITHIN_S):
         log.warning(
-            "the listener has not heard of the end of the run within %d s, so its figures may be"
+            "the listener has not heard of the end of the run within %d s, so its metrics may be"
             " older: is it attached to the session of the query?",
             _HEARD_WITHIN_S,
         )

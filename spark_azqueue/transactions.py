@@ -1,4 +1,4 @@
-"""Reads what a transaction log says of a query, for the listener's figures.
+"""Reads what a transaction log says of a query, for the listener's metrics.
 
 listener = AzQueueListener.attach(spark, transactions=transaction_reader(options))
 """
@@ -61,14 +61,14 @@ def _newest(log: TransactionLog, key: str) -> TransactionReport | None:
     head = record.head
     marked = listing.marked(head)
     notes = log.last_show(head) if listing.is_finished(head) else {}
-    vanished = _count(notes, "vanished")
+    missing = _count(notes, "vanished")
     seconds = notes.get("seconds")
     return TransactionReport(
-        shown=max(0, marked - vanished - _count(notes, "expired") - _count(notes, "discarded")),
-        hidden=max(0, head.rows - marked),
-        abandoned=head.abandoned,
-        vanished=vanished,
-        show_seconds=None if seconds is None else float(seconds),
+        published=max(0, marked - missing - _count(notes, "expired") - _count(notes, "discarded")),
+        prepared=max(0, head.rows - marked),
+        orphaned=head.abandoned,
+        missing=missing,
+        publish_seconds=None if seconds is None else float(seconds),
     )
 
 

@@ -44,7 +44,7 @@ GROUPS = (
     Group(
         "Acknowledge by hand",
         "For streams with `deleteOnCommit=false` ([acknowledging by hand](acknowledging.md)).",
-        ((_TOP, ("settle", "Retry", "Dead", "Settled", "backoff")),),
+        ((_TOP, ("settle", "Retry", "DeadLetter", "Settled", "backoff")),),
     ),
     Group(
         "Start again after a failure",
@@ -58,7 +58,7 @@ GROUPS = (
     ),
     Group(
         "See what happens",
-        "See [metrics](metrics.md), which also lists the figures.",
+        "See [metrics](metrics.md), which also lists the metrics.",
         (
             (_TOP, ("AzQueueListener", "transaction_reader")),
             ("spark_azqueue.prometheus", ("export",)),

@@ -1,6 +1,6 @@
 """What Python runs first in each process of a chain: the sink's lines also go into a file.
 
-SOAK_TOLD names the file. It gets the figures of each batch as a line of JSON.
+SOAK_TOLD names the file. It gets the metrics of each batch as a line of JSON.
 """
 
 from __future__ import annotations

@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EVENT = 6_000
-"""So many characters of an event that could not be read go into a letter about it."""
+"""So many characters of an event that could not be read go into an envelope about it."""
 
-_LETTER = 48_000
-"""Bytes of a letter, at most: a message holds 64 KiB, and base64 makes four bytes of three."""
+_ENVELOPE = 48_000
+"""Bytes of an envelope, at most: a message holds 64 KiB, and base64 makes four bytes of three."""
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -183,7 +183,7 @@ class Arrivals:
                 bad[0].message_id,
                 bad[0].reason,
             )
-            self._letters(spark, [{"event": row.text, "reason": row.reason} for row in bad])
+            self._envelopes(spark, [{"event": row.text, "reason": row.reason} for row in bad])
         return [event for row in rows if not row.reason for event in announced(row)]
 
     def _read(
@@ -254,11 +254,11 @@ class Arrivals:
         file, why = aside[0]
         place, path = file.place, shown(file.path)
         log.warning("%d files are set aside, such as %s/%s: %s", len(aside), place, path, why)
-        self._letters(spark, [letter(each) for each in aside])
+        self._envelopes(spark, [envelope(each) for each in aside])
 
-    def _letters(self, spark: SparkSession, letters: Sequence[Mapping[str, Any]]) -> None:
+    def _envelopes(self, spark: SparkSession, envelopes: Sequence[Mapping[str, Any]]) -> None:
         if self.aside_queue:
-            send(spark, self.options, self.aside_queue, [*map(letter_text, letters)])
+            send(spark, self.options, self.aside_queue, [*map(envelope_text, envelopes)])
 
     def list_again(self, spark: SparkSession, events: Sequence[Announced] = ()) -> None:
         """List the containers once more, if it is time. events: of the batch that just ended.
@@ -307,16 +307,16 @@ def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
         yield each
 
 
-def letter(aside: Quarantined) -> dict[str, Any]:
+def envelope(aside: Quarantined) -> dict[str, Any]:
     """What the queue is told of a file that is set aside."""
     container, file = aside.file.place, aside.file
     return {"container": container, "path": file.path, "etag": file.etag, "reason": aside.reason}
 
 
-def letter_text(letter: Mapping[str, Any]) -> str:
-    """A letter as JSON, cut if it is too long for a message."""
-    fields = dict(letter)
-    while len(text := json.dumps(fields)) > _LETTER:  # an emoji is twelve bytes of it
+def envelope_text(envelope: Mapping[str, Any]) -> str:
+    """An envelope as JSON, cut if it is too long for a message."""
+    fields = dict(envelope)
+    while len(text := json.dumps(fields)) > _ENVELOPE:  # an emoji is twelve bytes of it
         longest = max(fields, key=lambda name: len(fields[name]))
         fields[longest] = fields[longest][: len(fields[longest]) // 2]
     return text

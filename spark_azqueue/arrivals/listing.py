@@ -109,14 +109,14 @@ def announce(
 
 
 def check_sink(options: Mapping[str, str], queue: str) -> None:
-    """Raise InvalidOption if options of the source do not let a sink write events and letters."""
+    """Raise InvalidOption if options of the source do not let a sink write events and envelopes."""
     sink_config({**_of_a_sink(options), "queue": queue})
 
 
-def send(spark: SparkSession, options: Mapping[str, str], queue: str, letters: list[str]) -> None:
+def send(spark: SparkSession, options: Mapping[str, str], queue: str, envelopes: list[str]) -> None:
     """Put texts into a queue, which is created if it is missing."""
     target = {**_of_a_sink(options), "queue": queue, "createQueue": "true"}
-    frame = spark.createDataFrame([(letter,) for letter in letters], "body STRING")
+    frame = spark.createDataFrame([(envelope,) for envelope in envelopes], "body STRING")
     frame.write.format("azqueue").mode("append").options(**target).save()
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.service.encoding import BodyType, Encoding, decode
-from spark_azqueue.service.letters import Letter, letter_of, stored_text
+from spark_azqueue.service.envelopes import DeadLetterEnvelope, envelope_of, stored_text
 
 Step: TypeAlias = str | int
 
@@ -30,35 +30,35 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A message's body for people. letter: the letter that it came in, if it did."""
+    """A message's body for people. envelope: the envelope that it came in, if it did."""
 
     text: str
-    letter: Letter | None = None
+    envelope: DeadLetterEnvelope | None = None
 
     @property
     def reason(self) -> str:
         """Why it was dead-lettered, "" if the message does not say."""
-        return self.letter.reason if self.letter else ""
+        return self.envelope.reason if self.envelope else ""
 
 
 def body_of(text: str, encoding: Encoding) -> Body:
-    """The body of a message with this stored text: decoded, and out of its letter.
+    """The body of a message with this stored text: decoded, and out of its envelope.
 
     encoding: `messageEncoding`. What does not decode is shown as it is stored. Never raises.
     """
-    letter = letter_in(text, encoding)
-    if letter is None:
+    envelope = envelope_in(text, encoding)
+    if envelope is None:
         return Body(_decoded(text, encoding))
     try:
-        inner = stored_text(letter, encoding)
+        inner = stored_text(envelope, encoding)
     except ValueError:
-        inner = letter.body
-    return Body(_decoded(inner, encoding), letter)
+        inner = envelope.body
+    return Body(_decoded(inner, encoding), envelope)
 
 
-def letter_in(text: str, encoding: Encoding) -> Letter | None:
-    """The letter that a stored text is, encoded or not; None for any other text."""
-    return letter_of(text) or letter_of(_decoded(text, encoding))
+def envelope_in(text: str, encoding: Encoding) -> DeadLetterEnvelope | None:
+    """The envelope that a stored text is, encoded or not; None for any other text."""
+    return envelope_of(text) or envelope_of(_decoded(text, encoding))
 
 
 def _decoded(text: str, encoding: Encoding) -> str:
@@ -86,7 +86,7 @@ class AtPath:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of these must hold. contains, reasons: parts of the body and of the letter's reason."""
+    """All of these must hold. contains, reasons: parts of the body and of the envelope's reason."""
 
     contains: Sequence[str] = ()
     at_paths: Sequence[AtPath] = ()

@@ -85,8 +85,8 @@ def redrive(arguments: list[str]) -> int:
     """Run the command line behind the word `redrive`; return the exit status."""
     parser = parser_of(
         "redrive",
-        "Move messages of a poison queue back. What was set aside in a letter (poisonFormat=letter,"
-        " or settle) is taken out of it. A dry run without --execute.\n" + _HOW + _COPIES,
+        "Move messages of a poison queue back. A message in an envelope (poisonFormat=envelope, or"
+        " settle) is taken out of it. A dry run without --execute.\n" + _HOW + _COPIES,
         "redrive orders-poison\n"
         "redrive orders-poison --rate 50 --execute\n"
         "redrive trash --to orders --reason Timeout --execute",
@@ -98,7 +98,7 @@ def redrive(arguments: list[str]) -> int:
         metavar="TARGET",
         help=f"the queue to put them into (default: that of the name without '{POISON_SUFFIX}')",
     )
-    parser.add_argument("--as-is", action="store_true", help="put letters back as they are")
+    parser.add_argument("--as-is", action="store_true", help="put envelopes back as they are")
     _add_run(parser)
     _add_time_to_live(parser)
     found = parser.given(arguments)
@@ -108,7 +108,7 @@ def redrive(arguments: list[str]) -> int:
             f"the name of the queue does not end with '{POISON_SUFFIX}': name the poison queue"
             f" ({found.queue}{POISON_SUFFIX}?), or the target with --to"
         )
-    return _run(parser, found, "redrive", "moved back", target, opens_letters=not found.as_is)
+    return _run(parser, found, "redrive", "moved back", target, opens_envelopes=not found.as_is)
 
 
 def purge(arguments: list[str]) -> int:
@@ -175,7 +175,7 @@ def _run(
     verb: str,
     target: str | None,
     *,
-    opens_letters: bool = False,
+    opens_envelopes: bool = False,
 ) -> int:
     """Move or delete what the arguments select, or print a dry run; return the exit status.
 
@@ -199,7 +199,7 @@ def _run(
             found.rate,
             found.max,
             getattr(found, "time_to_live", None),
-            opens_letters,
+            opens_envelopes,
         )
         total = _count(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -271,7 +271,7 @@ def _summary(result: TransferResult, plan: TransferPlan, verb: str) -> list[str]
     where = f" to '{plan.target.name}'" if plan.target else ""
     done = f"{tally.done:,} of {tally.looked:,} messages of '{name}' {verb}{where}"
     if tally.opened:
-        done += f", {tally.opened:,} of them out of their letters"
+        done += f", {tally.opened:,} of them out of their envelopes"
     lines = [done + "."]
     for number, words in _notes(tally):
         if number:
@@ -293,8 +293,8 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
         ),
         (
             tally.closed,
-            "stay: letters that cannot be opened. In base64? Then --option messageEncoding=base64."
-            " --as-is moves them closed",
+            "stay: envelopes that cannot be opened. In base64? Then --option"
+            " messageEncoding=base64. --as-is moves them closed",
         ),
         (tally.refused, "stay: the target does not take such a message"),
         (tally.taken, "were not deleted: another consumer had them first, or they have expired"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.encoding import Encoding
-from spark_azqueue.service.letters import stored_text
+from spark_azqueue.service.envelopes import stored_text
 from spark_azqueue.service.messages import (
     MAX_PER_REQUEST,
     NEVER_EXPIRES,
@@ -24,7 +24,7 @@ from spark_azqueue.service.messages import (
     Received,
 )
 
-from .filters import Filter, letter_in
+from .filters import Filter, envelope_in
 
 LEASE_S = 300
 """How long a message stays leased that a run looks at, and hidden after a kill."""
@@ -68,7 +68,7 @@ class End(enum.Enum):
 class TransferPlan:
     """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
     later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
-    seconds; None: what is left of the original's. opens_letters: put back what is in a letter.
+    seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
     """
 
     source: QueueRef
@@ -78,7 +78,7 @@ class TransferPlan:
     rate: int | None = None
     most: int | None = None
     time_to_live: int | None = None
-    opens_letters: bool = False
+    opens_envelopes: bool = False
 
     @property
     def encoding(self) -> Encoding:
@@ -98,27 +98,27 @@ def step_of(rate: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MessageCopy:
-    """What to put. ttl_s: as in a put. was_letter: it was taken out of a letter."""
+    """What to put. ttl_s: as in a put. was_envelope: it was taken out of an envelope."""
 
     text: str
     ttl_s: int
-    was_letter: bool = False
+    was_envelope: bool = False
 
 
 def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
     """The copy of a message. now: microseconds since 1970, of the service's clock.
 
-    Raises InvalidRow if a letter has to be opened, and cannot be: its body cannot be stored, or the
-    plan does not say that the queue is in base64.
+    Raises InvalidRow if an envelope has to be opened, and cannot be: its body cannot be stored, or
+    the plan does not say that the queue is in base64.
     """
-    letter = letter_in(message.text, plan.encoding) if plan.opens_letters else None
-    if plan.opens_letters and not letter and letter_in(message.text, Encoding.BASE64):
-        raise InvalidRow("this letter is in base64")
-    text = message.text if letter is None else stored_text(letter, plan.encoding)
+    envelope = envelope_in(message.text, plan.encoding) if plan.opens_envelopes else None
+    if plan.opens_envelopes and not envelope and envelope_in(message.text, Encoding.BASE64):
+        raise InvalidRow("this envelope is in base64")
+    text = message.text if envelope is None else stored_text(envelope, plan.encoding)
     ttl_s = plan.time_to_live
     if ttl_s is None:
         ttl_s = seconds_left(message.expiration_time, now)
-    return MessageCopy(text, ttl_s, letter is not None)
+    return MessageCopy(text, ttl_s, envelope is not None)
 
 
 def seconds_left(expires: int, now: int) -> int:
@@ -132,8 +132,8 @@ def seconds_left(expires: int, now: int) -> int:
 class ScanCounts:
     """Messages counted in a run.
 
-    done: moved or deleted. opened: of these, taken out of their letters. other, newer, damaged,
-    beyond: see `ScanFate`. closed: letters that could not be opened. refused: the target did not
+    done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, damaged,
+    beyond: see `ScanFate`. closed: envelopes that could not be opened. refused: the target did not
     take the copy. taken: another consumer had the message before it was deleted. twice: copied, and
     then not deleted.
     maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
@@ -209,14 +209,14 @@ class Scan:
         """Keep a message leased until the end of the run, and do nothing else with it."""
         self.kept[lease.message_id] = lease
 
-    def is_done(self, message: Message, *, is_sure: bool, was_letter: bool = False) -> None:
+    def is_done(self, message: Message, *, is_sure: bool, was_envelope: bool = False) -> None:
         """Note that a message was deleted. is_sure: False if refused after a lost answer."""
         counted, _ = self._copied.pop(message.message_id, ("", 0))
         if counted:  # it came back, and its copy was there already
             self.tally.add(counted, -1)
         if counted != "maybe_twice":
             self.tally.done += 1
-            self.tally.opened += was_letter
+            self.tally.opened += was_envelope
         if not is_sure and self.plan.target is not None:
             self._count_copy(message, "maybe_twice")
 

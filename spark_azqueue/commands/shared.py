@@ -109,7 +109,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=of_type(_part),
         metavar="TEXT",
-        help="TEXT is in the reason of a message that was set aside with poisonFormat=letter, or"
+        help="TEXT is in the reason of a message that was set aside with poisonFormat=envelope, or"
         " by settle",
     )
 
@@ -206,7 +206,7 @@ def now_of(peeked: Peeked) -> float:
 
 
 def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
-    """A message for scripts: its text as stored, its body, and what a letter says."""
+    """A message for scripts: its text as stored, its body, and what an envelope says."""
     body = body_of(message.text, encoding)
     fields: dict[str, Any] = {
         "queue": message.queue.name,
@@ -219,11 +219,11 @@ def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
         "body": body.text,
         "text": message.text,
     }
-    if body.letter:
-        fields["letter"] = {
-            "reason": body.letter.reason,
-            "queue": body.letter.queue,
-            "message_id": body.letter.message_id,
+    if body.envelope:
+        fields["envelope"] = {
+            "reason": body.envelope.reason,
+            "queue": body.envelope.queue,
+            "message_id": body.envelope.message_id,
         }
     return fields
 
@@ -243,8 +243,8 @@ def lines_of(
     lines = [head]
     if not message.intact:
         lines.append("  (damaged: it holds a character that XML does not allow)")
-    if body.letter:
-        came = f"{shown(body.letter.queue, 64)} {shown(body.letter.message_id, 64)}"
+    if body.envelope:
+        came = f"{shown(body.envelope.queue, 64)} {shown(body.envelope.message_id, 64)}"
         lines.append(f"  set aside from {came}: {shown(body.reason or 'no reason', 400)}")
     most = len(body.text) if is_whole else SHOWN
     text = shown(body.text, max(1, most), lines=is_whole)

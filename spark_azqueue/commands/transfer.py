@@ -200,7 +200,7 @@ class Transfer:
                 self._scan.is_done(
                     message,
                     is_sure=result is Outcome.OK,
-                    was_letter=bool(work.copy and work.copy.was_letter),
+                    was_envelope=bool(work.copy and work.copy.was_envelope),
                 )
             elif self.plan.target is not None:
                 # Another consumer has it, or it has expired, or a repeat of this delete (out of our

@@ -1,4 +1,4 @@
-"""Tracks running queries from their start events, so also before they have any figures."""
+"""Tracks running queries from their start events, so also before they have any metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_AT_MOST = 100
-"""The most queries that are kept although they ended before their first figures."""
+"""The most queries that are kept although they ended before their first metrics."""
 
 
 class QueryState(NamedTuple):
@@ -45,7 +45,7 @@ class Activity:
             self._others.add(run)
         self._ended_early.pop(query, None)
 
-    def has_figures(self, run: str, query: str) -> None:
+    def has_metrics(self, run: str, query: str) -> None:
         """Note that it runs and reads queues; its start may have been before the listener's."""
         self._runs[run] = query
         self._others.discard(run)
@@ -55,7 +55,7 @@ class Activity:
         self._others.add(run)
 
     def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
-        """Note an end. known: the queries with figures, which need not be kept here."""
+        """Note an end. known: the queries with metrics, which need not be kept here."""
         query = self._runs.pop(run, None)
         if query and run not in self._others:
             if failed:
@@ -75,7 +75,7 @@ class Activity:
         return {query for run, query in self._runs.items() if run not in self._others}
 
     def of_all(self, known: Iterable[str]) -> dict[str, QueryState]:
-        """What is known of each query: those with figures, and those without any yet."""
+        """What is known of each query: those with metrics, and those without any yet."""
         running, found = self.running, {}
         for each in (*known, *self._ended_early, *sorted(running)):
             active, state = each in running, self._state(each)

@@ -1,4 +1,4 @@
-"""What Prometheus and OpenTelemetry export: each figure and counter, read when asked."""
+"""What Prometheus and OpenTelemetry export: each metric and counter, read when asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .activity import QueryState
-from .figures import TOTAL, Figures
+from .query_metrics import TOTAL, QueryMetrics
 from .report import Counters, hints_of
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Snapshot(NamedTuple):
-    """What a listener knows now: the state of each query, and each query's newest figures.
+    """What a listener knows now: the state of each query, and each query's newest metrics.
 
     newest: with the counters of all runs of a query added up, since an exporter may look less often
     than runs begin.
     """
 
     states: Mapping[str, QueryState]
-    newest: Mapping[str, Figures]
+    newest: Mapping[str, QueryMetrics]
 
     @classmethod
     def of(cls, listener: AzQueueListener) -> Snapshot:
@@ -33,13 +33,13 @@ class Snapshot(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One exported metric. read: its value in a query's figures; None if it is not known.
+    """One exported metric. read: its value in a query's metrics; None if it is not known.
 
     Gauges exist while the query runs. Counters stay when it has ended, and continue in its next
     run in this process. (Prometheus's client adds `_total` to a counter's name.)
 
-    of_state: `read` takes the query's state in place of its figures. So the metric exists from the
-    query's start, also before the first figures.
+    of_state: `read` takes the query's state in place of its metrics. So the metric exists from the
+    query's start, also before the first metrics.
     """
 
     name: str
@@ -90,7 +90,7 @@ def _metrics() -> Iterator[Metric]:
         attrgetter("began"),
         unit="s",
     )
-    for field, hint in hints_of(Figures).items():
+    for field, hint in hints_of(QueryMetrics).items():
         meaning, *metric = hint.__metadata__
         if metric:
             name, *label = (each for each in metric if each is not TOTAL)
@@ -100,8 +100,8 @@ def _metrics() -> Iterator[Metric]:
         yield Metric(f"azqueue_{counter}", meaning, partial(_counter, counter), is_counter=True)
 
 
-def _counter(name: str, figures: Figures) -> int | None:
-    return getattr(figures.counters, name, None)
+def _counter(name: str, metrics: QueryMetrics) -> int | None:
+    return getattr(metrics.counters, name, None)
 
 
 METRICS = tuple(_metrics())

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
-from .figures import Figures, figures_of
+from .query_metrics import QueryMetrics, metrics_of
 from .report import Counters, ReadTransaction, TransactionReport
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUERIES_AT_MOST = 100
-"""The most queries whose figures are kept. The oldest finished queries are dropped first."""
+"""The most queries whose metrics are kept. The oldest finished queries are dropped first."""
 
 _ENDED_AT_MOST = 1_000
 """The most runs whose end is kept, for `wait_for_end`."""
@@ -46,18 +46,18 @@ _ENDED_AT_MOST = 1_000
 TRANSACTION_EVERY_S = 30.0
 """The transaction log is read for one query at most once in this many seconds."""
 
-SCHEMA = Figures.columns()
+SCHEMA = QueryMetrics.columns()
 """Columns of `as_dataframe`, as DDL."""
 
 
 class AzQueueListener(StreamingQueryListener):
-    """Keeps the latest figures of every query that reads queues, and logs a line for each batch.
+    """Keeps the latest metrics of every query that reads queues, and logs a line for each batch.
 
     A query is identified by its name, or by its id if it has no name. Thread-safe.
     """
 
     def __init__(self, keep: int = 100, transactions: ReadTransaction | None = None) -> None:
-        """keep: how many batches' or idle moments' figures to keep for each query.
+        """keep: how many batches' or idle moments' metrics to keep for each query.
 
         transactions: reads the transaction log of the queries' sinks, as `transaction_reader` of
         the package makes it. It is called every 30 seconds for each query at most, and at its end.
@@ -66,8 +66,8 @@ class AzQueueListener(StreamingQueryListener):
         self._lock = threading.Lock()
         self._ends = threading.Condition(self._lock)
         self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
-        self._kept: OrderedDict[str, deque[Figures]] = OrderedDict()
-        self._before: dict[str, Figures] = {}  # with the counters of runs before the newest
+        self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
+        self._before: dict[str, QueryMetrics] = {}  # with the counters of runs before the newest
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
@@ -91,7 +91,7 @@ class AzQueueListener(StreamingQueryListener):
     # ── queries ───────────────────────────────────────────────────────────────────────────────────
 
     def queries(self, *, active: bool = False) -> list[str]:
-        """The queries with figures, by name or id. active: only those that have not ended."""
+        """The queries with metrics, by name or id. active: only those that have not ended."""
         with self._lock:
             running = self._activity.running
             return [query for query in self._kept if not active or query in running]
@@ -103,22 +103,22 @@ class AzQueueListener(StreamingQueryListener):
     def states(self) -> dict[str, QueryState]:
         """The queries by name or id, whether each runs, when it started, and how often it failed.
 
-        A query is here from its start, so also before its first figures, and if it failed before.
+        A query is here from its start, so also before its first metrics, and if it failed before.
         If it cannot be known yet whether a query reads queues (Spark Connect), it is here until its
         first progress.
         """
         with self._lock:
             return self._activity.of_all(self._kept)
 
-    def latest(self, query: Any) -> Figures | None:
-        """The newest figures of a query (by name, id, or the query itself), or None."""
+    def latest(self, query: Any) -> QueryMetrics | None:
+        """The newest metrics of a query (by name, id, or the query itself), or None."""
         known = self._of(query)
         return known[-1] if known else None
 
-    def totals(self, query: Any) -> Figures | None:
+    def totals(self, query: Any) -> QueryMetrics | None:
         """The same, with the counters of all runs that the listener saw added up.
 
-        So they do not begin at 0 in each run, as those of `latest` and `figures` do.
+        So they do not begin at 0 in each run, as those of `latest` and `metrics` do.
         """
         newest = self.latest(query)
         if newest is None:
@@ -130,26 +130,26 @@ class AzQueueListener(StreamingQueryListener):
         """Wait until the listener knows of the end of a run; False if that takes too long.
 
         query: the StreamingQuery, which has ended. Spark notifies listeners later than callers that
-        wait for the query; until then its figures, and the exported ones, say that it runs.
+        wait for the query; until then its metrics, and the exported ones, say that it runs.
         """
         run = str(query.runId)
         with self._ends:
             return self._ends.wait_for(lambda: run in self._ended, timeout_s)
 
-    def figures(self, query: Any = None) -> list[dict[str, Any]]:
-        """All figures of one query, or of all, as flat dicts. Oldest first within a query."""
+    def metrics(self, query: Any = None) -> list[dict[str, Any]]:
+        """All metrics of one query, or of all, as flat dicts. Oldest first within a query."""
         chosen = [query] if query is not None else self.queries()
         return [each.as_dict() for one in chosen for each in self._of(one)]
 
     def as_dataframe(self, spark: SparkSession, query: Any = None) -> DataFrame:
-        """`figures` as a DataFrame with the columns of `SCHEMA`."""
+        """`metrics` as a DataFrame with the columns of `SCHEMA`."""
         rows = [
             each | {"timestamp": datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00"))}
-            for each in self.figures(query)
+            for each in self.metrics(query)
         ]
         return spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
 
-    def _of(self, query: Any) -> list[Figures]:
+    def _of(self, query: Any) -> list[QueryMetrics]:
         if not isinstance(query, str):
             query = getattr(query, "name", None) or str(getattr(query, "id", query))
         with self._lock:
@@ -172,11 +172,11 @@ class AzQueueListener(StreamingQueryListener):
             self._activity.started(run, query, time.time(), reads_queues=reads_queues)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Keep the figures of a batch."""
+        """Keep the metrics of a batch."""
         self._take(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Keep the figures of an idle query. The event has none, so ask for the last progress."""
+        """Keep the metrics of an idle query. The event has none, so ask for the last progress."""
         if self.spark is None:
             return
         try:
@@ -189,7 +189,7 @@ class AzQueueListener(StreamingQueryListener):
             self._take(progress.json)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Record that the query ended. Keep its figures; drop those of the oldest ended queries."""
+        """Record that the query ended. Keep its metrics; drop those of the oldest ended queries."""
         if self._transactions:
             self._take_last_transaction(self._transactions, str(event.id), str(event.runId))
         with self._lock:
@@ -210,39 +210,39 @@ class AzQueueListener(StreamingQueryListener):
         try:
             told = json.loads(progress)
             read = self._transactions.of if self._transactions else None
-            figures, run = figures_of(told, read), str(told["runId"])
+            metrics, run = metrics_of(told, read), str(told["runId"])
         except (LookupError, TypeError, ValueError):
-            log.warning("a progress event could not be read; its figures are left out")
+            log.warning("a progress event could not be read; its metrics are left out")
             log.debug("%s", progress, exc_info=True)
             return
-        if figures is None:
+        if metrics is None:
             with self._lock:
                 self._activity.reads_no_queue(run)
             return
         with self._lock:
-            unsafe = figures.run_id in self._unsafe
-            self._unsafe.discard(figures.run_id)
-            self._activity.has_figures(run, figures.query)
-            kept = self._kept.setdefault(figures.query, deque(maxlen=self._keep))
-            if kept and kept[-1].run_id != figures.run_id:
-                before = self._before.get(figures.query)
-                self._before[figures.query] = kept[-1].plus(before)
-            if kept and _nothing_happened(kept[-1], figures):
+            unsafe = metrics.run_id in self._unsafe
+            self._unsafe.discard(metrics.run_id)
+            self._activity.has_metrics(run, metrics.query)
+            kept = self._kept.setdefault(metrics.query, deque(maxlen=self._keep))
+            if kept and kept[-1].run_id != metrics.run_id:
+                before = self._before.get(metrics.query)
+                self._before[metrics.query] = kept[-1].plus(before)
+            if kept and _nothing_happened(kept[-1], metrics):
                 kept.pop()  # otherwise idle hours would displace the batches
-            kept.append(figures)
-            self._kept.move_to_end(figures.query)
+            kept.append(metrics)
+            self._kept.move_to_end(metrics.query)
         if unsafe:
             log.warning(
                 "query '%s' has a temporary checkpoint, which a restart does not find: messages of"
                 " its last batches then come again. Set the option 'checkpointLocation' at"
                 " writeStream",
-                figures.query,
+                metrics.query,
             )
-        if figures.messages:
-            log.info("%s", line(figures))
+        if metrics.messages:
+            log.info("%s", line(metrics))
 
     def _take_last_transaction(self, transactions: SeldomRead, query_id: str, run: str) -> None:
-        """Bring the newest figures of this run up to date: the last batch may be newer."""
+        """Bring the newest metrics of this run up to date: the last batch may be newer."""
         known = self._of(query_id)
         found = transactions.now(query_id) if known else None
         if found is None:
@@ -250,7 +250,7 @@ class AzQueueListener(StreamingQueryListener):
         with self._lock:
             kept = self._kept.get(known[-1].query)
             if kept and kept[-1].run_id == run:
-                kept[-1] = replace(kept[-1], **found.figures())
+                kept[-1] = replace(kept[-1], **found.metrics())
 
     def _reads_queues(self, query_id: str) -> bool:
         """False if the query's plan names no source of ours; True if that cannot be known."""
@@ -270,7 +270,7 @@ class AzQueueListener(StreamingQueryListener):
 class SeldomRead:
     """Reads the log for a query at most every 30 seconds, and keeps the answer. Thread-safe.
 
-    A log that cannot be read costs the figures, and nothing else; a warning says so once for each
+    A log that cannot be read costs the metrics, and nothing else; a warning says so once for each
     query.
     """
 
@@ -294,10 +294,10 @@ class SeldomRead:
         found = None
         try:
             found = self._read(query_id)
-        except Exception as error:  # noqa: BLE001 (figures alone are lost)
+        except Exception as error:  # noqa: BLE001 (metrics alone are lost)
             if query_id not in self._warned:
                 self._warned.add(query_id)
-                log.warning("the figures of query %s lack its transactions: %s", query_id, error)
+                log.warning("the metrics of query %s lack its transactions: %s", query_id, error)
         with self._lock:
             self._known[query_id] = self._clock(), found
             self._known.move_to_end(query_id)
@@ -311,24 +311,24 @@ def _is_temporary(checkpoint: str) -> bool:
     return checkpoint.rstrip("/").rpartition("/")[2].startswith("temporary-")
 
 
-def _nothing_happened(before: Figures, now: Figures) -> bool:
+def _nothing_happened(before: QueryMetrics, now: QueryMetrics) -> bool:
     """True if there was no more than a poll in between."""
     same = replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds)
     return replace(same, requests=now.requests) == now
 
 
-def line(figures: Figures) -> str:
+def line(metrics: QueryMetrics) -> str:
     """One batch as a line for the log."""
     parts = [
-        f"query '{figures.query}' batch {figures.batch_id}: {figures.messages} messages in"
-        f" {figures.batch_seconds:.1f} s ({figures.messages_per_second:.0f}/s)"
+        f"query '{metrics.query}' batch {metrics.batch_id}: {metrics.messages} messages in"
+        f" {metrics.batch_seconds:.1f} s ({metrics.messages_per_second:.0f}/s)"
     ]
-    if figures.oldest_seconds is not None:
-        parts.append(f"the oldest {figures.oldest_seconds:.0f} s old")
-    if figures.backlog:
-        backlog = ", ".join(f"{queue} {count}" for queue, count in figures.backlog.items())
+    if metrics.oldest_seconds is not None:
+        parts.append(f"the oldest {metrics.oldest_seconds:.0f} s old")
+    if metrics.backlog:
+        backlog = ", ".join(f"{queue} {count}" for queue, count in metrics.backlog.items())
         parts.append(f"backlog {backlog}")
-    if figures.counters:
-        told = figures.as_dict()
+    if metrics.counters:
+        told = metrics.as_dict()
         parts += [f"{name} {told[name]}" for name in Counters.watched() if told[name]]
     return "; ".join(parts)

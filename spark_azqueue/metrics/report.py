@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 REPORT_VERSION = 1
 
 MOST_QUEUES = 100
-"""The most queues with figures of their own, except for the backlog: each is a time series."""
+"""The most queues with metrics of their own, except for the backlog: each is a time series."""
 
 OTHERS = "(others)"
 """The name for all other queues. No queue can have it."""
@@ -49,15 +49,15 @@ class Counters:
     deletes_given_up: Annotated[int, "Deletes given up after their retries.", WATCH] = 0
     renewals: Annotated[int, "Leases extended."] = 0
     leases_lost: Annotated[int, "Leases whose renewal was refused or failed.", WATCH] = 0
-    copies_suppressed: Annotated[
-        int, "Redelivered copies that did not produce a second row.", WATCH
+    duplicates_suppressed: Annotated[
+        int, "Redelivered messages that produced no second row.", WATCH
     ] = 0
     poison_moved: Annotated[int, "Messages moved to a poison queue.", WATCH] = 0
-    forgotten: Annotated[
-        int, "Remembered messages forgotten, since there were too many.", WATCH
+    evicted_deletes: Annotated[
+        int, "Unconfirmed deletes evicted, since there were too many.", WATCH
     ] = 0
-    left_to_expire: Annotated[
-        int, "Messages read too near to their expiry to give rows.", WATCH
+    skipped_near_expiry: Annotated[
+        int, "Messages skipped, since they were about to expire.", WATCH
     ] = 0
     throttled: Annotated[int, "Answers of a service that was too busy (503 or 429)."] = 0
 
@@ -105,14 +105,14 @@ class CountsByQueue:
 class LogReport:
     """The state of a write-ahead log. What earlier runs left counts, too.
 
-    `Figures` says what each means: `log_segments` is `segments`, and so on.
+    `QueryMetrics` says what each means: `log_segments` is `segments`, and so on.
     """
 
     segments: int
     bytes: int
     uncommitted: int
-    known: int
-    owed: int
+    seen: int
+    pending_deletes: int
     put_seconds: float | None = None
 
     @classmethod
@@ -131,17 +131,17 @@ class LogReport:
 class TransactionReport:
     """The newest transaction that a query has recorded.
 
-    `Figures` says what each means: `sink_shown` is `shown`, and so on.
+    `QueryMetrics` says what each means: `sink_published` is `published`, and so on.
     """
 
-    shown: int
-    hidden: int
-    abandoned: int
-    vanished: int
-    show_seconds: float | None = None
+    published: int
+    prepared: int
+    orphaned: int
+    missing: int
+    publish_seconds: float | None = None
 
-    def figures(self) -> dict[str, Any]:
-        """As fields of `Figures`."""
+    def metrics(self) -> dict[str, Any]:
+        """As fields of `QueryMetrics`."""
         return {f"sink_{name}": value for name, value in asdict(self).items()}
 
 
@@ -150,10 +150,10 @@ ReadTransaction = Callable[[str], TransactionReport | None]
 
 
 class _Map(NamedTuple):
-    """What a map is called in the JSON, which leaves it out if it is empty, and in `Figures`."""
+    """The name of a map in the JSON (which leaves out an empty one) and in `QueryMetrics`."""
 
     json: str
-    figure: str
+    metric: str
     add: Callable[[_Counts, _Counts], dict[str, int]]
 
 
@@ -163,27 +163,27 @@ class Report:
 
     backlog: the service's approximate count of each queue, with leased and delayed messages;
     without the queues whose count failed. held: messages leased, and not known to be gone.
-    remembered: committed, but not deleted; each is deleted when it comes back.
+    unconfirmed_deletes: committed messages not deleted yet; each is deleted when it comes back.
     visibility_timeout: that of new leases, in seconds. log: None without a write-ahead log, and
     before it is open. poison: as `backlog`, of the poison queues; empty if none is used. expires:
     when the first message of the newest batch expires, seconds since 1970; None if none does.
     heads: age of the first visible message of each queue, in seconds, when it was last looked at.
-    delivered_in: messages passed to Spark since the run began, by queue. requests: to queues, sent
-    by the source's process, by operation; empty if tasks send requests, too.
+    delivered_by_queue: messages passed to Spark since the run began. requests: to queues,
+    sent by the source's process, by operation; empty if tasks send requests, too.
     """
 
     backlog: _Counts
     held: int
-    remembered: int
+    unconfirmed_deletes: int
     visibility_timeout: int
     counters: Counters
     log: LogReport | None = None
     poison: Annotated[_Counts, _Map("poison", "poison", _summed)] = field(default_factory=dict)
     expires: int | None = None
     heads: Annotated[_Counts, _Map("heads", "head_seconds", _largest)] = field(default_factory=dict)
-    delivered_in: Annotated[_Counts, _Map("deliveredIn", "delivered_in", _summed)] = field(
-        default_factory=dict
-    )
+    delivered_by_queue: Annotated[
+        _Counts, _Map("deliveredByQueue", "delivered_by_queue", _summed)
+    ] = field(default_factory=dict)
     requests: Annotated[_Counts, _Map("requests", "requests", _summed)] = field(
         default_factory=dict
     )
@@ -194,9 +194,9 @@ class Report:
             for declared in getattr(hint, "__metadata__", ()):
                 yield name, declared
 
-    def figures(self) -> dict[str, _Counts | None]:
-        """The maps by their names in `Figures`; None for one that is empty."""
-        return {each.figure: getattr(self, name) or None for name, each in self._maps()}
+    def metrics(self) -> dict[str, _Counts | None]:
+        """The maps by their names in `QueryMetrics`; None for one that is empty."""
+        return {each.metric: getattr(self, name) or None for name, each in self._maps()}
 
     def to_json(self) -> dict[str, Any]:
         """The value for Spark: plain dicts, no secrets, no ids."""
@@ -204,7 +204,7 @@ class Report:
             "version": REPORT_VERSION,
             "backlog": dict(self.backlog),
             "held": self.held,
-            "remembered": self.remembered,
+            "unconfirmedDeletes": self.unconfirmed_deletes,
             "visibilityTimeout": self.visibility_timeout,
             "counters": asdict(self.counters),
         }
@@ -222,7 +222,7 @@ class Report:
         return cls(
             _counts(report["backlog"]),
             int(report["held"]),
-            int(report["remembered"]),
+            int(report["unconfirmedDeletes"]),
             int(report["visibilityTimeout"]),
             Counters.from_json(report["counters"]),
             LogReport.from_json(report["log"]) if report.get("log") else None,
@@ -235,7 +235,7 @@ class Report:
         return Report(
             _summed(self.backlog, other.backlog),
             self.held + other.held,
-            self.remembered + other.remembered,
+            self.unconfirmed_deletes + other.unconfirmed_deletes,
             max(self.visibility_timeout, other.visibility_timeout),
             self.counters + other.counters,
             self.log + other.log if self.log and other.log else self.log or other.log,

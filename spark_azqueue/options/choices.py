@@ -25,7 +25,7 @@ class PoisonFormat(str, enum.Enum):
     """What is put into a poison queue for a message."""
 
     COPY = "copy"
-    LETTER = "letter"
+    ENVELOPE = "envelope"
 
 
 class LargeBody(str, enum.Enum):

@@ -167,10 +167,10 @@ class SourceConfig(SharedConfig):
     poison_format: PoisonFormat = option(
         "poisonFormat",
         parsers.one_of(PoisonFormat),
-        "What goes into the poison queue: `copy`, the message's text unchanged; or `letter`, a JSON"
-        " object with the reason, the queue, the id and the text, which `python -m spark_azqueue"
-        " redrive` takes off again. A text that leaves no room for the rest is copied unchanged;"
-        " one that the service would refuse is in a letter with `copy`, too.",
+        "What goes into the poison queue: `copy`, the message's text unchanged; or `envelope`, a"
+        " JSON object with the reason, the queue, the id and the text, which `python -m"
+        " spark_azqueue redrive` opens. A text that leaves no room for the rest is copied"
+        " unchanged; one that the service would refuse is in an envelope with `copy`, too.",
         default=PoisonFormat.COPY,
     )
     max_poll_interval: float = option(
@@ -195,7 +195,7 @@ class SourceConfig(SharedConfig):
         parsers.one_of(IsolationLevel),
         "`readCommitted`, for queues that a transactional sink writes: no row for a message that"
         " has two seconds or less to live, by the service's clock, when it is read, since a"
-        " transaction may have abandoned it. It is left to expire and counted (`left_to_expire`)."
+        " transaction may have abandoned it. It expires, and is counted (`skipped_near_expiry`)."
         " So is a sender's own message in its last two seconds; `readUncommitted` gives a row for"
         " each.",
         default=IsolationLevel.READ_UNCOMMITTED,

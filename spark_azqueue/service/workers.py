@@ -94,7 +94,7 @@ class Workers:
             self._idle.release()
 
 
-def leave_out_what_is_loaded() -> None:
+def freeze_loaded_modules() -> None:
     """Once in a process: leave out of garbage collections what it has loaded so far.
 
     Spark's worker collects garbage after each task. With Spark's and Arrow's modules loaded, that
@@ -110,5 +110,5 @@ def collect_seldom() -> None:
     A batch is some 100,000 objects, without cycles, that live for seconds. Looking at them again
     and again took a tenth of the process's time.
     """
-    leave_out_what_is_loaded()
+    freeze_loaded_modules()
     gc.set_threshold(20_000, 20, 20)

@@ -1,6 +1,6 @@
 """What `settle` puts into the queue for a message that is given up.
 
-That is a letter (`service/letters.py`), with `body_encoding` "stored" if the body could not be
+That is an envelope (`service/envelopes.py`), with `body_encoding` "stored" if the body could not be
 decoded. If a body leaves no room for the rest, the message is copied bare: its body alone, as a
 sender would have stored it.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.blobs.references import MAX_BODY_BYTES
 from spark_azqueue.service.encoding import Encoding, encode, raw_bytes
-from spark_azqueue.service.letters import LONG_REASON, BodyEncoding, letter_text
+from spark_azqueue.service.envelopes import LONG_REASON, BodyEncoding, envelope_text
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ def copies_of(
         )
     if bare := [row for row, copy in copies if copy.bare]:
         log.warning(
-            "%d of %d dead messages are too large for a letter: their bodies were copied into '%s'"
-            " alone, without the reason. For example message %s of queue '%s': %s",
+            "%d of %d dead messages are too large for an envelope: their bodies were copied into"
+            " '%s' alone, without the reason. For example message %s of queue '%s': %s",
             *(len(bare), len(rows), queue),
             *(bare[0].message_id, bare[0].queue, (bare[0].reason or "")[:_REASON_SHOWN]),
         )
@@ -76,9 +76,9 @@ def copies_of(
 
 
 def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
-    """The letter about a message, or a bare copy of it.
+    """The envelope about a message, or a bare copy of it.
 
-    encoding: how letters are written. in_blobs: letters over 64 KiB go into blobs.
+    encoding: how envelopes are written. in_blobs: envelopes over 64 KiB go into blobs.
     Raises InvalidRow, which says why, if there is nothing to copy or no copy can be sent.
     """
     body = given.stored if given.body is None else given.body
@@ -88,9 +88,9 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
             " '_corrupt_record': keep that column, under this name"
         )
     for reason in dict.fromkeys((given.reason, (given.reason or "")[:LONG_REASON] or None)):
-        letter = _letter(given, reason, body)
-        if _can_be_sent(letter, encoding, in_blobs=in_blobs):
-            return Copy(letter)
+        envelope = _envelope(given, reason, body)
+        if _can_be_sent(envelope, encoding, in_blobs=in_blobs):
+            return Copy(envelope)
     # The sender stored it as a text or as base64, so one of them fits, except for a body of a blob.
     likely = (encoding, Encoding.NONE, Encoding.BASE64)
     for stored_as in likely if given.body is not None else (Encoding.NONE,):
@@ -104,20 +104,20 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
     )
 
 
-def _letter(given: Given, reason: str | None, body: str | bytes | bytearray) -> str:
+def _envelope(given: Given, reason: str | None, body: str | bytes | bytearray) -> str:
     if isinstance(body, str):
         kind = BodyEncoding.STORED if given.body is None else BodyEncoding.TEXT
         text = body
     else:
         kind, text = BodyEncoding.BASE64, base64.b64encode(body).decode("ascii")
-    return letter_text(given.queue, given.message_id, reason, text, kind)
+    return envelope_text(given.queue, given.message_id, reason, text, kind)
 
 
-def _can_be_sent(letter: str, encoding: Encoding, *, in_blobs: bool) -> bool:
+def _can_be_sent(envelope: str, encoding: Encoding, *, in_blobs: bool) -> bool:
     if in_blobs:
-        return len(raw_bytes(letter)) <= MAX_BODY_BYTES
+        return len(raw_bytes(envelope)) <= MAX_BODY_BYTES
     try:
-        encode(letter, encoding)
+        encode(envelope, encoding)
     except InvalidRow:
         return False
     return True

@@ -23,7 +23,7 @@ from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
-from spark_azqueue.service.workers import leave_out_what_is_loaded
+from spark_azqueue.service.workers import freeze_loaded_modules
 
 from .columns import Row, SinkColumns
 from .retraction import Receipts, in_words, retract
@@ -85,7 +85,7 @@ class _Writer:
         self, count: Callable[[], int], rows: Callable[[], Iterable[Row]]
     ) -> WriterCommitMessage:
         """Send the rows, or with transactionLog only count them if they are recorded already."""
-        leave_out_what_is_loaded()
+        freeze_loaded_modules()
         task = TaskContext.get()
         writer = writer_of(task.getLocalProperty) if task else Writer()
         if self._plan and self._plan.is_recorded(writer):
@@ -227,7 +227,7 @@ def _tell(
 ) -> None:
     """Log the tasks' counts on the driver.
 
-    Spark starts the process, and nobody configures its loggers: without a level of its own, this
+    Spark starts the process, and nobody conmetrics its loggers: without a level of its own, this
     logger takes INFO, so that a handler, such as Spark's own for the logs of workers, gets it.
     """
     if log.level == logging.NOTSET:

@@ -25,7 +25,7 @@ class Consumer(Protocol):
     initial: OffsetJson
     """The offset of a query that has read nothing: the same in every run, with a log or not."""
 
-    def only_what_is_there(self) -> None:
+    def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         ...
 

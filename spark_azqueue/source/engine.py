@@ -107,7 +107,7 @@ class DriverLeasing:
         if not self._monitor.is_open:
             self._check()
 
-    def only_what_is_there(self) -> None:
+    def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
         self._monitor.limit()
@@ -205,7 +205,7 @@ class DriverLeasing:
         with self.holder.ledger as ledger:
             held, remembered = ledger.held, ledger.remembered
             counters = replace(ledger.counts, throttled=self._client.throttled)
-            delivered_in = ledger.delivered_in.as_dict()
+            delivered_by_queue = ledger.delivered_by_queue.as_dict()
         return Report(
             counted.backlog,
             held,
@@ -215,7 +215,7 @@ class DriverLeasing:
             poison=counted.poison,
             expires=self.builder.expires,
             heads=counted.heads,
-            delivered_in=delivered_in,
+            delivered_by_queue=delivered_by_queue,
             requests=self._client.requests(),
         )
 

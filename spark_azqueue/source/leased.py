@@ -40,9 +40,9 @@ class LeasedConsumer:
         self._restored = RestoredBatches(self.engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
 
-    def only_what_is_there(self) -> None:
+    def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        self.engine.only_what_is_there()
+        self.engine.freeze_cutoff()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then lease a new batch of at most `most` messages.

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, MOST_IN_A_PLAN
-from spark_azqueue.service.workers import collect_seldom, leave_out_what_is_loaded
+from spark_azqueue.service.workers import collect_seldom, freeze_loaded_modules
 
 from .columns import Columns, check_requested
 from .offsets import OffsetJson
@@ -87,7 +87,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @short_tracebacks
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only the messages that are in the queues now."""
-        self._running().only_what_is_there()
+        self._running().freeze_cutoff()
 
     @short_tracebacks
     def latestOffset(
@@ -111,7 +111,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         leaseOn=executors, it dequeues, stores and deletes first, unless an earlier call did.
         """
         assert isinstance(partition, QueuePartition)
-        leave_out_what_is_loaded()
+        freeze_loaded_modules()
         if self._config.executors:
             return self._leased(partition)
         batches = record_batches(partition.stream)

@@ -9,7 +9,7 @@ from accounts import account_of
 
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.service.letters import BodyEncoding, letter_text
+from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import NEVER_EXPIRES, QueueRef
 from spark_azqueue.service.queues.calls import Count, Dequeue
 from spark_azqueue.service.queues.client import QueueClient
@@ -45,12 +45,12 @@ def all_of(client, queue):
     return found
 
 
-def test_redrive_of_odd_bodies_and_letters(client, pair, capsys):
+def test_redrive_of_odd_bodies_and_envelopes(client, pair, capsys):
     target, poison = pair
     for text in ODD:
         client.queue(poison).put(text, 0, NEVER_EXPIRES)
-    letter = letter_text(target.name, "id", "why", "in a letter", BodyEncoding.STORED)
-    client.queue(poison).put(letter, 0, 1_000)
+    envelope = envelope_text(target.name, "id", "why", "in an envelope", BodyEncoding.STORED)
+    client.queue(poison).put(envelope, 0, 1_000)
 
     assert main(["redrive", poison.name]) == 0
     assert client.now(Count(poison)) == len(ODD) + 1
@@ -61,8 +61,8 @@ def test_redrive_of_odd_bodies_and_letters(client, pair, capsys):
     assert (told["done"], told["opened"]) == (len(ODD) + 1, 1)
     assert client.now(Count(poison)) == 0
     moved = {message.text: message for message in all_of(client, target)}
-    assert set(moved) == {*ODD, "in a letter"}
-    kept = moved["in a letter"]
+    assert set(moved) == {*ODD, "in an envelope"}
+    kept = moved["in an envelope"]
     assert 0 < (kept.expiration_time - kept.insertion_time) / 1_000_000 <= 1_000
 
 

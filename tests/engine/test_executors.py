@@ -356,7 +356,7 @@ def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
 ) -> None:
     """Restarted as a job scheduler would. One of the failures is a kill of the source's process."""
     sent = fill(fake, queues, 60)
-    options = {"maxDequeueCount": "1", "poisonFormat": "letter", "maxMessagesPerTrigger": "45"}
+    options = {"maxDequeueCount": "1", "poisonFormat": "envelope", "maxMessagesPerTrigger": "45"}
     running, kills = processes(), query.folder / "kills"
     (jvm,) = (pid for pid in of_session(os.getsid(0), "java") if running[pid][0] == os.getpid())
 
@@ -394,9 +394,9 @@ def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
     assert not kills.exists(), "the process was killed"
     assert query.bodies() == sorted({*sent} - {"m23"})
     (poison,) = fake.messages(f"{queues[23 % QUEUES]}-poison")
-    letter = json.loads(poison.text)
-    assert letter["body"] == "m23"
-    assert "failed 2 times with it alone" in letter["reason"]
+    envelope = json.loads(poison.text)
+    assert envelope["body"] == "m23"
+    assert "failed 2 times with it alone" in envelope["reason"]
     log = spark.read.format("azqueue").option("readLog", query.log).load()
     wait_for(lambda: log.count() == len(sent) - 1, "the source's process to end")
     logged = log.collect()

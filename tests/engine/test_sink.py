@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-from spark_azqueue.metrics.figures import figures_of
+from spark_azqueue.metrics.query_metrics import metrics_of
 from spark_azqueue.testing import FakeQueueService, Fault
 
 from .conftest import Streams
@@ -97,9 +97,9 @@ def test_a_stream_from_one_queue_into_another(
     )
     progress = next(p for p in query.recentProgress if p.numInputRows)
     assert progress.sink.numOutputRows == 120
-    figures = figures_of(json.loads(progress.json))
-    assert figures is not None
-    assert figures.sink_rows == 120
+    metrics = metrics_of(json.loads(progress.json))
+    assert metrics is not None
+    assert metrics.sink_rows == 120
 
 
 def test_a_stream_of_another_source_is_written_with_every_column(

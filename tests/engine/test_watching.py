@@ -1,4 +1,4 @@
-"""What shows in the progress and in the listener's figures while a real stream runs."""
+"""What shows in the progress and in the listener's metrics while a real stream runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue import run_until_done, transaction_reader
 from spark_azqueue.metrics.activity import QueryState
-from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.testing import FakeQueueService, Fault
 
@@ -39,11 +39,11 @@ def wait_for(
     listener: AzQueueListener,
     query: StreamingQuery,
     fake: FakeQueueService,
-    shows: Callable[[Figures], bool],
-) -> Figures:
-    """The first figures, as they come, that show this."""
+    shows: Callable[[QueryMetrics], bool],
+) -> QueryMetrics:
+    """The first metrics, as they come, that show this."""
 
-    def look() -> Figures | None:
+    def look() -> QueryMetrics | None:
         assert query.isActive, query.exception()
         latest = listener.latest(query)
         return latest if latest and shows(latest) else None
@@ -77,14 +77,14 @@ def test_the_backlog_is_there_and_falls_and_every_message_is_counted_once(
         lambda latest: bool(latest.counters and latest.counters.deleted > 300),
     )
 
-    assert end.held == end.remembered == 0
+    assert end.held == end.unconfirmed_deletes == 0
     assert end.counters is not None
     assert (end.counters.dequeued, end.counters.delivered, end.counters.deleted) == (301, 301, 301)
-    assert end.delivered_in == {queue: 301}
+    assert end.delivered_by_queue == {queue: 301}
     assert end.requests is not None
     assert end.requests["delete"] == 301
     assert end.requests["dequeue"] >= 10
-    kept = listener.figures(query)
+    kept = listener.metrics(query)
     assert kept[0]["backlog"] == {queue: 300}, "leased messages are among them"
     batches = [each for each in kept if each["messages"]]
     assert [each["messages"] for each in batches] == [100, 100, 100, 1]
@@ -175,7 +175,11 @@ def test_a_delete_that_is_refused_and_the_copy_that_comes_back(
         lambda latest: bool(latest.counters and latest.counters.deleted == 17),
     )
     assert refused.counters is not None
-    assert (refused.remembered, refused.held, refused.counters.deletes_refused) == (3, 0, 3)
+    assert (refused.unconfirmed_deletes, refused.held, refused.counters.deletes_refused) == (
+        3,
+        0,
+        3,
+    )
 
     fake.clock.advance(601)  # the three come back
     end = wait_for(
@@ -185,7 +189,7 @@ def test_a_delete_that_is_refused_and_the_copy_that_comes_back(
         lambda latest: bool(latest.counters and latest.counters.deleted == 20),
     )
     assert end.counters is not None
-    assert (end.remembered, end.counters.copies_suppressed) == (0, 3)
+    assert (end.unconfirmed_deletes, end.counters.duplicates_suppressed) == (0, 3)
     assert end.counters.delivered == 20
 
 
@@ -230,7 +234,7 @@ def test_a_replayed_batch_counts_no_message(
         fake,
         lambda latest: bool(latest.counters and latest.counters.deleted == 10),
     )
-    told = [each for each in listener.figures(query) if each["run_id"] == end.run_id]
+    told = [each for each in listener.metrics(query) if each["run_id"] == end.run_id]
     assert sum(each["messages"] for each in told) == 10
     assert end.counters is not None
     assert end.counters.redelivered == 10
@@ -266,7 +270,7 @@ def test_a_query_is_told_from_its_start_and_one_that_reads_no_queue_is_not(
     assert listener.states()[name].started is not None
 
 
-def test_figures_tell_the_newest_transaction(
+def test_metrics_tell_the_newest_transaction(
     spark: SparkSession,
     streams: Streams,
     fake: FakeQueueService,
@@ -304,9 +308,9 @@ def test_figures_tell_the_newest_transaction(
 
     latest = listener.latest(query)
     assert latest is not None
-    assert (latest.sink_shown, latest.sink_hidden, latest.sink_vanished) == (10, 0, 0)
-    assert latest.sink_abandoned == 1
-    assert latest.sink_show_seconds is not None
+    assert (latest.sink_published, latest.sink_prepared, latest.sink_missing) == (10, 0, 0)
+    assert latest.sink_orphaned == 1
+    assert latest.sink_publish_seconds is not None
 
 
 def test_right_after_run_until_done_the_listener_knows_the_end_and_adds_up_the_runs(

@@ -52,7 +52,7 @@ def test_json_safely(main, spark: SparkSession, fake: FakeQueueService) -> None:
     rows = spark.read.parquet(str(folder / "orders")).collect()
     assert sorted((row.order_id, row.quantity) for row in rows) == [(1, 2), (2, 2)]
     bad = map(json.loads, bodies(fake, "example-orders-bad"))
-    assert {letter["body"]: letter["reason"] for letter in bad} == {
+    assert {envelope["body"]: envelope["reason"] for envelope in bad} == {
         "order 3": "not of the schema",
         '{"quantity": 4}': "no order_id",
     }

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_azqueue import Dead, Retry, Settled, backoff, settle
+from spark_azqueue import DeadLetter, Retry, Settled, backoff, settle
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.testing import FakeQueueService
 
@@ -53,7 +53,7 @@ def test_the_first_condition_that_holds_counts_and_null_is_false(leased, azure, 
             batch,
             azure,
             done=number <= 1,
-            dead=Dead(number <= 2, "dead"),
+            dead=DeadLetter(number <= 2, "dead"),
             retry=Retry(number <= 3, F.lit(100)),
         ),
         queues=("aaa", "bbb"),
@@ -84,7 +84,7 @@ def test_what_the_service_refuses_is_counted_as_stale(leased, azure, fake) -> No
     number = F.col("body").cast("int")
     conditions = {
         "done": number == 1,
-        "dead": Dead(number == 2, "dead"),
+        "dead": DeadLetter(number == 2, "dead"),
         "retry": Retry(number == 3),
     }
     counts = leased(
@@ -117,7 +117,7 @@ def test_a_message_with_a_row_to_retry_is_not_deleted_for_another_that_is_done(
 def test_a_binary_body_is_kept_as_base64(leased, azure, fake) -> None:
     fake.create_queue("dead")
     leased(
-        lambda batch: settle(batch, azure, dead=Dead(F.lit(True), "dead")),
+        lambda batch: settle(batch, azure, dead=DeadLetter(F.lit(True), "dead")),
         bodies=("x",),
         bodyType="binary",
     )
@@ -130,7 +130,7 @@ def test_a_binary_body_is_kept_as_base64(leased, azure, fake) -> None:
 def test_a_message_that_cannot_be_decoded_is_copied_unchanged(leased, azure, fake) -> None:
     fake.create_queue("dead")
     (counts,) = leased(
-        lambda batch: settle(batch, azure, dead=Dead(F.col("body").isNull(), "dead", "odd")),
+        lambda batch: settle(batch, azure, dead=DeadLetter(F.col("body").isNull(), "dead", "odd")),
         bodies=("not base64!", "b2s="),
         messageEncoding="base64",
         onUndecodable="permissive",
@@ -148,7 +148,7 @@ def test_without_the_text_a_message_that_cannot_be_decoded_is_left(leased, azure
         lambda batch: settle(
             batch.withColumnRenamed("_corrupt_record", "raw_text"),
             azure,
-            dead=Dead(F.lit(True), "dead"),
+            dead=DeadLetter(F.lit(True), "dead"),
         ),
         bodies=("not base64!",),
         messageEncoding="base64",
@@ -167,7 +167,7 @@ def test_a_body_of_64_kib_is_copied_whole(leased, azure, fake, more, kind) -> No
         fake.create_queue(queue)
     bodies = ("\t\N{EURO SIGN}" * 16_384, "x" * 65_536, "short")
     (counts,) = leased(
-        lambda batch: settle(batch, {**azure, **more}, dead=Dead(F.lit(True), "dead")),
+        lambda batch: settle(batch, {**azure, **more}, dead=DeadLetter(F.lit(True), "dead")),
         bodies=bodies,
         bodyType=kind,
     )
@@ -197,7 +197,7 @@ def test_options_of_new_messages_do_not_stop_the_deletes(leased, azure, fake) ->
             batch,
             options,
             done=F.col("body") == "1",
-            dead=Dead(F.col("body") == "2", "dead", F.lit("why")),
+            dead=DeadLetter(F.col("body") == "2", "dead", F.lit("why")),
             retry=Retry(F.lit(True), delay=0),
         )
     )
@@ -211,7 +211,7 @@ def test_options_of_new_messages_do_not_stop_the_deletes(leased, azure, fake) ->
 
 def test_a_dead_message_that_cannot_be_copied_is_not_deleted(leased, azure, fake) -> None:
     with pytest.raises(Exception, match="QueueNotFound"):
-        leased(lambda batch: settle(batch, azure, dead=Dead(F.lit(True), "missing")))
+        leased(lambda batch: settle(batch, azure, dead=DeadLetter(F.lit(True), "missing")))
 
     assert fake.count("aaa") == 3
     assert fake.requests["delete"] == 0

@@ -172,7 +172,7 @@ def test_payments_are_booked_once_with_a_log_and_again_without() -> None:
             "len(found[LOGGED]), len({payment for payment, _, _ in found[LOGGED]})",
             "sorted({batch for _, batch, _ in found[LOGGED]})",
             "[total == paid for total in totals.values()]",
-            "(newest['log_segments'], newest['log_owed'], left)",
+            "(newest['log_segments'], newest['log_pending_deletes'], left)",
         ],
     )
 

@@ -241,8 +241,8 @@ class Slots:
                 said[queue.name] = Looked(got)
         return said
 
-    def heard(self, plan: Plan, said: dict[str, Looked]) -> None:
-        self._news.heard(plan, said)
+    def on_plan_closed(self, plan: Plan, said: dict[str, Looked]) -> None:
+        self._news.on_plan_closed(plan, said)
 
 
 @given(
@@ -263,7 +263,7 @@ def test_with_executors_the_queue_that_waits_longest_is_read(
     for number in range(1, 2 * count + 1):
         plan = world.plan(number, chance)
         said = world.runs(plan)
-        world.heard(plan, said)
+        world.on_plan_closed(plan, said)
         oldest = min(last[queue] for queue in plan.queues)
         read = {queue for queue in plan.queues if said[queue.name].got}
         assert any(last[queue] == oldest for queue in read)
@@ -278,7 +278,7 @@ def test_with_executors_a_thousand_queues_wait_for_four_batches() -> None:
     for number in range(1, 41):
         plan = world.plan(number, everything)
         said = world.runs(plan)
-        world.heard(plan, said)
+        world.on_plan_closed(plan, said)
         read.update(name for name, saw in said.items() if saw.got)
 
     assert len(read) == 1_000
@@ -308,6 +308,6 @@ def test_with_executors_runs_of_one_batch_read_every_queue(
         read |= {name for name, saw in said.items() if saw.got}
         world.starts()
         if is_heard:
-            world.heard(plan, said)
+            world.on_plan_closed(plan, said)
 
     assert len(read) == count

@@ -112,7 +112,7 @@ def test_a_delete_that_hangs_is_repeated_in_time_and_not_remembered(hang: Hang, 
     assert spark.consumer
     report = spark.consumer.report()
     assert service.met[hang] == times
-    assert (report.remembered, report.counters.deletes_given_up) == (0, 0)
+    assert (report.unconfirmed_deletes, report.counters.deletes_given_up) == (0, 0)
     assert report.counters.deleted == 2
     assert service.views() == []
 

@@ -551,7 +551,7 @@ def test_the_log_reports_what_it_holds() -> None:
     sizes = {n: len(d) for n, d in spark.store.objects.items() if n.startswith("seg/")}
     assert report
     assert (report.segments, report.bytes) == (3, sum(sizes.values())), "one was written ahead"
-    assert (report.uncommitted, report.known, report.owed) == (2, 12, 0)
+    assert (report.uncommitted, report.seen, report.pending_deletes) == (2, 12, 0)
     assert report.put_seconds == 0.0
 
     spark.kill()
@@ -559,7 +559,7 @@ def test_the_log_reports_what_it_holds() -> None:
     drain(spark)
     report = spark.consumer.report().log
     assert report
-    assert (report.segments, report.uncommitted, report.known) == (3, 0, 0)
+    assert (report.segments, report.uncommitted, report.seen) == (3, 0, 0)
     assert report.bytes == sum(sizes.values()), "what was listed at the start counts"
 
 
@@ -585,7 +585,7 @@ def test_an_owed_delete_is_reported() -> None:
     assert spark.consumer
     report = spark.consumer.report().log
     assert report
-    assert (report.known, report.owed) == (1, 1)
+    assert (report.seen, report.pending_deletes) == (1, 1)
 
 
 @pytest.mark.parametrize("settings", [{"delete_after": each} for each in DeleteAfter], ids=str)

@@ -212,7 +212,7 @@ class Promises(RuleBasedStateMachine):
         assert counts.delivered == sum(self.spark.given_in_run.values())
         assert report.held >= 0
         failures = counts.deletes_refused + counts.deletes_given_up + counts.leases_lost
-        assert report.remembered <= failures
+        assert report.unconfirmed_deletes <= failures
 
     @invariant()
     def leases_are_kept(self) -> None:
@@ -526,7 +526,7 @@ def test_a_delete_that_was_refused_after_a_lost_answer_gives_no_second_row(arriv
     assert not spark.trigger()
     assert spark.consumer
     report = spark.consumer.report()
-    assert (report.held, report.remembered, report.counters.deleted) == (0, 0, 1)
+    assert (report.held, report.unconfirmed_deletes, report.counters.deleted) == (0, 0, 1)
     assert len(service.views()) == (0 if arrives else 1)
     service.clock.advance(31)
     assert not spark.trigger()

@@ -169,7 +169,7 @@ class Driver:
         there: dict[str, int] = {}
         if self.available_now:
             there = world.visible()
-            source.only_what_is_there()
+            source.freeze_cutoff()
         while True:
             before = at.offsets[self.batch - 1] if self.batch else source.initial
             if has_offset:

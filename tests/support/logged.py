@@ -161,7 +161,7 @@ class LoggedSpark(Spark):
         self.given_in_run.clear()
         if self.available_now:
             assert self.consumer
-            self.consumer.only_what_is_there()
+            self.consumer.freeze_cutoff()
 
     def columns(self) -> Columns:
         config = self.config()

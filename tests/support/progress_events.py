@@ -12,7 +12,7 @@ REPORT = {
     "version": 1,
     "backlog": {"orders": 120, "refunds": 3},
     "held": 32,
-    "remembered": 1,
+    "unconfirmedDeletes": 1,
     "visibilityTimeout": 300,
     "counters": {"dequeued": 64, "delivered": 64, "deleted": 32, "renewals": 5},
 }

@@ -99,7 +99,7 @@ class Spark:
         self.given_in_run.clear()
         self.runs += 1
         if self.available_now:
-            self.consumer.only_what_is_there()
+            self.consumer.freeze_cutoff()
         if self.bare and self.offsets:  # before the commit log is read
             assert self._rows(self.offsets[-1], self.offsets[-1]) == []
         if len(self.offsets) > self.commits:

@@ -12,7 +12,7 @@ def test_everything_public_is_there():
     assert sorted(spark_azqueue.__all__) == [
         "AzQueueDataSource",
         "AzQueueListener",
-        "Dead",
+        "DeadLetter",
         "Retry",
         "RunResult",
         "Settled",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue import Dead, Retry, Settled, backoff, settle
+from spark_azqueue import DeadLetter, Retry, Settled, backoff, settle
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 from spark_azqueue.options.sink_config import SinkConfig
@@ -114,11 +114,11 @@ def conditions() -> dict[str, Any]:
     return {
         "done": F.col("status") == 200,
         "retry": Retry(F.lit(True), backoff()),
-        "dead": Dead(F.col("dequeue_count") > 8, "orders-dead", F.lit("too often")),
+        "dead": DeadLetter(F.col("dequeue_count") > 8, "orders-dead", F.lit("too often")),
     }
 
 
-LETTER = (
+ENVELOPE = (
     '{"reason":"why","queue":"orders","message_id":"m2","body":"tea","body_encoding":"text",'
     '"written_by":"spark-azqueue"}'
 )
@@ -133,7 +133,7 @@ def test_copies_come_before_deletes_and_then_the_delays(batch: Any, writes: Writ
 
     copies, dead, done, later = writes.made
     assert copies == (
-        [(LETTER,)],
+        [(ENVELOPE,)],
         "body string",
         AZURE | {"queue": "orders-dead", "timeToLive": "-1"},
     )
@@ -247,7 +247,7 @@ def test_the_longest_delay_of_several_rows_counts(batch: Any, writes: Writes) ->
 
 def test_without_conditions_the_plan_can_be_made_too(batch: Any) -> None:
     settle(batch, AZURE)
-    settle(batch, AZURE, dead=Dead(conditions()["done"], "orders-dead"))
+    settle(batch, AZURE, dead=DeadLetter(conditions()["done"], "orders-dead"))
     settle(batch, AZURE, retry=Retry(conditions()["done"]))
 
 
@@ -275,9 +275,9 @@ def test_what_cannot_be_copied_is_left_and_what_leaves_no_room_is_copied_bare(
     found = settle(batch, options, **conditions())
 
     assert found == Settled(dead=2, left=1, not_copied=1)
-    letters, bare, deletes = writes.made
+    envelopes, bare, deletes = writes.made
     sink = AZURE | {"queue": "orders-dead", "timeToLive": "-1"}
-    assert letters == ([(LETTER,)], "body string", sink | {"messageEncoding": "base64"})
+    assert envelopes == ([(ENVELOPE,)], "body string", sink | {"messageEncoding": "base64"})
     assert bare == ([("y" * 65_536,)], "body string", sink | {"messageEncoding": "none"})
     assert [row[0] for row in deletes[0]] == ["large", "m2"]
     assert "1 of 3 dead messages cannot be copied into 'orders-dead'" in caplog.text

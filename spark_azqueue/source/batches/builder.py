@@ -16,7 +16,7 @@ from spark_azqueue.errors import CheckpointMismatch, UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable, PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import can_be_put
-from spark_azqueue.service.letters import poison_letter, poison_letters
+from spark_azqueue.service.envelopes import poison_envelope, poison_envelopes
 from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
@@ -354,9 +354,9 @@ def copy_to_poison_queue(
 ) -> None:
     """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
 
-    The text is unchanged: by itself, or within a letter if that fits. A text that no queue can hold
-    is in a letter whatever the option says, or in several. Raises CheckpointMismatch for a message
-    of a queue that the query does not read: a log has it, and steers no request.
+    The text is unchanged: by itself, or within an envelope if that fits. A text that no queue can
+    hold is in an envelope whatever the option says, or in several. Raises CheckpointMismatch for a
+    message of a queue that the query does not read: a log has it, and steers no request.
     """
     if not config.selection.includes(message.queue):
         raise CheckpointMismatch(
@@ -379,6 +379,6 @@ def copy_to_poison_queue(
 
 def _copies(message: Message, reason: str, chosen: PoisonFormat) -> list[str]:
     if not can_be_put(message.text):
-        return poison_letters(message, reason)
-    letter = poison_letter(message, reason) if chosen is PoisonFormat.LETTER else None
-    return [letter or message.text]
+        return poison_envelopes(message, reason)
+    envelope = poison_envelope(message, reason) if chosen is PoisonFormat.ENVELOPE else None
+    return [envelope or message.text]

@@ -120,7 +120,7 @@ class ExecutorsConsumer:
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
         self._cutoff: int | None = None  # of an availableNow run
 
-    def only_what_is_there(self) -> None:
+    def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self._cutoff = int(self._monitor.open().timestamp()) * 1_000_000
         self._news.only_until(self._cutoff)
@@ -252,7 +252,7 @@ class ExecutorsConsumer:
             self._heard(plan, closed, forgotten)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
-        self._drained.heard(plan, closed, listed.marks, ends=self._cutoff is not None)
+        self._drained.on_plan_closed(plan, closed, listed.marks, ends=self._cutoff is not None)
         self._closed = plan.id
         self._noting.closed()
         return None
@@ -261,9 +261,9 @@ class ExecutorsConsumer:
         """What the slots say, for the next plans."""
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
-        self._news.heard(plan, looked)
-        self._sizing.heard(closed, looked, ran_here=self._issued == plan.id)
-        self._totals.heard(settled, forgotten)
+        self._news.on_plan_closed(plan, looked)
+        self._sizing.on_plan_closed(closed, looked, ran_here=self._issued == plan.id)
+        self._totals.on_plan_closed(settled, forgotten)
 
     def _next(self, plan: Plan, most: int | None) -> Plan | None:
         """Plan the next batch; None if there is no message now."""

@@ -77,7 +77,7 @@ class ReadyQueues:
         """
         return self._turns.get(queue, 0)
 
-    def heard(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
+    def on_plan_closed(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
         """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran."""
         now = self._clock()
         for queue in plan.queues:
@@ -172,7 +172,9 @@ class PlanSizing:
         """A batch is given to Spark now."""
         self._began = self._clock()
 
-    def heard(self, closed: Closed, looked: Mapping[str, Looked], *, ran_here: bool) -> None:
+    def on_plan_closed(
+        self, closed: Closed, looked: Mapping[str, Looked], *, ran_here: bool
+    ) -> None:
         """A plan has ended. looked: what its tasks saw, by queue. ran_here: it began when it was
         given to Spark by this process."""
         self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
@@ -188,7 +190,7 @@ class PlanSizing:
             self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
             self._size.batch_ended(self._clock())
         slots = self._width.slots
-        self._width.heard(closed.settled)
+        self._width.on_plan_closed(closed.settled)
         if self._width.slots != slots:
             self._size.forget()
 
@@ -311,7 +313,7 @@ class Width:
         self._rest = 0
         self._at_once: list[int] = []  # of the newest plans in a row with fewer than they had
 
-    def heard(self, settled: Iterable[SlotReport]) -> None:
+    def on_plan_closed(self, settled: Iterable[SlotReport]) -> None:
         """The slots of a plan have ended."""
         if self._fixed:
             return

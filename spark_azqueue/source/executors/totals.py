@@ -70,7 +70,9 @@ class Drained:
             if times.get(plan.number, math.inf) >= since and names.may_hide(listed):
                 self._hides_for(lease_s)
 
-    def heard(self, plan: Plan, closed: Closed, marks: Iterable[str], *, ends: bool) -> None:
+    def on_plan_closed(
+        self, plan: Plan, closed: Closed, marks: Iterable[str], *, ends: bool
+    ) -> None:
         """A plan is closed. marks: of its tasks. ends: the run is to end when everything is read.
 
         Raises NotDrained if such a run would go on for ever.
@@ -131,7 +133,7 @@ class Totals:
         self.is_idle = False
         """The last look found no message."""
 
-    def heard(self, settled: Sequence[SlotReport], forgotten: int) -> None:
+    def on_plan_closed(self, settled: Sequence[SlotReport], forgotten: int) -> None:
         """The slots of a plan that had a task. forgotten: known messages that were dropped."""
         self.given(settled)
         self.leased(settled, forgotten)
@@ -151,11 +153,11 @@ class Totals:
             counters.redelivered += each.counts.redelivered
             counters.deleted += each.deleted + len(each.gone)
             counters.deletes_refused += each.messages - each.deleted
-            counters.copies_suppressed += each.counts.copies
+            counters.duplicates_suppressed += each.counts.copies
             counters.poison_moved += each.poison
-            counters.left_to_expire += each.counts.left_to_expire
+            counters.skipped_near_expiry += each.counts.left_to_expire
             counters.throttled += each.counts.throttled
-        counters.forgotten += forgotten
+        counters.evicted_deletes += forgotten
 
     def report(
         self,

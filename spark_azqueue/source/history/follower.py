@@ -75,7 +75,7 @@ class Follower:
     def _history(self) -> History:
         return history_of(self.opened)
 
-    def only_what_is_there(self) -> None:
+    def freeze_cutoff(self) -> None:
         """From now on give out only batches that are committed now."""
         self._until = self._survey().committed
 

@@ -90,7 +90,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @short_tracebacks
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only the batches that are committed now."""
-        self._running().only_what_is_there()
+        self._running().freeze_cutoff()
 
     @short_tracebacks
     def latestOffset(

@@ -1,7 +1,7 @@
 """The approximate number of messages in each queue, as the service counts them, and the age of the
 first visible one. Seldom refreshed.
 
-It is informational, and nothing depends on it. If a count fails, the figure is left out; that
+It is informational, and nothing depends on it. If a count fails, the metric is left out; that
 neither raises nor delays the stream.
 """
 

@@ -69,7 +69,7 @@ class Ledger:
         self.hidden_until = 0.0
         """Until when a message may be hidden that was released, or whose delete is owed."""
         self.counts = Counters()
-        self.delivered_in = CountsByQueue()
+        self.delivered_by_queue = CountsByQueue()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -132,7 +132,7 @@ class Ledger:
         entry = self._entries.get(key)
         if entry is not None and message.dequeue_count < entry.dequeue_count:
             # Pages come in parallel: this is an older one that came later, its receipt is dead.
-            self.counts.copies_suppressed += 1
+            self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         if entry is not None and entry.fingerprint == fingerprint:
             entry.lease, entry.term = lease, term
@@ -143,7 +143,7 @@ class Ledger:
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
-            self.counts.copies_suppressed += 1
+            self.counts.duplicates_suppressed += 1
             if entry.state is State.HELD:
                 return Fate.HELD_ALREADY
             self._may_be_hidden(entry)
@@ -151,7 +151,7 @@ class Ledger:
         if entry is not None and not message.intact:
             # It is unknown whether its text was updated. So it gives no row and is not deleted;
             # it comes back when this lease ends, and is judged then.
-            self.counts.copies_suppressed += 1
+            self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         self.counts.redelivered += message.dequeue_count > 1
         if entry is not None:
@@ -171,7 +171,7 @@ class Ledger:
         if key in self._entries:
             return False
         self.counts.dequeued += 1
-        self.counts.left_to_expire += 1
+        self.counts.skipped_near_expiry += 1
         return True
 
     def leases(self, messages: Iterable[Message]) -> list[Lease]:
@@ -222,7 +222,7 @@ class Ledger:
                     self._handed_out.add(key)
                 self.counts.delivered_bytes += message.size
         self.counts.delivered += len(leases)
-        self.delivered_in.add(lease.queue.name for lease in leases)
+        self.delivered_by_queue.add(lease.queue.name for lease in leases)
         return leases
 
     def committed(self, batch: int) -> list[Lease]:
@@ -464,7 +464,7 @@ class Ledger:
         self._may_be_hidden(entry)
         if oldest := self._owed.keep(key, state):
             del self._entries[oldest]
-            self.counts.forgotten += state is State.REMEMBERED
+            self.counts.evicted_deletes += state is State.REMEMBERED
 
     def _may_be_hidden(self, entry: Entry) -> None:
         ends_at = entry.term.ends_at if entry.term.ends_at < math.inf else 0.0

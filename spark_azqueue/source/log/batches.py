@@ -286,13 +286,13 @@ class LoggedBatches:
             self._log.segments.sizes.values()
         )  # a batch may be written ahead at the same time
         with self._engine.holder.ledger as ledger:
-            known, owed = ledger.known, ledger.owed_count
+            seen, pending = ledger.known, ledger.owed_count
         return LogReport(
             segments=len(sizes),
             bytes=sum(sizes),
             uncommitted=state.head - max(self._progress.committed, state.floor),
-            known=known,
-            owed=owed,
+            seen=seen,
+            pending_deletes=pending,
             put_seconds=None if self._put_s is None else round(self._put_s, 3),
         )
 

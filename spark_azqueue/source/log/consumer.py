@@ -98,9 +98,9 @@ class LogConsumer:
         self._mark_is_due = False  # else the next run might take what was assumed for new
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
 
-    def only_what_is_there(self) -> None:
+    def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now, and segments that stand now."""
-        self.engine.only_what_is_there()
+        self.engine.freeze_cutoff()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then return the offset behind the next segment.

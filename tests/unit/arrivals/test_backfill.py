@@ -175,11 +175,11 @@ def test_more_files_than_are_remembered_are_told(
 
 
 @pytest.mark.parametrize("cut", ["event", "reason"])
-def test_a_letter_fits_into_a_message(cut: str) -> None:
+def test_an_envelope_fits_into_a_message(cut: str) -> None:
     """Emojis are twelve bytes of JSON each, and base64 makes four bytes of three."""
     told = {"event": "?", "reason": "why", cut: "\N{PILE OF POO}" * 6_000}
 
-    text = batches.letter_text(told)
+    text = batches.envelope_text(told)
 
     found = json.loads(text)
     assert 12_000 < len(base64.b64encode(text.encode())) <= 65_536

@@ -12,7 +12,7 @@ from spark_azqueue.commands.command_line import COMMANDS, main
 from spark_azqueue.commands.scan import LEASE_S, TransferPlan
 from spark_azqueue.commands.transfer import Transfer
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.service.letters import BodyEncoding, letter_text, poison_letters
+from spark_azqueue.service.envelopes import BodyEncoding, envelope_text, poison_envelopes
 from spark_azqueue.service.messages import NEVER_EXPIRES, Message, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.testing import Fault
@@ -156,9 +156,9 @@ def test_redrive_moves_everything_unchanged(shop, capsys):
     assert "108 of 108 messages of 'orders-poison' moved back to 'orders'." in out
 
 
-def test_redrive_takes_bodies_out_of_their_letters(shop, capsys):
-    stored = letter_text(TO, "id", "why", "e30=", BodyEncoding.STORED)
-    text = letter_text(TO, "id", "why", "{}", BodyEncoding.TEXT)
+def test_redrive_takes_bodies_out_of_their_envelopes(shop, capsys):
+    stored = envelope_text(TO, "id", "why", "e30=", BodyEncoding.STORED)
+    text = envelope_text(TO, "id", "why", "{}", BodyEncoding.TEXT)
     encoded = base64.b64encode(text.encode()).decode()
     put(shop, stored, text, encoded, "bare")
 
@@ -181,19 +181,19 @@ def test_redrive_takes_no_field_from_the_json_of_a_user(shop, capsys):
     assert said(capsys)["opened"] == 0
 
 
-def test_a_letter_to_which_somebody_added_a_field_stays(shop, capsys):
-    letter = letter_text(TO, "id", "why", "tea", BodyEncoding.TEXT, amount=3)
-    put(shop, letter)
+def test_an_envelope_to_which_somebody_added_a_field_stays(shop, capsys):
+    envelope = envelope_text(TO, "id", "why", "tea", BodyEncoding.TEXT, amount=3)
+    put(shop, envelope)
 
     assert main(["redrive", FROM, "--execute", "--json"]) == 1
 
     assert said(capsys)["closed"] == 1
-    assert (texts(shop, FROM), texts(shop, TO)) == ([letter], [])
+    assert (texts(shop, FROM), texts(shop, TO)) == ([envelope], [])
 
 
-def test_letters_with_parts_of_a_body_stay(shop, capsys):
+def test_envelopes_with_parts_of_a_body_stay(shop, capsys):
     at = 1_700_000_000_000_000
-    parts = poison_letters(Message(QueueRef("a", TO), "id", "x\x01" * 40_000, at, 0, 4), "why")
+    parts = poison_envelopes(Message(QueueRef("a", TO), "id", "x\x01" * 40_000, at, 0, 4), "why")
     put(shop, *parts)
 
     assert main(["redrive", FROM, "--execute", "--json"]) == 1
@@ -202,25 +202,25 @@ def test_letters_with_parts_of_a_body_stay(shop, capsys):
     assert (len(texts(shop, FROM)), texts(shop, TO)) == (len(parts), [])
 
 
-def test_letters_go_as_they_are_if_asked_and_in_a_move(shop):
-    letter = letter_text(TO, "id", "why", "hello", BodyEncoding.STORED)
-    put(shop, letter)
+def test_envelopes_go_as_they_are_if_asked_and_in_a_move(shop):
+    envelope = envelope_text(TO, "id", "why", "hello", BodyEncoding.STORED)
+    put(shop, envelope)
     assert main(["redrive", FROM, "--as-is", "--execute"]) == 0
-    assert texts(shop, TO) == [letter]
+    assert texts(shop, TO) == [envelope]
     assert main(["move", TO, "--to", FROM, "--execute"]) == 0
-    assert texts(shop, FROM) == [letter]
+    assert texts(shop, FROM) == [envelope]
 
 
-def test_a_letter_that_cannot_be_opened_stays(shop, capsys):
-    put(shop, letter_text(TO, "id", "why", "//8=", BodyEncoding.BASE64))
+def test_an_envelope_that_cannot_be_opened_stays(shop, capsys):
+    put(shop, envelope_text(TO, "id", "why", "//8=", BodyEncoding.BASE64))
     assert main(["redrive", FROM, "--execute"]) == 1
-    assert "stay: letters that cannot be opened" in capsys.readouterr().out
+    assert "stay: envelopes that cannot be opened" in capsys.readouterr().out
     assert (len(texts(shop, FROM)), texts(shop, TO)) == (1, [])
 
 
-def test_a_letter_in_base64_stays_until_somebody_says_that_it_is(shop, capsys):
-    letter = letter_text(TO, "id", "why", "{}", BodyEncoding.TEXT)
-    encoded = base64.b64encode(letter.encode()).decode()
+def test_an_envelope_in_base64_stays_until_somebody_says_that_it_is(shop, capsys):
+    envelope = envelope_text(TO, "id", "why", "{}", BodyEncoding.TEXT)
+    encoded = base64.b64encode(envelope.encode()).decode()
     put(shop, encoded, "e30=")
 
     assert main(["redrive", FROM, "--execute", "--json"]) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from spark_azqueue.commands.filters import AtPath, Filter, at_path, body_of
 from spark_azqueue.service.encoding import Encoding
-from spark_azqueue.service.letters import BodyEncoding, letter_text
+from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 
 
 @pytest.mark.parametrize(
@@ -118,18 +118,18 @@ def test_an_encoded_body_is_decoded_first():
     assert Filter(("%%",), encoding=Encoding.BASE64).matches("%%")  # as it is stored
 
 
-def test_a_filter_looks_into_a_letter():
-    letter = letter_text("orders", "id", "it was late", '{"a":"x"}', BodyEncoding.STORED)
+def test_a_filter_looks_into_an_envelope():
+    envelope = envelope_text("orders", "id", "it was late", '{"a":"x"}', BodyEncoding.STORED)
 
-    assert Filter(at_paths=(at_path("a=x"),)).matches(letter)
-    assert Filter(('"a":"x"',), reasons=("late",)).matches(letter)
-    assert not Filter(reasons=("early",)).matches(letter)
+    assert Filter(at_paths=(at_path("a=x"),)).matches(envelope)
+    assert Filter(('"a":"x"',), reasons=("late",)).matches(envelope)
+    assert not Filter(reasons=("early",)).matches(envelope)
     assert not Filter(reasons=("late",)).matches("it was late")
-    assert not Filter(at_paths=(at_path("queue"),)).matches(letter)
+    assert not Filter(at_paths=(at_path("queue"),)).matches(envelope)
 
 
-def test_a_letter_in_base64_is_found():
-    letter = letter_text("orders", "id", "why", "hi", BodyEncoding.TEXT)
-    body = body_of(base64.b64encode(letter.encode()).decode(), Encoding.BASE64)
+def test_an_envelope_in_base64_is_found():
+    envelope = envelope_text("orders", "id", "why", "hi", BodyEncoding.TEXT)
+    body = body_of(base64.b64encode(envelope.encode()).decode(), Encoding.BASE64)
 
     assert (body.text, body.reason) == ("hi", "why")

@@ -17,7 +17,7 @@ from spark_azqueue.doctor.command_line import tell
 from spark_azqueue.doctor.finding import Finding, say
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.encoding import Encoding
-from spark_azqueue.service.letters import poison_letter
+from spark_azqueue.service.envelopes import poison_envelope
 from spark_azqueue.service.messages import Message
 
 NOW_S = 1_700_000_000
@@ -32,8 +32,8 @@ HOSTILE = "a\x1b]0;title\x07\x9b31m\u202e\r\x7fb\nid-2  age 1 s"
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_nothing_that_a_terminal_obeys_is_printed(is_whole):
-    letter = poison_letter(message(HOSTILE), HOSTILE)
-    for text in (HOSTILE, letter):
+    envelope = poison_envelope(message(HOSTILE), HOSTILE)
+    for text in (HOSTILE, envelope):
         lines = lines_of(message(text), Encoding.NONE, NOW_S, is_whole=is_whole)
         assert all(line.isprintable() for line in lines)
         assert all(line.startswith("  ") for line in lines[1:])
@@ -104,13 +104,13 @@ def test_lines_of_a_message():
     assert fields_of(unknown, Encoding.NONE)["insertion_time"] is None
 
 
-def test_a_letter_shows_its_reason_and_its_body():
-    text = poison_letter(message('{"order": 1}'), "it was late")
+def test_an_envelope_shows_its_reason_and_its_body():
+    text = poison_envelope(message('{"order": 1}'), "it was late")
     lines = lines_of(message(text), Encoding.NONE, NOW_S)
     assert lines[1:] == [f"  set aside from {ORDERS.name} id-1: it was late", '  {"order": 1}']
     told = fields_of(message(text), Encoding.NONE)
     assert told["body"] == '{"order": 1}'
-    assert told["letter"]["reason"] == "it was late"
+    assert told["envelope"]["reason"] == "it was late"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from spark_azqueue.commands.scan import (
     step_of,
 )
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.service.letters import BodyEncoding, letter_text
+from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 
 NOW = 1_700_000_000_000_000
@@ -167,22 +167,24 @@ def test_what_is_left_of_a_life(expires, seconds):
 def test_a_copy_keeps_the_text_and_the_life_unless_told_otherwise():
     message = received(1, " \r\n<&>").message
     copy = copy_of(message, TransferPlan(ORDERS, NOW, TARGET), NOW)
-    assert (copy.text, copy.ttl_s, copy.was_letter) == (message.text, 10**6, False)
+    assert (copy.text, copy.ttl_s, copy.was_envelope) == (message.text, 10**6, False)
     assert copy_of(message, TransferPlan(ORDERS, NOW, TARGET, time_to_live=-1), NOW).ttl_s == -1
 
 
-def test_a_letter_is_opened_only_if_the_plan_says_so():
-    letter = letter_text("orders", "id", "why", "hello", BodyEncoding.STORED)
-    message = received(1, letter).message
+def test_an_envelope_is_opened_only_if_the_plan_says_so():
+    envelope = envelope_text("orders", "id", "why", "hello", BodyEncoding.STORED)
+    message = received(1, envelope).message
 
-    opened = copy_of(message, TransferPlan(ORDERS, NOW, TARGET, opens_letters=True), NOW)
-    assert (opened.text, opened.was_letter) == ("hello", True)
-    assert copy_of(message, TransferPlan(ORDERS, NOW, TARGET), NOW).text == letter
+    opened = copy_of(message, TransferPlan(ORDERS, NOW, TARGET, opens_envelopes=True), NOW)
+    assert (opened.text, opened.was_envelope) == ("hello", True)
+    assert copy_of(message, TransferPlan(ORDERS, NOW, TARGET), NOW).text == envelope
 
 
-def test_a_letter_that_cannot_be_opened_is_refused():
-    letter = letter_text("orders", "id", "why", "//8=", BodyEncoding.BASE64)
+def test_an_envelope_that_cannot_be_opened_is_refused():
+    envelope = envelope_text("orders", "id", "why", "//8=", BodyEncoding.BASE64)
     with pytest.raises(InvalidRow):
         copy_of(
-            received(1, letter).message, TransferPlan(ORDERS, NOW, TARGET, opens_letters=True), NOW
+            received(1, envelope).message,
+            TransferPlan(ORDERS, NOW, TARGET, opens_envelopes=True),
+            NOW,
         )

@@ -28,7 +28,14 @@ CONF = REPOSITORY / "conf"
 RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((CONF / "grafana-dashboard.json").read_text(encoding="utf-8"))
 WHERE = os.pathsep.join([os.environ.get("PATH", ""), str(REPOSITORY / ".promtool")])
-LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 2, "owed": 2, "put_seconds": 0.1}
+LOG = {
+    "segments": 9,
+    "bytes": 900,
+    "uncommitted": 1,
+    "seen": 2,
+    "pending_deletes": 2,
+    "put_seconds": 0.1,
+}
 
 
 def alerts() -> list[dict]:
@@ -59,7 +66,11 @@ def exported() -> dict[str, set[str]]:
     registry = CollectorRegistry()
     export(listener, registry)
     report = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
-    report |= {"heads": {"orders": 9}, "deliveredIn": {"orders": 5}, "requests": {"dequeue": 3}}
+    report |= {
+        "heads": {"orders": 9},
+        "deliveredByQueue": {"orders": 5},
+        "requests": {"dequeue": 3},
+    }
     started(listener)
     went_on(listener, sources=[source(latestOffset=report)], sink={"numOutputRows": 5})
     families = text_string_to_metric_families(generate_latest(registry).decode())
@@ -235,7 +246,7 @@ def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
     assert needed <= asked
     sink = {
         "azqueue_batch_sink_rows",
-        "azqueue_transaction_hidden_messages",
-        "azqueue_log_owed_messages",
+        "azqueue_transaction_prepared_messages",
+        "azqueue_log_pending_deletes",
     }
     assert needed | sink <= shown

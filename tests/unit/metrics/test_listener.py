@@ -1,4 +1,4 @@
-"""The listener without Spark: events in, figures out."""
+"""The listener without Spark: events in, metrics out."""
 
 import json
 import logging
@@ -10,8 +10,8 @@ from progress_events import ID, REPORT, RUN, ended, offset, progress, source, st
 
 from spark_azqueue.metrics import listener as listening
 from spark_azqueue.metrics.activity import ENDED_AT_MOST
-from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import SCHEMA, AzQueueListener, line
+from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import MOST_QUEUES, Counters
 
 
@@ -23,7 +23,7 @@ def test_the_last_moments_of_a_query_are_kept():
         went_on(listener, batch)
 
     assert listener.latest("orders").batch_id == 4
-    assert [each["batch_id"] for each in listener.figures("orders")] == [2, 3, 4]
+    assert [each["batch_id"] for each in listener.metrics("orders")] == [2, 3, 4]
     assert listener.queries(active=True) == ["orders"]
     ended(listener)
     assert listener.queries(active=True) == []
@@ -52,7 +52,7 @@ def test_a_query_is_found_by_name_by_id_and_by_itself():
     assert listener.latest(nameless).query == nameless
     assert listener.latest(Event(name=None, id=nameless)).query == nameless
     assert listener.latest("unheard-of") is None
-    assert [each["query"] for each in listener.figures()] == ["orders", nameless]
+    assert [each["query"] for each in listener.metrics()] == ["orders", nameless]
 
 
 def test_idle_queries_are_asked_for_their_own_progress():
@@ -66,17 +66,17 @@ def test_idle_queries_are_asked_for_their_own_progress():
         return queries[-1]
 
     listener.onQueryIdle(Event(id=ID))  # no session: nothing to ask
-    assert listener.figures() == []
+    assert listener.metrics() == []
     listener.spark = Event(streams=Event(get=get))
     for _ in range(3):
         listener.onQueryIdle(Event(id=ID))
     assert asked == [ID] * 3
-    assert [each["messages"] for each in listener.figures()] == [0], "the same moment is kept once"
+    assert [each["messages"] for each in listener.metrics()] == [0], "the same moment is kept once"
 
     for gone in (None, Event(), Event(lastProgress=None)):
         queries.append(gone)
         listener.onQueryIdle(Event(id=ID))
-    assert len(listener.figures()) == 1
+    assert len(listener.metrics()) == 1
 
 
 def test_idle_hours_push_no_batch_out():
@@ -94,7 +94,7 @@ def test_idle_hours_push_no_batch_out():
         moment = f"2026-11-21T{hour}:00:00.000Z"
         went_on(listener, 2, sources=[idle], timestamp=moment, durationMs=took)
 
-    batch, newest = listener.figures("orders")
+    batch, newest = listener.metrics("orders")
     assert (batch["messages"], newest["messages"]) == (32, 0)
     assert newest["timestamp"] == "2026-11-21T19:00:00.000Z"
 
@@ -114,7 +114,7 @@ def test_a_listener_never_raises(text, caplog):
     listener.onQueryProgress(Event(progress=Event(json=text)))
     ended(listener, "unheard-of")
 
-    assert listener.figures() == []
+    assert listener.metrics() == []
 
 
 def test_it_does_not_grow_for_ever(monkeypatch):
@@ -147,7 +147,7 @@ def test_a_batch_is_a_line_in_the_log(caplog):
 
 
 def test_a_line_says_what_is_known():
-    little = Figures("q", "i", "r", "t", 7, 5, 2.0, 2.5, None, None, None, None, None, None)
+    little = QueryMetrics("q", "i", "r", "t", 7, 5, 2.0, 2.5, None, None, None, None, None, None)
 
     assert line(little) == "query 'q' batch 7: 5 messages in 2.0 s (2/s)"
 
@@ -158,7 +158,7 @@ def delivered(listener, run, *totals):
     for batch, total in enumerate(totals):
         report = REPORT | {
             "counters": {"delivered": total},
-            "deliveredIn": {"orders": total},
+            "deliveredByQueue": {"orders": total},
             "requests": {"dequeue": 10 * total, run: 1},
         }
         went_on(listener, batch, runId=run, sources=[source(latestOffset=report)])
@@ -173,10 +173,10 @@ def test_counters_add_up_over_the_runs_of_a_query():
 
     totals = listener.totals("orders")
     assert totals.counters.delivered == 250
-    assert totals.delivered_in == {"orders": 250}
+    assert totals.delivered_by_queue == {"orders": 250}
     assert totals.requests == {"dequeue": 2_500} | {f"run-{run}": 1 for run in range(4)}
     assert listener.totals(ID) == totals
-    assert listener.latest("orders").counters.delivered == 50, "figures are those of a run"
+    assert listener.latest("orders").counters.delivered == 50, "metrics are those of a run"
     assert totals.backlog == listener.latest("orders").backlog
 
 
@@ -186,17 +186,17 @@ def test_totals_of_a_spark_that_does_not_ask_the_source_are_unknown():
         went_on(listener, runId=run, sources=[source(latestOffset=None)])
 
     totals = listener.totals("orders")
-    assert (totals.counters, totals.delivered_in, totals.requests) == (None, None, None)
+    assert (totals.counters, totals.delivered_by_queue, totals.requests) == (None, None, None)
 
 
 def test_totals_of_many_queues_stay_bounded():
     listener = AzQueueListener()
     for run in range(3):
         queues = {f"q{run}-{n}": 1 for n in range(80)}
-        report = REPORT | {"deliveredIn": queues}
+        report = REPORT | {"deliveredByQueue": queues}
         went_on(listener, runId=f"run-{run}", sources=[source(latestOffset=report)])
 
-    by_queue = listener.totals("orders").delivered_in
+    by_queue = listener.totals("orders").delivered_by_queue
     assert (len(by_queue), sum(by_queue.values())) == (MOST_QUEUES + 1, 240)
 
 
@@ -241,10 +241,10 @@ def test_the_ends_of_runs_are_remembered_for_a_while(monkeypatch):
     assert known == [False, True, True]
 
 
-def test_the_columns_are_the_figures_in_their_order():
+def test_the_columns_are_the_metrics_in_their_order():
     columns = [part.split()[0] for part in SCHEMA.replace("string, bigint", "").split(", ")]
 
-    assert columns == [*Figures.meanings(), *Counters.meanings()]
+    assert columns == [*QueryMetrics.meanings(), *Counters.meanings()]
 
 
 def test_it_can_be_asked_from_any_thread():
@@ -254,7 +254,7 @@ def test_it_can_be_asked_from_any_thread():
     def ask():
         for _ in range(300):
             try:
-                listener.figures()
+                listener.metrics()
                 listener.queries(active=True)
                 listener.latest("q1")
             except Exception as error:  # noqa: BLE001 (the test tells)

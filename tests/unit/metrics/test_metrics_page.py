@@ -1,10 +1,10 @@
-"""The page of metrics names every figure and every counter, and nothing else."""
+"""The page of metrics names every metric and every counter, and nothing else."""
 
 import re
 from pathlib import Path
 
 from spark_azqueue.metrics.exported import METRICS
-from spark_azqueue.metrics.figures import Figures
+from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import Counters
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
@@ -18,7 +18,7 @@ def first_cells(title):
 
 
 def test_every_figure_is_explained():
-    assert sorted(first_cells("The figures")) == sorted(Figures.meanings())
+    assert sorted(first_cells("The metrics")) == sorted(QueryMetrics.meanings())
 
 
 def test_every_counter_is_explained():

@@ -1,4 +1,4 @@
-"""Figures as OpenTelemetry collects them: the same series as for Prometheus."""
+"""Metrics as OpenTelemetry collects them: the same series as for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_azqueue import opentelemetry, prometheus
 from spark_azqueue.metrics.listener import AzQueueListener
 
-LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 2, "owed": 2, "put_seconds": 0.1}
+LOG = {
+    "segments": 9,
+    "bytes": 900,
+    "uncommitted": 1,
+    "seen": 2,
+    "pending_deletes": 2,
+    "put_seconds": 0.1,
+}
 FULL = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
 
 

@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them."""
+"""QueryMetrics as Prometheus reads them."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.exported import METRICS
-from spark_azqueue.metrics.figures import Figures
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.prometheus import export
 
@@ -59,7 +59,7 @@ def test_a_running_query(listener, registry):
         'azqueue_batch_duration_seconds{query="orders"} 0.5',
         'azqueue_messages_per_second{query="orders"} 64.0',
         'azqueue_held_messages{query="orders"} 32.0',
-        'azqueue_remembered_messages{query="orders"} 1.0',
+        'azqueue_unconfirmed_deletes{query="orders"} 1.0',
         'azqueue_visibility_timeout_seconds{query="orders"} 300.0',
         'azqueue_dequeued_total{query="orders"} 64.0',
         'azqueue_redelivered_total{query="orders"} 0.0',
@@ -70,10 +70,10 @@ def test_a_running_query(listener, registry):
         'azqueue_deletes_given_up_total{query="orders"} 0.0',
         'azqueue_renewals_total{query="orders"} 5.0',
         'azqueue_leases_lost_total{query="orders"} 0.0',
-        'azqueue_copies_suppressed_total{query="orders"} 0.0',
+        'azqueue_duplicates_suppressed_total{query="orders"} 0.0',
         'azqueue_poison_moved_total{query="orders"} 0.0',
-        'azqueue_forgotten_total{query="orders"} 0.0',
-        'azqueue_left_to_expire_total{query="orders"} 0.0',
+        'azqueue_evicted_deletes_total{query="orders"} 0.0',
+        'azqueue_skipped_near_expiry_total{query="orders"} 0.0',
         'azqueue_throttled_total{query="orders"} 0.0',
     }
 
@@ -87,7 +87,7 @@ def test_counters_go_on_in_the_next_run(listener, registry):
     assert 'azqueue_delivered_total{query="orders"} 192.0' in lines(registry)
 
 
-def test_it_follows_the_newest_figures(listener, registry):
+def test_it_follows_the_newest_metrics(listener, registry):
     started(listener)
     went_on(listener)
     newer = REPORT | {"backlog": {"orders": 7}, "counters": {"deleted": 64}}
@@ -174,9 +174,13 @@ def test_every_figure_and_every_counter_is_exported():
     by_hand = {"query", "query_id", "run_id", "timestamp", "batch_id"}
     exported = {metric.meaning for metric in METRICS}
 
-    assert {text for name, text in Figures.meanings().items() if name not in by_hand} <= exported
+    assert {
+        text for name, text in QueryMetrics.meanings().items() if name not in by_hand
+    } <= exported
     assert set(Counters.meanings().values()) <= exported
-    assert len(METRICS) == len(Figures.meanings()) - len(by_hand) + len(Counters.meanings()) + 5
+    assert (
+        len(METRICS) == len(QueryMetrics.meanings()) - len(by_hand) + len(Counters.meanings()) + 5
+    )
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 
@@ -191,7 +195,7 @@ def test_an_export_can_be_undone(listener):
 
 
 def test_the_log_of_a_query_that_has_one(listener, registry):
-    log = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 32, "owed": 2}
+    log = {"segments": 9, "bytes": 900, "uncommitted": 1, "seen": 32, "pending_deletes": 2}
     started(listener)
     went_on(listener, sources=[source(latestOffset=REPORT | {"log": log})])
 
@@ -199,15 +203,15 @@ def test_the_log_of_a_query_that_has_one(listener, registry):
         'azqueue_log_segments{query="orders"} 9.0',
         'azqueue_log_bytes{query="orders"} 900.0',
         'azqueue_log_uncommitted_batches{query="orders"} 1.0',
-        'azqueue_log_known_messages{query="orders"} 32.0',
-        'azqueue_log_owed_messages{query="orders"} 2.0',
+        'azqueue_log_seen_messages{query="orders"} 32.0',
+        'azqueue_log_pending_deletes{query="orders"} 2.0',
     }
 
 
-def test_figures_by_queue_and_requests_by_operation(listener, registry):
+def test_metrics_by_queue_and_requests_by_operation(listener, registry):
     report = REPORT | {
         "heads": {"orders": 90},
-        "deliveredIn": {"orders": 12},
+        "deliveredByQueue": {"orders": 12},
         "requests": {"dequeue": 3, "delete": 12},
     }
     started(listener)

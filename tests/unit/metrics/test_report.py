@@ -27,7 +27,7 @@ def test_the_json_is_what_users_read():
         "version": 1,
         "backlog": {"orders": 120, "refunds": 0},
         "held": 24,
-        "remembered": 1,
+        "unconfirmedDeletes": 1,
         "visibilityTimeout": 300,
         "counters": {
             "dequeued": 40,
@@ -39,10 +39,10 @@ def test_the_json_is_what_users_read():
             "deletes_given_up": 0,
             "renewals": 3,
             "leases_lost": 1,
-            "copies_suppressed": 0,
+            "duplicates_suppressed": 0,
             "poison_moved": 0,
-            "forgotten": 0,
-            "left_to_expire": 0,
+            "evicted_deletes": 0,
+            "skipped_near_expiry": 0,
             "throttled": 0,
         },
     }
@@ -54,7 +54,9 @@ def test_a_report_of_another_release_is_read_as_far_as_it_goes():
     assert Report.from_json(other).counters == Counters(deleted=5)
 
 
-@pytest.mark.parametrize("gone", ["backlog", "held", "remembered", "visibilityTimeout", "counters"])
+@pytest.mark.parametrize(
+    "gone", ["backlog", "held", "unconfirmedDeletes", "visibilityTimeout", "counters"]
+)
 def test_what_is_no_report_is_refused(gone):
     rest = {name: value for name, value in REPORT.to_json().items() if name != gone}
 
@@ -69,7 +71,7 @@ def test_counters_add_up_one_by_one():
 
 
 LOG = LogReport(
-    segments=103, bytes=98_000_000, uncommitted=2, known=8_192, owed=3, put_seconds=0.04
+    segments=103, bytes=98_000_000, uncommitted=2, seen=8_192, pending_deletes=3, put_seconds=0.04
 )
 
 
@@ -82,8 +84,8 @@ def test_a_report_of_a_log_goes_to_json_and_back():
         "segments": 103,
         "bytes": 98_000_000,
         "uncommitted": 2,
-        "known": 8_192,
-        "owed": 3,
+        "seen": 8_192,
+        "pending_deletes": 3,
         "put_seconds": 0.04,
     }
 
@@ -96,14 +98,16 @@ def test_logs_add_up_and_the_slowest_put_counts():
     assert (fresh + LOG).segments == 104
 
 
-def test_figures_by_queue_and_operation_go_to_json_and_back_and_add_up():
-    one = replace(REPORT, heads={"a": 5}, delivered_in={"a": 2}, requests={"dequeue": 3})
-    two = replace(REPORT, heads={"a": 9, "b": 1}, delivered_in={"b": 1}, requests={"dequeue": 1})
+def test_metrics_by_queue_and_operation_go_to_json_and_back_and_add_up():
+    one = replace(REPORT, heads={"a": 5}, delivered_by_queue={"a": 2}, requests={"dequeue": 3})
+    two = replace(
+        REPORT, heads={"a": 9, "b": 1}, delivered_by_queue={"b": 1}, requests={"dequeue": 1}
+    )
 
     assert Report.from_json(json.loads(json.dumps(one.to_json()))) == one
     both = one + two
     assert both.heads == {"a": 9, "b": 1}
-    assert both.delivered_in == {"a": 2, "b": 1}
+    assert both.delivered_by_queue == {"a": 2, "b": 1}
     assert both.requests == {"dequeue": 4}
 
 

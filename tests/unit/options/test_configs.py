@@ -88,7 +88,7 @@ FOR_THE_SOURCE = [
     ("peekMessages", "1", "peek_messages", 1),
     ("dequeueAhead", "false", "dequeue_ahead", False),
     ("poisonQueue", "trash", "poison_queue", "trash"),
-    ("poisonFormat", "LETTER", "poison_format", PoisonFormat.LETTER),
+    ("poisonFormat", "ENVELOPE", "poison_format", PoisonFormat.ENVELOPE),
     ("queuePriority", "STRICT", "queue_priority", QueuePriority.STRICT),
     ("isolationLevel", "READCOMMITTED", "isolation_level", IsolationLevel.READ_COMMITTED),
 ]
@@ -277,7 +277,7 @@ def test_each_queue_has_its_poison_queue_unless_one_is_named():
     ("given", "says"),
     [
         ({"poisonQueue": "trash"}, "'poisonQueue' is set, but nothing would ever go into a poison"),
-        ({"poisonFormat": "letter"}, "'poisonFormat' is set, but nothing would ever go into a"),
+        ({"poisonFormat": "envelope"}, "'poisonFormat' is set, but nothing would ever go into a"),
         ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),

@@ -6,18 +6,18 @@ import sys
 
 PROGRAM = """
 import gc, weakref
-from spark_azqueue.service.workers import leave_out_what_is_loaded
+from spark_azqueue.service.workers import freeze_loaded_modules
 
 class Node: pass
 
-leave_out_what_is_loaded()
+freeze_loaded_modules()
 frozen = gc.get_freeze_count()
 node = Node()
 node.itself = node
 gone = weakref.ref(node)
 del node
 gc.collect()
-leave_out_what_is_loaded()
+freeze_loaded_modules()
 print(frozen > 1000, gone() is None, gc.get_freeze_count() == frozen)
 """
 

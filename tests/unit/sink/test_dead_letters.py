@@ -1,4 +1,4 @@
-"""What becomes of a message that is given up: a letter, a bare copy, or nothing."""
+"""What becomes of a message that is given up: an envelope, a bare copy, or nothing."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def given(body: Any, *, reason: str | None = "why", stored: str | None = None) -
     return Given("m1", "orders", reason, body, stored)
 
 
-def letter(copy: Copy) -> dict[str, Any]:
+def envelope(copy: Copy) -> dict[str, Any]:
     assert not copy.bare
     return json.loads(copy.text)
 
 
 @pytest.mark.parametrize("body", ["tea", "", 'a "quote"\n\t\u20ac', "\ufffe\x00 odd", "\U0001f600"])
 @pytest.mark.parametrize("encoding", [Encoding.NONE, Encoding.BASE64])
-def test_a_letter_holds_the_body_unchanged(body: str, encoding: Encoding) -> None:
+def test_an_envelope_holds_the_body_unchanged(body: str, encoding: Encoding) -> None:
     copy = copy_of(given(body), encoding, in_blobs=False)
 
-    assert letter(copy) == {
+    assert envelope(copy) == {
         "reason": "why",
         "queue": "orders",
         "message_id": "m1",
@@ -39,7 +39,7 @@ def test_a_letter_holds_the_body_unchanged(body: str, encoding: Encoding) -> Non
 
 
 def test_bytes_are_kept_as_base64() -> None:
-    found = letter(copy_of(given(bytearray(b"\xff\x00x")), Encoding.NONE, in_blobs=False))
+    found = envelope(copy_of(given(bytearray(b"\xff\x00x")), Encoding.NONE, in_blobs=False))
 
     assert found["body_encoding"] == "base64"
     assert base64.b64decode(found["body"]) == b"\xff\x00x"
@@ -47,17 +47,17 @@ def test_bytes_are_kept_as_base64() -> None:
 
 @pytest.mark.parametrize("text", ["not base64!", ""])
 def test_a_text_that_could_not_be_decoded_is_kept_as_it_was_stored(text: str) -> None:
-    found = letter(copy_of(given(None, stored=text), Encoding.BASE64, in_blobs=False))
+    found = envelope(copy_of(given(None, stored=text), Encoding.BASE64, in_blobs=False))
 
     assert (found["body"], found["body_encoding"]) == (text, "stored")
 
 
 def test_a_body_counts_before_a_stored_text() -> None:
-    assert letter(copy_of(given("", stored="x"), Encoding.NONE, in_blobs=False))["body"] == ""
+    assert envelope(copy_of(given("", stored="x"), Encoding.NONE, in_blobs=False))["body"] == ""
 
 
-def test_without_a_reason_the_letter_has_none() -> None:
-    assert "reason" not in letter(copy_of(given("x", reason=None), Encoding.NONE, in_blobs=False))
+def test_without_a_reason_the_envelope_has_none() -> None:
+    assert "reason" not in envelope(copy_of(given("x", reason=None), Encoding.NONE, in_blobs=False))
 
 
 def test_without_a_body_and_a_text_nothing_can_be_copied() -> None:
@@ -65,10 +65,10 @@ def test_without_a_body_and_a_text_nothing_can_be_copied() -> None:
         copy_of(given(None), Encoding.NONE, in_blobs=True)
 
 
-def test_a_long_reason_is_cut_before_the_body_loses_its_letter() -> None:
+def test_a_long_reason_is_cut_before_the_body_loses_its_envelope() -> None:
     copy = copy_of(given("b" * 60_000, reason="r" * 10_000), Encoding.NONE, in_blobs=False)
 
-    found = letter(copy)
+    found = envelope(copy)
     assert found["body"] == "b" * 60_000
     assert found["reason"] == "r" * 1000
 
@@ -112,4 +112,4 @@ def test_a_body_of_a_blob_needs_a_blob_again() -> None:
 
     with pytest.raises(InvalidRow, match=r"65,537 bytes.*Set largeBody=blob"):
         copy_of(given(body), Encoding.NONE, in_blobs=False)
-    assert letter(copy_of(given(body), Encoding.NONE, in_blobs=True))["body"] == body
+    assert envelope(copy_of(given(body), Encoding.NONE, in_blobs=True))["body"] == body

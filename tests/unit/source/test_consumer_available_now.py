@@ -9,7 +9,7 @@ def flat(parts):
 
 def run_what_is_there(consumer, start, meanwhile=lambda: None, replay=None):
     """An availableNow run; returns the last offset and the rows' bodies of each batch."""
-    consumer.only_what_is_there()
+    consumer.freeze_cutoff()
     if replay:
         consumer.plan(start, replay)
         start = replay

@@ -143,7 +143,7 @@ def test_a_copy_of_a_committed_message_gives_no_row_and_is_deleted(spark, fake):
     assert consumer.latest(e1, None) == e1
     assert texts(fake) == ["a"]
     report = consumer.report()
-    assert (report.held, report.remembered, report.counters.deletes_refused) == (0, 1, 1)
+    assert (report.held, report.unconfirmed_deletes, report.counters.deletes_refused) == (0, 1, 1)
 
     # When it comes again
     fake.clock.advance(3600)

@@ -22,7 +22,13 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     assert expires == pytest.approx(fake.clock.now() + 7 * 86_400, abs=5)
     report = consumer.report()
     assert replace(report, requests={}) == Report(
-        {"orders": 3, "others": 0}, 3, 0, 90, counted, expires=expires, delivered_in={"orders": 3}
+        {"orders": 3, "others": 0},
+        3,
+        0,
+        90,
+        counted,
+        expires=expires,
+        delivered_by_queue={"orders": 3},
     )
     assert report.requests["dequeue"] == fake.requests["dequeue"]
     assert (report.requests["count"], report.requests["peek"]) == (2, 2)

@@ -205,7 +205,7 @@ def test_for_which_plans_it_waits_a_lease(slot, marks, waits):
     ]
     drained = hidden.drained()
 
-    drained.heard(hidden.plan, Closed(hidden.plan, (slot,)), names_of, ends=True)
+    drained.on_plan_closed(hidden.plan, Closed(hidden.plan, (slot,)), names_of, ends=True)
 
     assert (hidden.waits(drained) >= hidden.plan.lease_s) is waits
 
@@ -230,7 +230,7 @@ def test_what_was_left_to_expire_is_no_reason_to_say_that_it_is_not_drained(is_l
     drained = hidden.drained()
     slot = replace(SETTLED, counts=Counts(left_to_expire=int(is_left)))
 
-    drained.heard(hidden.plan, Closed(hidden.plan, (slot,)), [], ends=True)
+    drained.on_plan_closed(hidden.plan, Closed(hidden.plan, (slot,)), [], ends=True)
     drained.may_hide(hidden.plan)
 
     if is_left:

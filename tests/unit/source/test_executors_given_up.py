@@ -30,7 +30,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 @pytest.fixture
 def query(fake: FakeQueueService) -> Iterator[Query]:
-    made = Query(fake, maxDequeueCount="2", poisonFormat="letter")
+    made = Query(fake, maxDequeueCount="2", poisonFormat="envelope")
     for queue in ("orders-poison", "returns-poison"):
         fake.create_queue(queue)
     yield made
@@ -88,10 +88,10 @@ def test_poison_is_found_and_every_other_message_comes_once(
     run = Run(query, sick="m37")
     failures = run.until_done()
     assert sorted(row for rows in run.batches for row in rows) == sorted({*sent} - {"m37"})
-    (letter,) = [each.text for each in fake.messages("returns-poison")]
-    assert '"body":"m37"' in letter
-    assert '"reason":"batch ' in letter
-    assert "failed 2 times with it alone" in letter
+    (envelope,) = [each.text for each in fake.messages("returns-poison")]
+    assert '"body":"m37"' in envelope
+    assert '"reason":"batch ' in envelope
+    assert "failed 2 times with it alone" in envelope
     assert fake.count("orders-poison") == query.left() == 0
     assert failures == 3 + 2 + 2, "of all 100, of 13 and of 2, and of it alone"
     assert "failed 3 times and is given up: it has no rows, and its 100 messages" in caplog.text
@@ -149,7 +149,7 @@ def test_a_run_that_is_to_end_does_not_end_while_messages_wait(query: Query) -> 
         assert not run.start()
     run.sick = ""
     driver = run.driver = query.driver()
-    driver.only_what_is_there()
+    driver.freeze_cutoff()
     assert run.rows() == []
     run.batches.append([])
     while (offset := driver.latest(run.before, None)) != run.before:

@@ -149,18 +149,18 @@ def in_two_rounds(first: int, of: int, took: int = 100) -> list[SlotReport]:
 def test_a_plan_has_as_many_slots_as_run_at_the_same_time() -> None:
     width = Width(None)
     assert width.slots == FIRST_WIDTH
-    width.heard(ran(*[(0, 100)] * 8))
+    width.on_plan_closed(ran(*[(0, 100)] * 8))
     assert width.slots == 16
     for at_once in (6, 7, 6):
         assert width.slots == 16
-        width.heard(in_two_rounds(at_once, of=12))
+        width.on_plan_closed(in_two_rounds(at_once, of=12))
     assert width.slots == 7
-    width.heard(ran(*[(0, 100)] * 7))
+    width.on_plan_closed(ran(*[(0, 100)] * 7))
     assert width.slots == 7, "not again so soon"
     for _ in range(60):
-        width.heard(ran(*[(0, 100)] * 7))
+        width.on_plan_closed(ran(*[(0, 100)] * 7))
     assert width.slots == 14
-    width.heard(ran((0, 1)))
+    width.on_plan_closed(ran((0, 1)))
     assert width.slots == 14, "one slot tells nothing"
 
 
@@ -168,14 +168,14 @@ def test_chance_does_not_make_plans_narrow() -> None:
     """A worker that starts late, or tasks that are over before all have begun."""
     width = Width(None)
     for _ in range(10):
-        width.heard(in_two_rounds(1, of=2))
-        width.heard(in_two_rounds(1, of=2))
-        width.heard(ran((0, 100), (0, 100)))
-        width.heard(in_two_rounds(1, of=2, took=30))
+        width.on_plan_closed(in_two_rounds(1, of=2))
+        width.on_plan_closed(in_two_rounds(1, of=2))
+        width.on_plan_closed(ran((0, 100), (0, 100)))
+        width.on_plan_closed(in_two_rounds(1, of=2, took=30))
     assert width.slots == FIRST_WIDTH
 
 
 def test_a_number_is_fixed() -> None:
     width = Width(3)
-    width.heard(ran(*[(0, 100)] * 3))
+    width.on_plan_closed(ran(*[(0, 100)] * 3))
     assert width.slots == 3

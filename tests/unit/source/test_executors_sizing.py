@@ -45,7 +45,7 @@ class Cluster:
             self.now = max(self.now, start + took)
         self.now += SINK_S + (WORKERS_START_S if number == 1 else 0.0)
         plan = Plan(ACCOUNT, "0" * 32, PlanId(number, "0" * 32), slots)
-        self.sizing.heard(Closed(plan, tuple(settled)), {}, ran_here=True)
+        self.sizing.on_plan_closed(Closed(plan, tuple(settled)), {}, ran_here=True)
         return messages / (self.now - began)
 
 

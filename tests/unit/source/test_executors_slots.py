@@ -195,7 +195,7 @@ def test_a_message_that_somebody_else_has_since_is_known_and_gives_no_second_row
     assert query.rows(following) == []
     assert query.left() == 0
     assert driver.latest(following.to_json(), None) == following.to_json()
-    assert driver.report().remembered == 0
+    assert driver.report().unconfirmed_deletes == 0
 
 
 def test_a_plan_that_is_cleaned_deletes_nothing(query: Query) -> None:
@@ -306,7 +306,7 @@ def test_a_run_whose_process_is_killed_has_noted_its_last_batch(query: Query) ->
     """Spark ends the source's process when a run is over, and does not wait for its last words."""
     sent = fill(query, 8)
     driver = query.driver()
-    driver.only_what_is_there()
+    driver.freeze_cutoff()
     plan = query.plan(driver.latest(driver.initial, None))
     assert query.rows(plan) == sent
     while (end := query.plan(driver.latest(plan.to_json(), None))).number > plan.number:

@@ -139,7 +139,7 @@ def test_several_queues_are_counted_together(start, fake, time_):
 def test_an_available_now_run_ignores_it_and_says_so(start, fake, time_, caplog):
     fake.put_many("orders", ["a"])
     consumer = start(minMessagesPerTrigger="10")
-    consumer.only_what_is_there()
+    consumer.freeze_cutoff()
 
     assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 1
     assert "minMessagesPerTrigger=10 is ignored" in caplog.text

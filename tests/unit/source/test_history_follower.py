@@ -179,7 +179,7 @@ def test_a_micro_batch_whose_batches_were_removed_is_told(scene):
 def test_available_now_ends_with_what_is_committed_then(scene):
     scene.write(5)
     stream = scene.stream(maxBatchesPerTrigger="3")
-    stream.only_what_is_there()
+    stream.freeze_cutoff()
     end = stream.latest(stream.initial)
     scene.write(5)
     scene.now += 60

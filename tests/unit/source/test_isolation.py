@@ -110,8 +110,8 @@ def test_such_a_message_is_left_alone_and_expires(query, still, left_s, caplog):
     consumer.close()
 
     report = consumer.report()
-    assert report.held == report.remembered == 0
-    assert report.counters == Counters(dequeued=1, left_to_expire=1)
+    assert report.held == report.unconfirmed_deletes == 0
+    assert report.counters == Counters(dequeued=1, skipped_near_expiry=1)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert still.requests["delete"] == 0
     assert still.requests["update"] == 1, "the check at the start"
@@ -151,7 +151,7 @@ def test_a_message_that_expires_while_it_waits_for_its_batch_gives_its_row(query
     still.clock.advance(TTL - 1)
 
     assert sorted(first + batch(consumer, end)[1]) == ["0", "1"]
-    assert consumer.report().counters.left_to_expire == 0
+    assert consumer.report().counters.skipped_near_expiry == 0
 
 
 def test_a_copy_of_a_message_in_hand_is_no_such_message(query, still):
@@ -162,7 +162,7 @@ def test_a_copy_of_a_message_in_hand_is_no_such_message(query, still):
     still.clock.advance(TTL - 1)
     consumer.engine.next_batch(2)
     assert consumer.report().counters == Counters(
-        dequeued=2, delivered=1, delivered_bytes=len("slow"), copies_suppressed=1
+        dequeued=2, delivered=1, delivered_bytes=len("slow"), duplicates_suppressed=1
     )
 
     consumer.committed(end)
@@ -179,7 +179,7 @@ def test_pages_of_such_messages_hide_none_behind_them(query, still):
     consumer = query.start(receiveParallelism="1", **READ_COMMITTED)
 
     assert batch(consumer, consumer.initial)[1] == ["own"]
-    assert consumer.report().counters.left_to_expire == 70
+    assert consumer.report().counters.skipped_near_expiry == 70
 
 
 @pytest.mark.parametrize("visibility_s", ["1", "60"])
@@ -187,7 +187,7 @@ def test_an_available_now_run_ends_before_they_have_expired(query, still, visibi
     abandoned(still, count=40)
     still.put("orders", "own")
     consumer = query.start(sleep=never, visibilityTimeout=visibility_s, **READ_COMMITTED)
-    consumer.only_what_is_there()
+    consumer.freeze_cutoff()
 
     end, bodies = batch(consumer, consumer.initial)
 
@@ -202,12 +202,12 @@ def test_an_available_now_run_does_not_wait_for_one_that_its_replay_released(que
     end = first.latest(first.initial, None)
     still.clock.advance(TTL - 2)
     again = query.start(sleep=never, visibilityTimeout="3600", **READ_COMMITTED)
-    again.only_what_is_there()
+    again.freeze_cutoff()
     assert rows(again.plan(again.initial, end)) == []
 
     assert again.latest(end, None) == end
 
-    assert again.report().counters.left_to_expire == 1
+    assert again.report().counters.skipped_near_expiry == 1
 
 
 def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query, still):
@@ -221,12 +221,12 @@ def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query,
     still.put("orders", "abandoned", delay=99, ttl=100)
     still.clock.advance(99)
     again = query.start(sleep=still.clock.advance, **times, **READ_COMMITTED)
-    again.only_what_is_there()
+    again.freeze_cutoff()
     assert rows(again.plan(again.initial, end)) == []
 
     assert again.latest(end, None) == end
 
-    assert again.report().counters.left_to_expire == 1
+    assert again.report().counters.skipped_near_expiry == 1
     assert still.count("orders") == 0
 
 
@@ -242,4 +242,4 @@ def test_it_is_not_counted_as_poison(query, still):
     assert again.latest(end, None) == end
 
     assert still.count("orders-poison") == 0
-    assert again.report().counters == Counters(dequeued=1, left_to_expire=1)
+    assert again.report().counters == Counters(dequeued=1, skipped_near_expiry=1)

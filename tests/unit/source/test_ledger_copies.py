@@ -13,7 +13,7 @@ def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():
 
     assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.committed(1) == [lease("r2")]
-    assert ledger.counts.copies_suppressed == 1
+    assert ledger.counts.duplicates_suppressed == 1
 
 
 def test_a_copy_of_one_that_waits_gives_no_second_row_either():

@@ -59,7 +59,7 @@ def test_what_becomes_of_messages_is_counted():
         delivered_bytes=sum(each.message.size for each in messages[:2]),
         deleted=2,
         deletes_refused=1,
-        copies_suppressed=1,
+        duplicates_suppressed=1,
         poison_moved=1,
     )
     assert (len(ledger), ledger.remembered, ledger.held) == (1, 1, 0)

@@ -87,7 +87,7 @@ def test_what_is_forgotten_since_there_is_too_much_of_it_is_counted():
     for number in range(5):
         remember(ledger, number + 1, message(f"r{number}", f"m{number}"))
 
-    assert (ledger.remembered, ledger.counts.forgotten) == (2, 3)
+    assert (ledger.remembered, ledger.counts.evicted_deletes) == (2, 3)
 
 
 def test_owed_deletes_say_when_their_messages_expire():
@@ -111,7 +111,7 @@ def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
 
     assert [key for key, *_ in ledger.owed()] == [late, unknown.key]
     assert ledger.state(lease("t1", "z")) is State.HELD, "only what is owed is forgotten"
-    assert ledger.counts.forgotten == 0
+    assert ledger.counts.evicted_deletes == 0
 
 
 def test_what_is_known_is_what_is_in_batches_or_owed():

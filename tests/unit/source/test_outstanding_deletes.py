@@ -75,7 +75,7 @@ def test_deletes_that_take_too_long_are_given_up_before_more_are_begun(spark, fa
 
     # The first batch's are remembered; the second one's are outstanding.
     report = consumer.report()
-    assert (report.counters.deletes_given_up, report.remembered, report.held) == (2, 2, 3)
+    assert (report.counters.deletes_given_up, report.unconfirmed_deletes, report.held) == (2, 2, 3)
     consumer.close()
 
 

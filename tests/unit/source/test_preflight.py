@@ -101,7 +101,7 @@ def test_poison_queues_are_checked_once_it_is_known_that_there_are_any():
     assert config(BOTH, poisonQueue="elsewhere").poison_queue == "elsewhere"
     # …and then it is checked.
     assert "nothing would ever go into" in refused({}, poisonQueue="elsewhere")
-    assert "nothing would ever go into" in refused({}, poisonFormat="letter")
+    assert "nothing would ever go into" in refused({}, poisonFormat="envelope")
     assert "one of the queues to read" in refused(BOTH, poisonQueue="queue-0")
 
 

@@ -120,7 +120,7 @@ def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):
 
     report = consumer.report()
     assert report.visibility_timeout == 60
-    assert (report.held, report.remembered) == (0, 0)
+    assert (report.held, report.unconfirmed_deletes) == (0, 0)
     assert report.counters.deleted == 8
     assert report.counters.deletes_refused == 0
     assert fake.count("orders") == 0

@@ -6,7 +6,7 @@ import pytest
 from consuming import batch, bodies
 
 from spark_azqueue.errors import AccessDenied, UndecodableBody
-from spark_azqueue.service.letters import letter_of
+from spark_azqueue.service.envelopes import envelope_of
 from spark_azqueue.testing import Fault
 
 POISON = "orders-poison"
@@ -137,8 +137,8 @@ def test_a_message_whose_text_was_damaged_on_the_way_is_not_copied(spark, fake):
     assert (texts(fake, "orders"), texts(fake, POISON)) == (["good"], [])
 
 
-@pytest.mark.parametrize("format", ["copy", "letter"])
-def test_a_text_that_xml_cannot_hold_is_set_aside_in_a_letter(spark, fake, format):
+@pytest.mark.parametrize("format", ["copy", "envelope"])
+def test_a_text_that_xml_cannot_hold_is_set_aside_in_an_envelope(spark, fake, format):
     """The service refuses its copy, so the query would stop for good at this message."""
     options = {"onUndecodable": "permissive", "maxDequeueCount": "1", "poisonFormat": format}
     fake.put("orders", "bad")
@@ -152,12 +152,14 @@ def test_a_text_that_xml_cannot_hold_is_set_aside_in_a_letter(spark, fake, forma
     second.close()
 
     (copy,) = texts(fake, POISON)
-    assert "\x01" in letter_of(copy).body
+    assert "\x01" in envelope_of(copy).body
     assert fake.count("orders") == 0
 
 
-def test_with_letters_the_copy_says_why_and_holds_the_text_unchanged(spark, fake):
-    consumer = start(spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="letter")
+def test_with_envelopes_the_copy_says_why_and_holds_the_text_unchanged(spark, fake):
+    consumer = start(
+        spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="envelope"
+    )
     consumer.engine.open()
     fake.put("orders", "no base64 <&>\r\n")
 
@@ -165,14 +167,16 @@ def test_with_letters_the_copy_says_why_and_holds_the_text_unchanged(spark, fake
     consumer.close()
 
     (text,) = texts(fake, POISON)
-    letter = letter_of(text)
-    assert "the text is not base64" in letter.reason
-    assert (letter.queue, letter.body) == ("orders", "no base64 <&>\r\n")
+    envelope = envelope_of(text)
+    assert "the text is not base64" in envelope.reason
+    assert (envelope.queue, envelope.body) == ("orders", "no base64 <&>\r\n")
     assert texts(fake, "orders") == []
 
 
-def test_a_text_that_leaves_no_room_for_a_letter_is_copied_unchanged(spark, fake):
-    consumer = start(spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="letter")
+def test_a_text_that_leaves_no_room_for_an_envelope_is_copied_unchanged(spark, fake):
+    consumer = start(
+        spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="envelope"
+    )
     consumer.engine.open()
     fake.put("orders", "?" * 65_536)
 

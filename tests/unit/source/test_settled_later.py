@@ -70,7 +70,7 @@ def test_what_a_run_only_looked_at_is_given_back_when_the_look_fails(spark, fake
     # Given an availableNow run of one queue, and messages that came later
     fake.put("orders", "old")
     consumer = spark.start(receiveParallelism="1")
-    consumer.only_what_is_there()
+    consumer.freeze_cutoff()
     fake.clock.advance(2)
     fake.put_many("orders", ["later"] * 100)
 
@@ -104,7 +104,7 @@ def test_a_run_reads_what_its_replay_released_behind_many_newer_messages(spark, 
     # Given an availableNow run that begins with an unfinished batch, and a busy queue
     end = one_batch(spark, fake, "old")
     again = spark.start(receiveParallelism="1")
-    again.only_what_is_there()
+    again.freeze_cutoff()
     fake.clock.advance(2)
     fake.put_many("orders", ["later"] * (ENOUGH_NEWER + 100))
     fake.clock.advance(2)

@@ -93,7 +93,7 @@ def test_with_strict_priority_new_messages_of_the_first_queue_come_next(spark, f
 def test_an_available_now_run_with_strict_priority_reads_every_queue(spark, fake, most):
     names = queues(fake, **THREE)
     consumer = spark.start(queue=names, maxMessagesPerTrigger=most, queuePriority="strict")
-    consumer.only_what_is_there()
+    consumer.freeze_cutoff()
 
     start, found = consumer.initial, []
     while (end := consumer.latest(start, None)) != start:

@@ -1,7 +1,7 @@
 """Metrics from one progress event of a query that reads queues.
 
 They are computed from Spark's progress JSON. The offsets describe the batch; `latestOffset` holds
-the source's own report (Spark 4.2 and later; on 4.0 and 4.1, those figures are None).
+the source's own report (Spark 4.2 and later; on 4.0 and 4.1, those metrics are None).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
-"""Marks a figure that is a counter by name: it starts from zero in each run."""
+"""Marks a metric that is a counter by name: it starts from zero in each run."""
 
 _DDL: Mapping[Any, str] = {
     str: "string",
@@ -35,12 +35,12 @@ _DDL: Mapping[Any, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class QueryMetrics:
     """The metrics of one query at the end of a batch, or while it is idle (messages = 0).
 
-    Only azqueue sources count; several of them are added together. A figure is declared here, with
+    Only azqueue sources count; several of them are added together. A metric is declared here, with
     its meaning and the name of its metric (after `azqueue_`), for a map also with the metric's
-    second label, and TOTAL if it is a counter; and read in `figures_of`. Columns and exported
+    second label, and TOTAL if it is a counter; and read in `metrics_of`. Columns and exported
     metrics follow. The maps and counters of the source are declared in `report.py`.
     """
 
@@ -63,9 +63,9 @@ class Figures:
         ByQueue, "Approximate number of messages in each queue.", "backlog_messages", "queue"
     ] = None
     held: Annotated[Count, "Messages leased now, and not known to be gone.", "held_messages"] = None
-    remembered: Annotated[Count, "Committed messages not deleted yet.", "remembered_messages"] = (
-        None
-    )
+    unconfirmed_deletes: Annotated[
+        Count, "Committed messages not deleted yet.", "unconfirmed_deletes"
+    ] = None
     visibility_timeout: Annotated[
         Count, "Current visibility timeout of new leases, seconds.", "visibility_timeout_seconds"
     ] = None
@@ -75,11 +75,11 @@ class Figures:
     log_uncommitted: Annotated[
         Count, "Logged batches not known to be committed.", "log_uncommitted_batches"
     ] = None
-    log_known: Annotated[
-        Count, "Messages whose copies would give no second row.", "log_known_messages"
+    log_seen: Annotated[
+        Count, "Messages whose copies would give no second row.", "log_seen_messages"
     ] = None
-    log_owed: Annotated[
-        Count, "Of these, committed ones without a confirmed delete.", "log_owed_messages"
+    log_pending_deletes: Annotated[
+        Count, "Of these, committed ones without a confirmed delete.", "log_pending_deletes"
     ] = None
     log_put_seconds: Annotated[
         Seconds, "How long the newest batch took to log.", "log_put_duration_seconds"
@@ -96,7 +96,7 @@ class Figures:
         "queue_head_age_seconds",
         "queue",
     ] = None
-    delivered_in: Annotated[
+    delivered_by_queue: Annotated[
         ByQueue, "Messages passed to Spark, by queue.", "queue_delivered", "queue", TOTAL
     ] = None
     requests: Annotated[
@@ -110,38 +110,38 @@ class Figures:
     sink_rows: Annotated[
         Count, "Rows that the sink wrote, by Spark's count.", "batch_sink_rows"
     ] = None
-    sink_shown: Annotated[
-        Count, "Of the newest transaction: messages made visible.", "transaction_shown_messages"
+    sink_published: Annotated[
+        Count, "Of the newest transaction: messages made visible.", "transaction_published_messages"
     ] = None
-    sink_hidden: Annotated[
+    sink_prepared: Annotated[
         Count,
-        "Of the newest transaction: recorded, not known to be shown.",
-        "transaction_hidden_messages",
+        "Of the newest transaction: recorded, not known to be published.",
+        "transaction_prepared_messages",
     ] = None
-    sink_abandoned: Annotated[
+    sink_orphaned: Annotated[
         Count,
         "Of the newest transaction: messages that may stay hidden until they expire.",
-        "transaction_abandoned_messages",
+        "transaction_orphaned_messages",
     ] = None
-    sink_vanished: Annotated[
+    sink_missing: Annotated[
         Count,
-        "Of the newest transaction: messages gone before they were shown.",
-        "transaction_vanished_messages",
+        "Of the newest transaction: messages gone before they were published.",
+        "transaction_missing_messages",
     ] = None
-    sink_show_seconds: Annotated[
+    sink_publish_seconds: Annotated[
         Seconds,
-        "How long it took to show the newest transaction.",
-        "transaction_show_duration_seconds",
+        "How long it took to publish the newest transaction.",
+        "transaction_publish_duration_seconds",
     ] = None
 
-    def plus(self, before: Figures | None) -> Figures:
+    def plus(self, before: QueryMetrics | None) -> QueryMetrics:
         """The same, with the counters of earlier runs added. before: None if there was none."""
         if before is None:
             return self
         both = [each.counters for each in (before, self) if each.counters]
         totals: dict[str, Any] = {
             name: _added(getattr(before, name), getattr(self, name))
-            for name, hint in hints_of(Figures).items()
+            for name, hint in hints_of(QueryMetrics).items()
             if TOTAL in hint.__metadata__
         }
         return replace(self, counters=reduce(add, both) if both else None, **totals)
@@ -153,7 +153,7 @@ class Figures:
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """The meaning of each figure, by name, without the counters."""
+        """The meaning of each metric, by name, without the counters."""
         hints = hints_of(cls).items()
         return {name: hint.__metadata__[0] for name, hint in hints if name != "counters"}
 
@@ -166,17 +166,17 @@ class Figures:
         return ", ".join(f"{name} {ddl}" for name, ddl in columns.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """A flat dict of figures and counters. None for what Spark's release does not show."""
+        """A flat dict of metrics and counters. None for what Spark's release does not show."""
         flat = {name: getattr(self, name) for name in self.meanings()}
         unknown = dict.fromkeys(Counters.meanings())
         return flat | (asdict(self.counters) if self.counters else unknown)
 
 
-def figures_of(
+def metrics_of(
     progress: Mapping[str, Any],
     transaction_of: Callable[[str], TransactionReport | None] | None = None,
-) -> Figures | None:
-    """The figures of one progress event (parsed JSON); None if the query reads no queue.
+) -> QueryMetrics | None:
+    """The metrics of one progress event (parsed JSON); None if the query reads no queue.
 
     transaction_of: the newest transaction of a query, by its id.
     """
@@ -191,7 +191,7 @@ def figures_of(
     report = reduce(add, reports) if reports else None
     expires = report.expires if report else None
     transaction = transaction_of(str(progress["id"])) if transaction_of else None
-    return Figures(
+    return QueryMetrics(
         query=str(progress.get("name") or progress["id"]),
         query_id=str(progress["id"]),
         run_id=str(progress["runId"]),
@@ -206,7 +206,7 @@ def figures_of(
         # Negative if the first message has expired meanwhile.
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
-        **(transaction.figures() if transaction else {}),
+        **(transaction.metrics() if transaction else {}),
     )
 
 
@@ -224,17 +224,17 @@ def _sink_rows(progress: Mapping[str, Any]) -> int | None:
 
 
 def _reported(report: Report | None) -> dict[str, Any]:
-    """The figures that the source reports as they are."""
+    """The metrics that the source reports as they are."""
     if report is None:
         return {}
     log = asdict(report.log) if report.log else {}
     return {
         "backlog": report.backlog,
         "held": report.held,
-        "remembered": report.remembered,
+        "unconfirmed_deletes": report.unconfirmed_deletes,
         "visibility_timeout": report.visibility_timeout,
         "counters": report.counters,
-        **report.figures(),
+        **report.metrics(),
         **{f"log_{name}": value for name, value in log.items()},
     }
 

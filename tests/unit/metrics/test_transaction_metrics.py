@@ -23,8 +23,8 @@ from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeQueueService, Fault
 
-FIRST = TransactionReport(shown=20, hidden=0, abandoned=1, vanished=0, show_seconds=0.5)
-SECOND = TransactionReport(shown=5, hidden=15, abandoned=0, vanished=0)
+FIRST = TransactionReport(published=20, prepared=0, orphaned=1, missing=0, publish_seconds=0.5)
+SECOND = TransactionReport(published=5, prepared=15, orphaned=0, missing=0)
 QUERY = "0b5e7f0e-1111-4222-8333-444455556666"
 NEW_RUN = "f" * 32
 
@@ -57,7 +57,7 @@ def test_the_log_is_read_at_most_every_half_minute_for_each_query() -> None:
     assert log.asked == ["a", "b", "a"]
 
 
-def test_a_log_that_cannot_be_read_costs_these_figures_alone(
+def test_a_log_that_cannot_be_read_costs_these_metrics_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
@@ -67,18 +67,22 @@ def test_a_log_that_cannot_be_read_costs_these_figures_alone(
             assert read.of("a") is None
             now[0] += TRANSACTION_EVERY_S
     assert [record.getMessage() for record in caplog.records] == [
-        "the figures of query a lack its transactions: no such disk"
+        "the metrics of query a lack its transactions: no such disk"
     ]
 
 
-def test_figures_have_the_transaction_and_the_last_one_at_the_end() -> None:
+def test_metrics_have_the_transaction_and_the_last_one_at_the_end() -> None:
     log = Log(FIRST, SECOND)
     listener = AzQueueListener(transactions=log)
     for batch in range(3):
         went_on(listener, batch)
     latest = listener.latest("orders")
     assert latest is not None
-    assert (latest.sink_shown, latest.sink_abandoned, latest.sink_show_seconds) == (20, 1, 0.5)
+    assert (latest.sink_published, latest.sink_orphaned, latest.sink_publish_seconds) == (
+        20,
+        1,
+        0.5,
+    )
 
     found = {
         metric.name: [value for _, value in metric.samples(Snapshot.of(listener))]
@@ -86,25 +90,25 @@ def test_figures_have_the_transaction_and_the_last_one_at_the_end() -> None:
         if "transaction" in metric.name
     }
     assert found == {
-        "azqueue_transaction_shown_messages": [20],
-        "azqueue_transaction_hidden_messages": [0],
-        "azqueue_transaction_abandoned_messages": [1],
-        "azqueue_transaction_vanished_messages": [0],
-        "azqueue_transaction_show_duration_seconds": [0.5],
+        "azqueue_transaction_published_messages": [20],
+        "azqueue_transaction_prepared_messages": [0],
+        "azqueue_transaction_orphaned_messages": [1],
+        "azqueue_transaction_missing_messages": [0],
+        "azqueue_transaction_publish_duration_seconds": [0.5],
     }
 
     ended(listener)
     latest = listener.latest("orders")
     assert latest is not None
-    assert (latest.batch_id, latest.sink_shown, latest.sink_hidden) == (2, 5, 15)
+    assert (latest.batch_id, latest.sink_published, latest.sink_prepared) == (2, 5, 15)
     assert log.asked == [ID, ID]
 
 
-def test_without_a_reader_the_figures_are_unknown() -> None:
+def test_without_a_reader_the_metrics_are_unknown() -> None:
     listener = AzQueueListener()
     went_on(listener)
     ended(listener)
-    assert listener.figures("orders")[0]["sink_hidden"] is None
+    assert listener.metrics("orders")[0]["sink_prepared"] is None
 
 
 # ── what the reader finds ─────────────────────────────────────────────────────────────────────────
@@ -144,13 +148,13 @@ def test_the_reader_tells_the_newest_transaction(options: dict[str, str], tmp_pa
     write(options, 0, lambda: None)
     found = read(QUERY)
     assert found is not None
-    assert found.show_seconds is not None
-    assert dataclasses.replace(found, show_seconds=1.0) == TransactionReport(3, 0, 1, 0, 1.0)
+    assert found.publish_seconds is not None
+    assert dataclasses.replace(found, publish_seconds=1.0) == TransactionReport(3, 0, 1, 0, 1.0)
     assert read("00000000-0000-0000-0000-000000000000") is None
 
     (mark,) = (tmp_path / "txn" / "txn").glob("*-m*")
     mark.unlink()  # as after a kill while messages are shown
-    assert read(QUERY) == TransactionReport(shown=0, hidden=3, abandoned=1, vanished=0)
+    assert read(QUERY) == TransactionReport(published=0, prepared=3, orphaned=1, missing=0)
 
 
 def test_messages_that_vanished_are_told(options: dict[str, str]) -> None:
@@ -158,7 +162,7 @@ def test_messages_that_vanished_are_told(options: dict[str, str]) -> None:
     write(options, 0, fake_clear)
     found = transaction_reader(options)(QUERY)
     assert found is not None
-    assert (found.shown, found.hidden, found.vanished) == (0, 0, 3)
+    assert (found.published, found.prepared, found.missing) == (0, 0, 3)
 
 
 def _clearing(options: dict[str, str]) -> Callable[[], None]:

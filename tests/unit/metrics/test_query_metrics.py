@@ -1,16 +1,16 @@
-"""Figures from progress, as Spark 4.0 to 4.3 write it."""
+"""QueryMetrics from progress, as Spark 4.0 to 4.3 write it."""
 
 import json
 
 import pytest
 from progress_events import REPORT, offset, progress, source
 
-from spark_azqueue.metrics.figures import Figures, figures_of
+from spark_azqueue.metrics.query_metrics import QueryMetrics, metrics_of
 from spark_azqueue.metrics.report import Counters
 
 
 def test_a_batch():
-    assert figures_of(progress()) == Figures(
+    assert metrics_of(progress()) == QueryMetrics(
         query="orders",
         query_id="aaaaaaaa-0000-0000-0000-000000000001",
         run_id="bbbbbbbb-0000-0000-0000-000000000002",
@@ -22,16 +22,16 @@ def test_a_batch():
         oldest_seconds=7.25,
         backlog={"orders": 120, "refunds": 3},
         held=32,
-        remembered=1,
+        unconfirmed_deletes=1,
         visibility_timeout=300,
         counters=Counters(dequeued=64, delivered=64, deleted=32, renewals=5),
     )
 
 
-def test_a_flat_dict_has_the_counters_among_the_figures():
-    flat = figures_of(progress()).as_dict()
+def test_a_flat_dict_has_the_counters_among_the_metrics():
+    flat = metrics_of(progress()).as_dict()
 
-    assert list(flat) == [*Figures.meanings(), *Counters.meanings()]
+    assert list(flat) == [*QueryMetrics.meanings(), *Counters.meanings()]
     assert (flat["messages"], flat["deleted"], flat["backlog"]["orders"]) == (32, 32, 120)
     json.dumps(flat)
 
@@ -40,17 +40,17 @@ def test_offsets_may_come_as_text():
     as_text = {
         name: json.dumps(source()[name]) for name in ("startOffset", "endOffset", "latestOffset")
     }
-    assert figures_of(progress(source(**as_text))) == figures_of(progress())
+    assert metrics_of(progress(source(**as_text))) == metrics_of(progress())
 
 
 @pytest.mark.parametrize("latest", [None, "null", "None", "", {}, {"orders": 5}, {"backlog": 3}])
 def test_without_a_report_as_on_4_0_the_batch_is_still_told(latest):
-    figures = figures_of(progress(source(latestOffset=latest)))
+    metrics = metrics_of(progress(source(latestOffset=latest)))
 
-    assert (figures.messages, figures.messages_per_second, figures.oldest_seconds) == (32, 64, 7.25)
-    assert figures.backlog is figures.held is figures.counters is None
-    assert set(figures.as_dict()) == {*Figures.meanings(), *Counters.meanings()}
-    assert figures.as_dict()["deleted"] is None
+    assert (metrics.messages, metrics.messages_per_second, metrics.oldest_seconds) == (32, 64, 7.25)
+    assert metrics.backlog is metrics.held is metrics.counters is None
+    assert set(metrics.as_dict()) == {*QueryMetrics.meanings(), *Counters.meanings()}
+    assert metrics.as_dict()["deleted"] is None
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_without_a_report_as_on_4_0_the_batch_is_still_told(latest):
     ],
 )
 def test_no_message_is_counted_where_no_row_was_given(changes):
-    figures = figures_of(progress(source(**changes)))
+    metrics = metrics_of(progress(source(**changes)))
 
-    assert (figures.messages, figures.messages_per_second, figures.oldest_seconds) == (0, 0, None)
-    assert figures.backlog == {"orders": 120, "refunds": 3}
+    assert (metrics.messages, metrics.messages_per_second, metrics.oldest_seconds) == (0, 0, None)
+    assert metrics.backlog == {"orders": 120, "refunds": 3}
 
 
 def test_messages_are_not_rows_which_a_second_action_doubles():
-    assert figures_of(progress(source(numInputRows=64))).messages == 32
+    assert metrics_of(progress(source(numInputRows=64))).messages == 32
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,23 @@ def test_messages_are_not_rows_which_a_second_action_doubles():
     ],
 )
 def test_the_age_of_the_oldest(began, age):
-    assert figures_of(progress(timestamp=began)).oldest_seconds == age
+    assert metrics_of(progress(timestamp=began)).oldest_seconds == age
 
 
 def test_a_query_without_a_name_goes_by_its_id():
-    assert figures_of(progress(name=None)).query == "aaaaaaaa-0000-0000-0000-000000000001"
+    assert metrics_of(progress(name=None)).query == "aaaaaaaa-0000-0000-0000-000000000001"
 
 
 def test_several_sources_are_added_and_others_left_out():
     other = source(startOffset=None, endOffset={"logOffset": 4}, latestOffset=None)
     older = source(endOffset=offset(9, "2026-11-21T09:00:07Z", orders=8, returns=2))
     older["latestOffset"] = REPORT | {"backlog": {"orders": 1, "returns": 2}, "held": 8}
-    figures = figures_of(progress(other, source(), older))
+    metrics = metrics_of(progress(other, source(), older))
 
-    assert (figures.messages, figures.oldest_seconds) == (42, 3600.25)
-    assert figures.backlog == {"orders": 121, "refunds": 3, "returns": 2}
-    assert (figures.held, figures.remembered, figures.visibility_timeout) == (40, 2, 300)
-    assert figures.counters.deleted == 64
+    assert (metrics.messages, metrics.oldest_seconds) == (42, 3600.25)
+    assert metrics.backlog == {"orders": 121, "refunds": 3, "returns": 2}
+    assert (metrics.held, metrics.unconfirmed_deletes, metrics.visibility_timeout) == (40, 2, 300)
+    assert metrics.counters.deleted == 64
 
 
 @pytest.mark.parametrize(
@@ -109,15 +109,22 @@ def test_several_sources_are_added_and_others_left_out():
         [{"startOffset": None, "endOffset": '{"orders":{"0":5}}', "latestOffset": None}],
     ],
 )
-def test_a_query_that_reads_no_queue_has_no_figures(sources):
-    assert figures_of(progress() | {"sources": sources}) is None
+def test_a_query_that_reads_no_queue_has_no_metrics(sources):
+    assert metrics_of(progress() | {"sources": sources}) is None
 
 
 def test_no_time_no_rate():
-    assert figures_of(progress(durationMs={})).messages_per_second == 0.0
+    assert metrics_of(progress(durationMs={})).messages_per_second == 0.0
 
 
-LOG = {"segments": 9, "bytes": 900, "uncommitted": 1, "known": 32, "owed": 2, "put_seconds": 0.1}
+LOG = {
+    "segments": 9,
+    "bytes": 900,
+    "uncommitted": 1,
+    "seen": 32,
+    "pending_deletes": 2,
+    "put_seconds": 0.1,
+}
 
 
 def logged(batch, messages=32, **changes):
@@ -128,17 +135,17 @@ def logged(batch, messages=32, **changes):
 
 def with_log(start, end, **changes):
     report = REPORT | {"log": LOG}
-    return figures_of(
+    return metrics_of(
         progress(source(startOffset=start, endOffset=end, latestOffset=report, **changes))
     )
 
 
 def test_a_batch_of_a_query_with_a_log():
-    figures = with_log(logged(6), logged(7, 30), numInputRows=60)  # a second action doubles rows
+    metrics = with_log(logged(6), logged(7, 30), numInputRows=60)  # a second action doubles rows
 
-    assert (figures.messages, figures.oldest_seconds, figures.held) == (30, 7.25, 32)
-    assert (figures.log_segments, figures.log_bytes, figures.log_uncommitted) == (9, 900, 1)
-    assert (figures.log_known, figures.log_owed, figures.log_put_seconds) == (32, 2, 0.1)
+    assert (metrics.messages, metrics.oldest_seconds, metrics.held) == (30, 7.25, 32)
+    assert (metrics.log_segments, metrics.log_bytes, metrics.log_uncommitted) == (9, 900, 1)
+    assert (metrics.log_seen, metrics.log_pending_deletes, metrics.log_put_seconds) == (32, 2, 0.1)
 
 
 @pytest.mark.parametrize("start", [None, {"version": 1, "batch": 6, "account": "a", "queues": {}}])
@@ -150,14 +157,14 @@ def test_two_batches_of_the_log_in_one_of_sparks():
     assert with_log(logged(5), logged(7, 30), numInputRows=62).messages == 62
 
 
-def test_an_idle_query_with_a_log_has_no_messages_and_all_figures_of_its_log():
-    figures = with_log(logged(7), logged(7), numInputRows=0)
+def test_an_idle_query_with_a_log_has_no_messages_and_all_metrics_of_its_log():
+    metrics = with_log(logged(7), logged(7), numInputRows=0)
 
-    assert (figures.messages, figures.oldest_seconds, figures.log_segments) == (0, None, 9)
+    assert (metrics.messages, metrics.oldest_seconds, metrics.log_segments) == (0, None, 9)
 
 
-def test_without_a_log_its_figures_are_not_known():
-    flat = figures_of(progress()).as_dict()
+def test_without_a_log_its_metrics_are_not_known():
+    flat = metrics_of(progress()).as_dict()
 
     assert {flat[name] for name in flat if name.startswith("log_")} == {None}
 
@@ -165,17 +172,21 @@ def test_without_a_log_its_figures_are_not_known():
 def test_the_logs_of_several_sources_are_added():
     one = source(latestOffset=REPORT | {"log": LOG})
     slower = source(latestOffset=REPORT | {"log": LOG | {"put_seconds": 0.3}})
-    figures = figures_of(progress(one, source(), slower))
+    metrics = metrics_of(progress(one, source(), slower))
 
-    assert (figures.log_segments, figures.log_owed, figures.log_put_seconds) == (18, 4, 0.3)
+    assert (metrics.log_segments, metrics.log_pending_deletes, metrics.log_put_seconds) == (
+        18,
+        4,
+        0.3,
+    )
 
 
 def test_the_next_expiry_is_told_of_a_batch_alone():
     report = REPORT | {"expires": 1_795_255_200, "poison": {"orders-poison": 2}}
 
-    figures = figures_of(progress(source(latestOffset=report)))
-    assert (figures.expires_seconds, figures.poison) == (-7.25, {"orders-poison": 2})
-    idle = figures_of(progress(source(latestOffset=report, endOffset=offset(1, orders=32))))
+    metrics = metrics_of(progress(source(latestOffset=report)))
+    assert (metrics.expires_seconds, metrics.poison) == (-7.25, {"orders-poison": 2})
+    idle = metrics_of(progress(source(latestOffset=report, endOffset=offset(1, orders=32))))
     assert (idle.expires_seconds, idle.poison) == (None, {"orders-poison": 2})
 
 
@@ -183,9 +194,9 @@ def test_of_two_sources_the_sooner_expiry_counts():
     first = source(latestOffset=REPORT | {"expires": 1_795_255_300, "poison": {"a": 1}})
     second = source(latestOffset=REPORT | {"expires": 1_795_255_250, "poison": {"a": 2, "b": 3}})
 
-    figures = figures_of(progress(first, second))
-    assert figures.expires_seconds == 42.75
-    assert figures.poison == {"a": 3, "b": 3}
+    metrics = metrics_of(progress(first, second))
+    assert metrics.expires_seconds == 42.75
+    assert metrics.poison == {"a": 3, "b": 3}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +210,7 @@ def test_of_two_sources_the_sooner_expiry_counts():
     ],
 )
 def test_rows_of_the_sink_as_spark_counts_them(sink, rows):
-    assert figures_of(progress(sink=sink)).sink_rows == rows
+    assert metrics_of(progress(sink=sink)).sink_rows == rows
 
 
 def test_a_plan_of_executors_has_as_many_messages_as_the_batch_has_rows():
@@ -207,9 +218,9 @@ def test_a_plan_of_executors_has_as_many_messages_as_the_batch_has_rows():
     slots = [{"queues": ["orders"], "messages": 4096, "bytes": 1}]
     before, after = ({**plan, "batch": number, "slots": slots} for number in (1, 2))
 
-    figures = figures_of(progress(source(startOffset=before, endOffset=after, numInputRows=7)))
+    metrics = metrics_of(progress(source(startOffset=before, endOffset=after, numInputRows=7)))
 
-    assert figures is not None
-    assert figures.messages == 7
-    assert figures.counters == Counters.from_json(REPORT["counters"])
-    assert figures.oldest_seconds is None
+    assert metrics is not None
+    assert metrics.messages == 7
+    assert metrics.counters == Counters.from_json(REPORT["counters"])
+    assert metrics.oldest_seconds is None

@@ -1,4 +1,4 @@
-"""Letters: JSON objects that hold a message's body with the reason why it was set aside.
+"""Envelopes: JSON objects that hold a message's body with the reason why it was set aside.
 
     reason           why; left out if nobody said
     queue            where the message came from
@@ -6,16 +6,16 @@
     insertion_time   when it was put there (ISO 8601, UTC); of poison messages only
     dequeue_count    how often it was dequeued there; of poison messages only
     body             its body
-    complete         false if the letter has but a part of the body: `part` of `parts`
+    complete         false if the envelope has but a part of the body: `part` of `parts`
     body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
                      service stored it
-    written_by       "spark-azqueue"; older letters lack it
+    written_by       "spark-azqueue"; older envelopes lack it
 
-`settle(dead=…)` and poisonFormat=letter write them. `letter_of` and `stored_text` undo that.
+`settle(dead=…)` and poisonFormat=envelope write them. `envelope_of` and `stored_text` undo that.
 
 A user's own JSON may have the same names, and opening it would lose its other fields. So a text is
-a letter only if `written_by` says so; or, for an older one, if it is, character for character, as
-this package writes letters, about a message with an id as the service gives them.
+an envelope only if `written_by` says so; or, for an older one, if it is, character for character,
+as this package writes envelopes, about a message with an id as the service gives them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONG_REASON = 1000
 """Characters of a reason that stay if the whole one leaves no room for the body."""
 
 _PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
-"""Of a body in parts, as JSON: the rest of a letter has room beside it."""
+"""Of a body in parts, as JSON: the rest of an envelope has room beside it."""
 
 _WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
 
@@ -54,10 +54,10 @@ _FIELDS: dict[str, type] = {
     "body_encoding": str,
     _WRITTEN_BY: str,
 }
-"""All that a letter may have, in the order in which it is written."""
+"""All that an envelope may have, in the order in which it is written."""
 
 _OF_PARTS: dict[str, type] = {"complete": bool, "part": int, "parts": int}
-"""What one of several letters has besides, and names its writer."""
+"""What one of several envelopes has besides, and names its writer."""
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -66,7 +66,7 @@ _NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
 
 
 class BodyEncoding(str, enum.Enum):
-    """What the field `body` of a letter is."""
+    """What the field `body` of an envelope is."""
 
     TEXT = "text"
     BASE64 = "base64"
@@ -74,8 +74,8 @@ class BodyEncoding(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A letter that was read. queue, message_id: as its writer says; nothing proves them.
+class DeadLetterEnvelope:
+    """An envelope that was read. queue, message_id: as its writer says; nothing proves them.
 
     unknown: a field that this version does not know, "" if there is none. is_part: it has but a
     part of the body.
@@ -90,7 +90,7 @@ class Letter:
     is_part: bool = False
 
 
-def letter_text(
+def envelope_text(
     queue: str,
     message_id: str,
     reason: str | None,
@@ -98,7 +98,7 @@ def letter_text(
     body_encoding: BodyEncoding,
     **more: str | int,
 ) -> str:
-    """The text of a letter, one line of JSON. more: further fields, before the body."""
+    """The text of an envelope, one line of JSON. more: further fields, before the body."""
     fields: dict[str, str | int] = {} if reason is None else {"reason": reason}
     fields |= {"queue": queue, "message_id": message_id, **more}
     return _written(
@@ -110,38 +110,38 @@ def _written(fields: Mapping[str, Any]) -> str:
     return _NOT_XML.sub(_escaped, json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
 
-def poison_letter(message: Message, reason: str) -> str | None:
-    """The letter about a poison message, its body as stored. None if it would not fit.
+def poison_envelope(message: Message, reason: str) -> str | None:
+    """The envelope about a poison message, its body as stored. None if it would not fit.
 
     A long reason is cut if that makes room.
     """
     for shortened in dict.fromkeys((reason, reason[:LONG_REASON])):
-        letter = _poison_letter(message, shortened, message.text)
-        if utf8_size(letter) <= MAX_STORED_BYTES:
-            return letter
+        envelope = _poison_envelope(message, shortened, message.text)
+        if utf8_size(envelope) <= MAX_STORED_BYTES:
+            return envelope
     return None
 
 
-def poison_letters(message: Message, reason: str) -> list[str]:
-    """The letter about a poison message whose text no queue can hold: a damaged answer had it.
+def poison_envelopes(message: Message, reason: str) -> list[str]:
+    """The envelope about a poison message whose text no queue can hold: a damaged answer had it.
 
     Several if it does not fit into one: each has a part of the text, and `redrive` leaves them.
     """
-    if letter := poison_letter(message, reason):
-        return [letter]
+    if envelope := poison_envelope(message, reason):
+        return [envelope]
     reason = reason[:LONG_REASON]
     pieces = list(_pieces(message.text))
     return [
-        _poison_letter(message, reason, piece, complete=False, part=number, parts=len(pieces))
+        _poison_envelope(message, reason, piece, complete=False, part=number, parts=len(pieces))
         for number, piece in enumerate(pieces, 1)
     ]
 
 
-def _poison_letter(message: Message, reason: str, body: str, **more: int) -> str:
+def _poison_envelope(message: Message, reason: str, body: str, **more: int) -> str:
     inserted = datetime.datetime.fromtimestamp(
         message.insertion_time / 1_000_000, datetime.timezone.utc
     )
-    return letter_text(
+    return envelope_text(
         message.queue.name,
         message.message_id,
         reason,
@@ -154,7 +154,7 @@ def _poison_letter(message: Message, reason: str, body: str, **more: int) -> str
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in parts that fit into a letter each, however their characters are escaped."""
+    """A text in parts that fit into an envelope each, however their characters are escaped."""
     start = size = 0
     for place, character in enumerate(text):
         size += len(_NOT_XML.sub(_escaped, json.dumps(character, ensure_ascii=False)).encode()) - 2
@@ -164,8 +164,8 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def letter_of(text: str) -> Letter | None:
-    """The letter that a text is; None for any other text.
+def envelope_of(text: str) -> DeadLetterEnvelope | None:
+    """The envelope that a text is; None for any other text.
 
     Never raises, whatever the text is.
     """
@@ -173,7 +173,7 @@ def letter_of(text: str) -> Letter | None:
         return None
     try:
         fields = json.loads(text, object_pairs_hook=_with_each_name_once)
-        if not isinstance(fields, dict) or not _is_letter(fields, text):
+        if not isinstance(fields, dict) or not _is_envelope(fields, text):
             return None
         encoding = BodyEncoding(fields["body_encoding"])
     except (ValueError, RecursionError):
@@ -181,7 +181,9 @@ def letter_of(text: str) -> Letter | None:
     queue, message_id, body = (fields[name] for name in ("queue", "message_id", "body"))
     unknown = next((name for name in fields if name not in _FIELDS | _OF_PARTS), "")
     is_part = not _OF_PARTS.keys().isdisjoint(fields)
-    return Letter(queue, message_id, body, encoding, fields.get("reason", ""), unknown, is_part)
+    return DeadLetterEnvelope(
+        queue, message_id, body, encoding, fields.get("reason", ""), unknown, is_part
+    )
 
 
 def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -191,8 +193,8 @@ def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _is_letter(fields: Mapping[str, Any], text: str) -> bool:
-    """True if the text with these fields is a letter of this package: see above."""
+def _is_envelope(fields: Mapping[str, Any], text: str) -> bool:
+    """True if the text with these fields is an envelope of this package: see above."""
     types = {name: type(fields[name]) for name in _FIELDS if name in fields}
     if any(kind is not _FIELDS[name] for name, kind in types.items()):
         return False
@@ -204,27 +206,29 @@ def _is_letter(fields: Mapping[str, Any], text: str) -> bool:
     return is_ordered and bool(_ID.fullmatch(fields["message_id"])) and _written(fields) == text
 
 
-def stored_text(letter: Letter, encoding: Encoding) -> str:
-    """The text of the message that the letter is about, as its sender stored it.
+def stored_text(envelope: DeadLetterEnvelope, encoding: Encoding) -> str:
+    """The text of the message that the envelope is about, as its sender stored it.
 
     encoding: of the queue's messages (`messageEncoding`), for a body that `settle` had decoded.
-    Raises InvalidRow if that cannot be, or if the letter holds more than this version would keep.
+    Raises InvalidRow if that cannot be, or if the envelope holds more than this version would keep.
     """
-    if letter.is_part:
-        raise InvalidRow("the letter has but a part of the body: its text is in several letters")
-    if letter.unknown:
+    if envelope.is_part:
         raise InvalidRow(
-            f"the letter has the field '{shown(letter.unknown, 64)}', which this version does not"
-            " know, and which would be lost"
+            "the envelope has but a part of the body: its text is in several envelopes"
         )
-    if letter.body_encoding is BodyEncoding.STORED:
-        return encode(letter.body, Encoding.NONE)
-    body: str | bytes = letter.body
-    if letter.body_encoding is BodyEncoding.BASE64:
+    if envelope.unknown:
+        raise InvalidRow(
+            f"the envelope has the field '{shown(envelope.unknown, 64)}', which this version does"
+            " not know, and which would be lost"
+        )
+    if envelope.body_encoding is BodyEncoding.STORED:
+        return encode(envelope.body, Encoding.NONE)
+    body: str | bytes = envelope.body
+    if envelope.body_encoding is BodyEncoding.BASE64:
         try:
-            body = base64.b64decode(letter.body, validate=True)
+            body = base64.b64decode(envelope.body, validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidRow("the body of the letter is not the base64 that it claims") from None
+            raise InvalidRow("the body of the envelope is not the base64 that it claims") from None
     return encode(body, Encoding.BASE64 if encoding is Encoding.BASE64 else Encoding.NONE)
 
 

@@ -1,4 +1,4 @@
-"""Letters: what is written is read back, and no other text is taken for one."""
+"""Envelopes: what is written is read back, and no other text is taken for one."""
 
 import json
 
@@ -7,13 +7,13 @@ from refs import ORDERS
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.encoding import MAX_STORED_BYTES, Encoding, can_be_put, utf8_size
-from spark_azqueue.service.letters import (
+from spark_azqueue.service.envelopes import (
     BodyEncoding,
-    Letter,
-    letter_of,
-    letter_text,
-    poison_letter,
-    poison_letters,
+    DeadLetterEnvelope,
+    envelope_of,
+    envelope_text,
+    poison_envelope,
+    poison_envelopes,
     stored_text,
 )
 from spark_azqueue.service.messages import Message
@@ -24,50 +24,50 @@ def message(text):
 
 
 @pytest.mark.parametrize("text", ["plain", '{"a": "ü€"}', "line\r\nnext\t", "\ufffd<&>", ""])
-def test_a_poison_letter_gives_the_text_back_unchanged(text):
-    letter = letter_of(poison_letter(message(text), "it failed 3 times"))
+def test_a_poison_envelope_gives_the_text_back_unchanged(text):
+    envelope = envelope_of(poison_envelope(message(text), "it failed 3 times"))
 
-    assert (letter.reason, letter.queue, letter.message_id) == (
+    assert (envelope.reason, envelope.queue, envelope.message_id) == (
         "it failed 3 times",
         ORDERS.name,
         "id-1",
     )
-    assert stored_text(letter, Encoding.BASE64) == text
+    assert stored_text(envelope, Encoding.BASE64) == text
 
 
-def test_a_poison_letter_says_when_and_how_often():
-    told = json.loads(poison_letter(message("a"), "why"))
+def test_a_poison_envelope_says_when_and_how_often():
+    told = json.loads(poison_envelope(message("a"), "why"))
 
     assert told["insertion_time"] == "2023-11-14T22:13:20Z"
     assert told["dequeue_count"] == 4
 
 
-def test_a_text_that_leaves_no_room_makes_no_letter():
-    assert poison_letter(message("a" * MAX_STORED_BYTES), "why") is None
+def test_a_text_that_leaves_no_room_makes_no_envelope():
+    assert poison_envelope(message("a" * MAX_STORED_BYTES), "why") is None
 
 
 def test_a_long_reason_makes_room_for_the_body():
-    letter = poison_letter(message("a" * 60_000), "r" * 9_000)
+    envelope = poison_envelope(message("a" * 60_000), "r" * 9_000)
 
-    assert utf8_size(letter) <= MAX_STORED_BYTES
-    assert letter_of(letter).reason == "r" * 1_000
+    assert utf8_size(envelope) <= MAX_STORED_BYTES
+    assert envelope_of(envelope).reason == "r" * 1_000
 
 
 @pytest.mark.parametrize(
     "text", ["\x01", "a\x00" * 30_000, "\x01\ufffe\udc00" * 40_000, "ü€\U0001f600" * 30_000]
 )
-def test_a_text_that_no_queue_can_hold_is_whole_in_letters_that_each_can(text):
-    letters = poison_letters(message(text), "r" * 5_000)
+def test_a_text_that_no_queue_can_hold_is_whole_in_envelopes_that_each_can(text):
+    envelopes = poison_envelopes(message(text), "r" * 5_000)
 
-    assert all(can_be_put(letter) for letter in letters)
-    told = [json.loads(letter) for letter in letters]
+    assert all(can_be_put(envelope) for envelope in envelopes)
+    told = [json.loads(envelope) for envelope in envelopes]
     assert "".join(each["body"] for each in told) == text
-    if len(letters) > 1:
+    if len(envelopes) > 1:
         parts = [(each["part"], each["parts"], each["complete"]) for each in told]
-        assert parts == [(n, len(letters), False) for n in range(1, len(letters) + 1)]
-        for letter in letters:  # so redrive leaves them
+        assert parts == [(n, len(envelopes), False) for n in range(1, len(envelopes) + 1)]
+        for envelope in envelopes:  # so redrive leaves them
             with pytest.raises(InvalidRow, match="but a part of the body"):
-                stored_text(letter_of(letter), Encoding.NONE)
+                stored_text(envelope_of(envelope), Encoding.NONE)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_text_that_no_queue_can_hold_is_whole_in_letters_that_each_can(text):
     ],
 )
 def test_a_body_is_stored_as_its_sender_did(kind, body, encoding, stored):
-    letter = letter_of(letter_text("orders", "id-1", None, body, kind))
+    envelope = envelope_of(envelope_text("orders", "id-1", None, body, kind))
 
-    assert letter == Letter("orders", "id-1", body, kind)
-    assert stored_text(letter, encoding) == stored
+    assert envelope == DeadLetterEnvelope("orders", "id-1", body, kind)
+    assert stored_text(envelope, encoding) == stored
 
 
 @pytest.mark.parametrize("body", ["//8=", "no base64!"])
 def test_a_body_that_cannot_be_stored_is_refused(body):
     with pytest.raises(InvalidRow):
-        stored_text(Letter("orders", "id-1", body, BodyEncoding.BASE64), Encoding.NONE)
+        stored_text(DeadLetterEnvelope("orders", "id-1", body, BodyEncoding.BASE64), Encoding.NONE)
 
 
 ID = "5f0c3a3e-0000-4000-8000-1234567890ab"
@@ -105,25 +105,27 @@ def compact(fields):
 OLDER = [
     (
         f'{{"reason":"why","queue":"orders","message_id":"{ID}","body":"tea","body_encoding":"text"}}',
-        Letter("orders", ID, "tea", BodyEncoding.TEXT, "why"),
+        DeadLetterEnvelope("orders", ID, "tea", BodyEncoding.TEXT, "why"),
     ),
     (
         f'{{"queue":"orders","message_id":"{ID}","body":"/w==","body_encoding":"base64"}}',
-        Letter("orders", ID, "/w==", BodyEncoding.BASE64),
+        DeadLetterEnvelope("orders", ID, "/w==", BodyEncoding.BASE64),
     ),
     (
         f'{{"reason":"ü\\n\\ud800","queue":"orders","message_id":"{ID.upper()}",'
         '"insertion_time":"2023-11-14T22:13:20Z","dequeue_count":4,'
         '"body":"{\\"a\\": 1}\\uffff","body_encoding":"stored"}',
-        Letter("orders", ID.upper(), '{"a": 1}\uffff', BodyEncoding.STORED, "ü\n\ud800"),
+        DeadLetterEnvelope(
+            "orders", ID.upper(), '{"a": 1}\uffff', BodyEncoding.STORED, "ü\n\ud800"
+        ),
     ),
 ]
-"""Letters as they were written before they named their writer, and what they say."""
+"""Envelopes as they were written before they named their writer, and what they say."""
 
 
-@pytest.mark.parametrize(("text", "letter"), OLDER)
-def test_a_letter_that_does_not_name_its_writer_stays_readable(text, letter):
-    assert letter_of(text) == letter
+@pytest.mark.parametrize(("text", "envelope"), OLDER)
+def test_an_envelope_that_does_not_name_its_writer_stays_readable(text, envelope):
+    assert envelope_of(text) == envelope
 
 
 @pytest.mark.parametrize(
@@ -146,8 +148,8 @@ def test_a_letter_that_does_not_name_its_writer_stays_readable(text, letter):
         '{"body_encoding": ' + "9" * 60_000 + "}",
     ],
 )
-def test_no_other_text_is_a_letter(text):
-    assert letter_of(text) is None
+def test_no_other_text_is_an_envelope(text):
+    assert envelope_of(text) is None
 
 
 @pytest.mark.parametrize(
@@ -167,20 +169,20 @@ def test_no_other_text_is_a_letter(text):
         compact(GOOD).replace('"b"', '"b","body":"b"'),
     ],
 )
-def test_json_of_a_user_with_the_names_of_a_letter_is_none(text):
-    assert letter_of(compact(GOOD))
-    assert letter_of(text) is None
+def test_json_of_a_user_with_the_names_of_an_envelope_is_none(text):
+    assert envelope_of(compact(GOOD))
+    assert envelope_of(text) is None
 
 
-def test_a_letter_that_somebody_wrote_anew_is_one_if_it_names_its_writer():
-    assert letter_of(json.dumps(dict(reversed(MARKED.items())), indent=2)) == letter_of(
+def test_an_envelope_that_somebody_wrote_anew_is_one_if_it_names_its_writer():
+    assert envelope_of(json.dumps(dict(reversed(MARKED.items())), indent=2)) == envelope_of(
         compact(MARKED)
     )
 
 
-def test_a_letter_with_a_field_that_is_not_known_is_not_opened():
-    letter = letter_of(compact(MARKED | {"amount": 12}))
+def test_an_envelope_with_a_field_that_is_not_known_is_not_opened():
+    envelope = envelope_of(compact(MARKED | {"amount": 12}))
 
-    assert letter.unknown == "amount"
+    assert envelope.unknown == "amount"
     with pytest.raises(InvalidRow, match="'amount'"):
-        stored_text(letter, Encoding.NONE)
+        stored_text(envelope, Encoding.NONE)
