@@ -9,235 +9,309 @@ from __future__ import annotations
 
 import enum
 
-_OPTIONS = "options"
-_CREDENTIALS = "credentials"
-_COLUMNS = "columns"
-_SERVICE = "the-service"
-_BODIES = "bodies"
-_CHECKPOINTS = "checkpoints"
-_WRITING = "writing"
-_BLOBS = "large-bodies"
-_LOG = "the-write-ahead-log"
-_TRANSACTIONS = "transactions"
-_EXECUTORS = "executors-that-lease"
+_OPTIONS = "Options"
+_CREDENTIALS = "Credentials"
+_COLUMNS = "Columns"
+_SERVICE = "The service"
+_BODIES = "Bodies"
+_CHECKPOINTS = "Checkpoints"
+_WRITING = "Writing"
+_BLOBS = "Bodies over 64 KiB"
+_LOG = "Write-ahead log"
+_TRANSACTIONS = "Transactions"
+_EXECUTORS = "Leases on executors"
 
 
 class Condition(enum.Enum):
     """What is wrong, in general. The text of an error says it in detail.
 
-    section: of docs/troubleshooting.md. remedy: what to do.
+    area: a heading of docs/troubleshooting.md. means: what happened. remedy: what to do.
     """
 
     INVALID_OPTION = (
         _OPTIONS,
+        "An option is unknown, has a value that is not allowed, or does not fit the others.",
         "correct the option that the sentence names; docs/options.md lists what each one allows",
     )
-    PACKAGE_MISSING = (_OPTIONS, "install spark-azqueue[blob] on driver and executors")
+    PACKAGE_MISSING = (
+        _OPTIONS,
+        "An optional package is not installed.",
+        "install spark-azqueue[blob] on driver and executors",
+    )
     INVALID_ACCOUNT = (
         _CREDENTIALS,
+        "The options name no account or credential, or more than one.",
         "give one account with one credential: 'secret.connectionString', or 'accountUrl' with a"
         " key, a SAS or 'credential'",
     )
     NOT_ALLOWED = (
         _CREDENTIALS,
+        "A policy, or the rules without one, refuses this provider, host or folder.",
         "name a provider, host or folder that is allowed, or ask an administrator to allow it;"
         " docs/permissions.md says what is allowed without a policy",
     )
     INVALID_LOG_OPTION = (
         _LOG,
+        "The options of the write-ahead log do not fit together.",
         "correct the options of the write-ahead log; docs/exactly-once.md says what goes with it",
     )
     INVALID_EXECUTORS_OPTION = (
         _EXECUTORS,
+        "The options of `leaseOn=executors` do not fit together.",
         "correct the options of leaseOn=executors; docs/executors.md says what goes with it",
     )
     INVALID_BLOB_OPTION = (
         _BLOBS,
+        "The options of `largeBody` do not fit together.",
         "set largeBody=blob with 'blobContainer', or leave out what only goes with it",
     )
     INVALID_BLOB_ACCOUNT = (
         _BLOBS,
+        "The options do not say which account has the blobs.",
         "say once where the blobs are: 'blobAccountUrl=https://<account>.blob.core.windows.net',"
         " BlobEndpoint in the connection string, or 'secret.blobConnectionString' for an account of"
         " their own. A log in file:/… needs none",
     )
-    INVALID_SCHEMA = (_COLUMNS, "select, rename or cast the columns that the sentence names")
+    INVALID_SCHEMA = (
+        _COLUMNS,
+        "The rows to send lack a column, or have one of another type.",
+        "select, rename or cast the columns that the sentence names",
+    )
     INVALID_SOURCE_SCHEMA = (
         _COLUMNS,
+        "`.schema(…)` names a column or type that the source does not have.",
         "leave .schema(…) out: it picks among the source's columns, and does not parse the body."
         " docs/bad-rows.md has from_json",
     )
     INVALID_ROW = (
         _WRITING,
+        "A row cannot be sent: its body, delay, time to live or queue is not valid.",
         "correct or filter such rows before the write; bodies that are too large go with"
         " largeBody=blob",
     )
     DELETED_ON_COMMIT = (
         _WRITING,
+        "Rows were to be updated or deleted, and the source deletes them itself.",
         "read the messages with deleteOnCommit=false (at readStream, without a write-ahead log), or"
         " leave them to the source: docs/acknowledging.md",
     )
     STALE_RECEIPT = (
         _WRITING,
+        "An update or delete was refused: the message was leased again since.",
         "set a longer 'visibilityTimeout' at the source, or onStaleReceipt=ignore at the sink",
     )
     UNDECODABLE_BODY = (
         _BODIES,
+        "A body is not in the encoding that the options name.",
         "set 'messageEncoding' and 'bodyType' as the sender writes, or keep such messages from"
         " stopping the query with onUndecodable=permissive or poison",
     )
     UNDECODABLE_BODY_IN_LOG = (
         _LOG,
+        "The same, for a batch that the log repeats.",
         "what the batch was logged with was tried first: set 'messageEncoding', 'bodyType' and"
         " 'largeBody' as the sender writes, or 'onUndecodable', until the batch is committed",
     )
     INVALID_BLOB_REFERENCE = (
         _BLOBS,
+        "A message refers to a blob in a form or place that the reader does not accept.",
         "see docs/claim-check.md: options of sender and reader have to fit each other",
     )
     LOST_BLOB = (
         _BLOBS,
+        "The blob of a message is gone or was changed.",
         "restore the blob (soft delete), or set onUndecodable; docs/claim-check.md",
     )
     CHECKPOINT_MISMATCH = (
         _CHECKPOINTS,
+        "The checkpoint belongs to other options, another account or a newer release.",
         "set the options as they were when the checkpoint was written, or take a new checkpoint"
         " and a new output",
     )
     LOG_CHECKPOINT_MISMATCH = (
         _LOG,
+        "Checkpoint and write-ahead log do not belong together, or one was rolled back.",
         "do what the sentence says. If the folder cannot be restored, take a new folder, a new"
         " checkpoint and a new output together",
     )
     LOG_CONFLICT = (
         _LOG,
+        "Another query or process uses the log's folder.",
         "do what the sentence says: each load() has a folder of its own. After a double start do"
         " nothing if one of them runs",
     )
-    LATE_SEGMENT = (_LOG, "start the query again, as run_until_done does by itself")
+    LATE_SEGMENT = (
+        _LOG,
+        "The process was paused, and another one recovered its batch.",
+        "start the query again, as run_until_done does by itself",
+    )
     LOG_DAMAGED = (
         _LOG,
+        "An object of the log has other bytes than were written.",
         "restore the object from a version or a backup. If it cannot be restored, the sentence says"
         " what to take anew, all of it together",
     )
     LOST_SEGMENT = (
         _LOG,
+        "A batch, or a part of it, is gone from the log.",
         "restore what is lost (soft delete, backup), or set failOnDataLoss=false to go on without"
         " these rows",
     )
     LOG_UNAVAILABLE = (
         _LOG,
+        "The log's folder cannot be read or written now.",
         "do what the sentence says, and see that the driver can read and write the folder",
     )
     INVALID_TRANSACTION_OPTION = (
         _TRANSACTIONS,
+        "The options of `transactionLog` do not fit together.",
         "correct the options of the transaction; docs/transactions.md says what goes with it",
     )
     TRANSACTION_CONFLICT = (
         _TRANSACTIONS,
+        "Another process writes transactions of this query or `txnAppId`.",
         "see which other process writes with this checkpoint, or with this txnAppId, and end one of"
         " the two. If it was an earlier process of this query, start the query again. A copied"
         " checkpoint needs a 'transactionLog' of its own",
     )
     TRANSACTION_UNKNOWN = (
         _TRANSACTIONS,
+        "The log does not know whether the last batch was written.",
         "name the folder that the query used before, or restore it. If 'transactionLog' is new for"
         " this checkpoint, set failOnDataLoss=false for one start",
     )
     TRANSACTION_NOT_WRITTEN = (
         _TRANSACTIONS,
+        "A higher `txnVersion` was recorded; this one is not known to be written.",
         "take a number above the newest. If this one was begun before, python -m spark_azqueue"
         " finish says what is still hidden of it. To pass it over, set failOnDataLoss=false",
     )
     TRANSACTION_OTHER_QUEUE = (
         _TRANSACTIONS,
+        "A recorded transaction has messages of a queue that the options do not name.",
         "set 'queue' back for one start if you changed it; else see who else may write to the"
         " log's folder",
     )
     TRANSACTION_EXPIRED = (
         _TRANSACTIONS,
+        "Messages of a transaction expired, or would expire, before they are published.",
         "raise 'timeToLive', or write smaller batches. To go on without what has expired, set"
         " failOnDataLoss=false for one start",
     )
-    NOT_DRAINED = (_SERVICE, "start the query again after the time that the sentence names")
+    NOT_DRAINED = (
+        _SERVICE,
+        "An `availableNow` run ended early: leases of others hide messages.",
+        "start the query again after the time that the sentence names",
+    )
     QUEUE_NOT_FOUND = (
         _SERVICE,
+        "The queue does not exist.",
         "correct the name of the queue, or create it (az storage queue create --name <queue>); a"
         " query or write with createQueue=true does that itself",
     )
     QUEUE_BEING_DELETED = (
         _SERVICE,
+        "The queue was deleted a moment ago.",
         "wait a minute or so until the queue is gone, then create it and start again",
     )
     CONTAINER_NOT_FOUND = (
         _SERVICE,
+        "The container does not exist.",
         "create the container (az storage container create --name <container>), or correct the"
         " option that the sentence names",
     )
     NO_TOKEN = (
         _CREDENTIALS,
+        "Microsoft Entra gave no token.",
         "name the kind of credential that you mean rather than 'default', and try it outside Spark"
         " (az account get-access-token)",
     )
     UNREADABLE_TOKEN = (
         _CREDENTIALS,
+        "The service cannot read the token.",
         "try the credential outside Spark (az account get-access-token --resource"
         " https://storage.azure.com); a token of a credentialProvider has to be for Azure Storage",
     )
     ACCESS_DENIED = (
         _SERVICE,
+        "The service does not accept the credential.",
         "compare the key or SAS with the portal's (Access keys), the queue that the SAS was made"
         " for, its expiry, the tenant and this machine's clock",
     )
     PERMISSION_MISSING = (
         _SERVICE,
+        "The credential is good, and lacks a permission.",
         "add the permission that the sentence names; a new role takes minutes to work."
         " docs/permissions.md has the list",
     )
     SAS_NOT_VALID_NOW = (
         _SERVICE,
+        "The SAS has ended, or has not begun.",
         "make a new SAS and set it as 'sasToken', for a stream that runs for long rather"
         " 'credential'. If the SAS is still valid, the service's clock has not reached its start"
         " ('st' in it)",
     )
     SAS_MISMATCH = (
         _SERVICE,
+        "The SAS is for another queue or account, or was not copied whole.",
         "compare the queue and the account that the SAS was made for with 'queue' and 'accountUrl',"
         " and copy it whole, without further percent-encoding",
     )
-    SAS_RESTRICTED = (_SERVICE, "make a new SAS as the sentence says, and set it as 'sasToken'")
+    SAS_RESTRICTED = (
+        _SERVICE,
+        "The SAS is limited to other addresses, protocols or services.",
+        "make a new SAS as the sentence says, and set it as 'sasToken'",
+    )
     KEYS_NOT_PERMITTED = (
         _SERVICE,
+        "The account does not accept account keys.",
         "use a Microsoft Entra identity: 'accountUrl' with 'credential'; docs/permissions.md has"
         " the roles",
     )
     FIREWALL = (
         _SERVICE,
+        "The account's network rules refuse this machine.",
         "look at the account's firewall (Networking in the portal). If it lets this machine in, use"
         " what the sentence names",
     )
-    ACCOUNT_DISABLED = (_SERVICE, "have the account enabled again, or use another one")
+    ACCOUNT_DISABLED = (
+        _SERVICE,
+        "The account is disabled.",
+        "have the account enabled again, or use another one",
+    )
     SERVICE_UNAVAILABLE = (
         _SERVICE,
+        "The service could not be reached within two minutes.",
         "try the way from the driver: curl -I <address of the account>. Check the account's name,"
         " DNS, the account's firewall, its private endpoint and the proxy (https_proxy)",
     )
     SERVICE_BUSY = (
         _SERVICE,
+        "The service throttled every try.",
         "the queue or the account is over its target: use more queues and accounts, and leave"
         " sendParallelism and deleteParallelism at auto",
     )
     SERVICE_ERROR = (
         _SERVICE,
+        "The service refused a request for another reason.",
         "do what the sentence says; else run the doctor on the driver: python -m spark_azqueue"
         " <queue>",
     )
-    INTERNAL_ERROR = (_SERVICE, "please report it, with the log of the query or the task")
+    INTERNAL_ERROR = (
+        _SERVICE,
+        "An error of this package.",
+        "please report it, with the log of the query or the task",
+    )
 
-    def __init__(self, section: str, remedy: str) -> None:
-        self.section, self.remedy = section, remedy
+    def __init__(self, area: str, means: str, remedy: str) -> None:
+        self.area, self.means, self.remedy = area, means, remedy
 
     @property
     def id(self) -> str:
         """Its name in texts, such as "AZQUEUE_QUEUE_NOT_FOUND"."""
         return f"AZQUEUE_{self.name}"
+
+    @property
+    def anchor(self) -> str:
+        """Its place on docs/troubleshooting.md."""
+        return self.id.lower()

@@ -60,16 +60,16 @@ def explain(error: BaseException | str) -> Explanation:
     known gets an explanation that says so.
     """
     for kind, condition, sentence in _ours(error):
-        page = f"{page_address()}#{condition.section}"
+        page = f"{page_address()}#{condition.anchor}"
         return Explanation(kind, sentence, condition.remedy, page, condition.id)
     text = "\n".join(_texts(error))
     for symptom in SYMPTOMS:
         if re.search(symptom.pattern, text):
-            page = f"{page_address()}#{symptom.section}"
+            page = f"{page_address()}#{_SPARKS}"
             return Explanation(symptom.name, symptom.sentence, symptom.remedy, page)
     if own := _of_users(text):
         name, sentence = own
-        return Explanation(name, sentence, _USERS, f"{page_address()}#{_START}")
+        return Explanation(name, sentence, _USERS, f"{page_address()}#{_SPARKS}")
     name = "text" if isinstance(error, str) else type(error).__name__
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no text")
     return Explanation(name, first, _UNKNOWN, page_address())
@@ -149,19 +149,17 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 class Symptom(NamedTuple):
-    """An error of Spark: its name, a pattern in its text, what it means and what to do.
-
-    section: of docs/troubleshooting.md.
-    """
+    """An error of Spark: its name, a pattern in its text, what it means and what to do."""
 
     name: str
     pattern: str
     sentence: str
-    section: str
     remedy: str
 
 
-_START = "nothing-is-found-nothing-starts"
+_SPARKS = "errors-of-spark"
+"""The heading of docs/troubleshooting.md with the symptoms."""
+
 _SAME_PYTHON = (
     "before the session is made, set os.environ['PYSPARK_PYTHON'] = sys.executable (not set, it is"
     " the python3 on the path), and install spark-azqueue in that Python"
@@ -173,7 +171,6 @@ SYMPTOMS = (
         r"JAVA_GATEWAY_EXITED|Java gateway process exited|UnsupportedClassVersionError"
         r"|Unable to locate a Java Runtime|JAVA_HOME is not set",
         "Spark's Java did not start.",
-        _START,
         "get Java 17 or newer (java -version), or set JAVA_HOME to one; the doctor says which Java"
         " it finds (python -m spark_azqueue). The lines above the error say what else ended it: a"
         " setting of Spark that is none, a jar that cannot be had, too little memory",
@@ -182,14 +179,12 @@ SYMPTOMS = (
         "PYTHON_VERSION_MISMATCH",
         r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
         "Spark's workers run another version of Python than the driver.",
-        _START,
         _SAME_PYTHON,
     ),
     Symptom(
         "DATA_SOURCE_NOT_FOUND",
         r"DATA_SOURCE_NOT_FOUND|Failed to find the data source: azqueue",
         "Spark finds no format of this name.",
-        _START,
         f"{_SAME_PYTHON}. Spark looks there, once for each session. The doctor says which one it is"
         " (python -m spark_azqueue). Or call"
         " spark.dataSource.register(spark_azqueue.AzQueueDataSource)",
@@ -198,14 +193,12 @@ SYMPTOMS = (
         "ModuleNotFoundError",
         r"No module named '?(spark_azqueue|pyspark_azqueue)",
         "The package is missing in a process of Spark.",
-        _START,
         "install it on the executors, too; --py-files and addArtifact do not reach every process",
     ),
     Symptom(
         "Python worker",
         r"worker failed to connect back|worker exited unexpectedly",
         "The Python of a worker ended, or did not start in time.",
-        _START,
         "check PYSPARK_PYTHON, the memory beside the JVM, and whether the machine is overloaded"
         " (too many queries that start at once)",
     ),
@@ -213,7 +206,6 @@ SYMPTOMS = (
         "EOFException",
         r"java\.io\.EOFException",
         "A process of Python was killed, most often for want of memory.",
-        _START,
         "lower maxBytesPerTrigger or maxMessagesPerTrigger, or give the driver's machine more"
         " memory; then restart the query: nothing is lost",
     ),
@@ -221,7 +213,6 @@ SYMPTOMS = (
         "write mode",
         r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE|ErrorIfExists",
         "df.write alone means 'fail if it exists', which a queue does not have.",
-        _START,
         "add .mode('append'); 'overwrite', which Spark suggests, too, is refused: a queue cannot be"
         " overwritten",
     ),
@@ -230,7 +221,6 @@ SYMPTOMS = (
         r"does not support continuous processing|STREAMING_REAL_TIME_MODE"
         r"|Unknown type of trigger: (?:Continuous|RealTime)",
         "The query has a continuous or a real-time trigger, and reads a queue in batches.",
-        _START,
         "take .trigger(processingTime='0 seconds'), or no trigger: a batch begins as soon as the"
         " one before it is done",
     ),
@@ -238,7 +228,6 @@ SYMPTOMS = (
         "checkpointLocation",
         r"checkpointLocation must be specified",
         "The query has no folder for its checkpoint.",
-        _START,
         "set .option('checkpointLocation', …): a folder of this query alone, which outlives it",
     ),
 )

@@ -14,6 +14,7 @@ from option_groups import grouped
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS, Area, Assumption
+from spark_azqueue.explanation import SYMPTOMS
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.option import Option
 
@@ -27,7 +28,10 @@ NAME_THE_REPOSITORY = (
     "conda/recipe.yaml",
 )
 """Files that say where the repository is."""
-BEGIN = "<!-- The list of spark_azqueue/conditions.py, written by `make docs`; do not edit. -->\n"
+BEGIN = (
+    "<!-- The tables of spark_azqueue/conditions.py and explanation.py, written by `make docs`; do"
+    " not edit. -->\n"
+)
 BEGIN_ASSUMPTIONS = (
     "<!-- The tables of spark_azqueue/doctor/certify/assumptions.py, written by `make docs`; do not"
     " edit. -->\n"
@@ -78,13 +82,28 @@ def _anchor(heading: str) -> str:
 
 
 def with_conditions(page: str) -> str:
-    """The text of the page with the list as the conditions are now.
+    """The text of the page with the tables as the conditions and symptoms are now.
 
     Raises ValueError for a page without the markers.
     """
-    sections = dict.fromkeys(each.section for each in Condition)
-    lines = ["", "| messages | conditions |", "|---|---|", *map(_row, sections), ""]
-    return _between(page, BEGIN, "\n".join(lines))
+    lines = []
+    for area in dict.fromkeys(each.area for each in Condition):
+        lines += ["", f"### {area}", ""]
+        lines += ["| condition | what happened | what to do |", "|---|---|---|"]
+        lines += [
+            f'| <a id="{each.anchor}"></a>`{each.id}` | {each.means} | {_cell(each.remedy)} |'
+            for each in Condition
+            if each.area == area
+        ]
+    lines += ["", "## Errors of Spark", ""]
+    lines += ["| error | what happened | what to do |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.sentence} | {_cell(each.remedy)} |" for each in SYMPTOMS]
+    return _between(page, BEGIN, "\n".join([*lines, ""]))
+
+
+def _cell(text: str) -> str:
+    """A remedy in a table, with links to the pages that it names."""
+    return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", text).replace("<", "&lt;").replace("|", "\\|")
 
 
 def with_assumptions(page: str) -> str:
@@ -111,11 +130,6 @@ def _between(page: str, marker: str, text: str) -> str:
     if not (begin and end):
         raise ValueError("the markers of the list are missing")
     return before + begin + text + "\n" + end + after
-
-
-def _row(section: str) -> str:
-    ids = ", ".join(f"`{each.id}`" for each in Condition if each.section == section)
-    return f"| [{section.replace('-', ' ')}](#{section}) | {ids} |"
 
 
 def repository_url() -> str:
