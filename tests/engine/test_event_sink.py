@@ -127,14 +127,14 @@ def spans() -> Iterator[InMemorySpanExporter]:
 def test_a_trace_goes_on_behind_the_queue(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, spans: InMemorySpanExporter
 ) -> None:
-    """docs/tracing.md: producer, sink, queue, source, foreachBatch."""
+    """docs/metrics.md: producer, sink, queue, source, foreachBatch."""
     fake.create_queue("orders")
     names: dict[str, Any] = {
         "spark": spark,
         "azure": {"secret.connectionString": fake.connection_string},
         "orders": spark.range(5).withColumnRenamed("id", "order_id"),
     }
-    send, go_on, at_once = examples("docs/tracing.md")
+    send, go_on = examples("docs/metrics.md", begin="## Traces")
 
     exec(local(send, fake, tmp_path), names)
     fake.put_many("orders", ["no event"])
@@ -156,27 +156,15 @@ def test_a_trace_goes_on_behind_the_queue(
         "the body is neither JSON nor base64 of JSON",
     ]
 
-    exec(local(at_once, fake, tmp_path), names)
-    traces = {f"00-{number:032x}-{number:016x}-01" for number in (7, 8)}
-    bodies = [
-        (json.dumps({**CONTEXT, "id": each, "traceparent": each}),) for each in sorted(traces)
-    ]
-    names["work_at_once"](spark.createDataFrame([*bodies, ("no event",)], "body STRING"), 0)
-
-    last = spans.get_finished_spans()[-1]
-    assert {link.context.trace_id for link in last.links} == {7, 8}
-
-    # A context for each message, as a sender may choose them: neither a job nor a link for each.
+    # A context for each message, as a sender may choose them: and not a job for each.
     many = [f"00-{number:032x}-{number:016x}-01" for number in range(1001, 1201)]
     bodies = [(json.dumps({**CONTEXT, "id": each, "traceparent": each}),) for each in many]
     frame = spark.createDataFrame(bodies, "body STRING")
-    for work, links in (("work", 0), ("work_at_once", 128)):
-        before = len(spans.get_finished_spans())
-        names[work](frame, 1)
-        (made,) = spans.get_finished_spans()[before:]
-        assert len(made.links) == links
-        written = [row.id for row in spark.read.parquet(f"{tmp_path}/data/orders").collect()]
-        assert sorted({*many} & {*written}) == many
+    before = len(spans.get_finished_spans())
+    names["work"](frame, 1)
+    assert len(spans.get_finished_spans()[before:]) == 1
+    written = [row.id for row in spark.read.parquet(f"{tmp_path}/data/orders").collect()]
+    assert sorted({*many} & {*written}) == many
 
 
 CONTEXT = {"specversion": "1.0", "type": "order", "source": "/shop"}
