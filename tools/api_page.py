@@ -21,7 +21,7 @@ HEAD = """# Python API
 For anyone who writes Python around a query: every public name, what goes in, what comes
 out, and what it raises.
 A query itself needs none of them: it needs `format("azqueue")` and [options](options.md).
-Names that are not on this page may change in any release ([what is stable](stability.md)).
+Names that are not on this page may change in any release ([what is stable](versions.md)).
 """
 
 

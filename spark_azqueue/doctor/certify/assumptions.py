@@ -226,7 +226,7 @@ ASSUMPTIONS = (
     _queues(
         "count-of-hidden",
         "the approximate count of a queue includes messages that are leased or delayed",
-        "source/intake/backlog.py, docs/keda.md",
+        "source/intake/backlog.py, docs/supervision.md",
         _ELSEWHERE,
     ),
     _queues(

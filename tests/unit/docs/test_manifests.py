@@ -30,12 +30,11 @@ def test_there_is_one_pod_and_one_run_at_a_time() -> None:
 
     assert found["Deployment"]["spec"]["replicas"] == 1
     assert found["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
-    assert found["bundle"]["resources"]["jobs"]["orders"]["max_concurrent_runs"] == 1
 
 
 @pytest.mark.parametrize("kind", ["ScaledJob", "ScaledObject"])
 def test_keda_starts_one_pod_and_counts_leased_messages(kind: str) -> None:
-    spec = manifests("keda.md")[kind]["spec"]
+    spec = manifests("supervision.md")[kind]["spec"]
     (trigger,) = spec["triggers"]
 
     assert spec["maxReplicaCount"] == 1

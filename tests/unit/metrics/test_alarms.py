@@ -114,7 +114,7 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
 
 
 def test_an_alert_keeps_its_name() -> None:
-    """Routes and silences of its users name it: docs/stability.md."""
+    """Routes and silences of its users name it: docs/versions.md."""
     released = (
         "QueryEnded QueryFails QueryFailsWithoutProgress QueryRestarts ProcessGone NoProgress"
         " Poison MessagesExpire OldestMessage QueueNotRead ManyRequests BacklogGrows Throttled"
