@@ -212,7 +212,7 @@ dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, a
 
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
-	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/replay.md docs/scaling.md
+	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/exactly-once.md docs/scaling.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
@@ -221,6 +221,7 @@ docs-site: $(DOCS_READY) ## Build the documentation site into site/, with its li
 	@PATH="$$PWD/.venv-docs/bin:$$PATH" node tools/diagrams.cjs .venv-docs/mermaid.min.js build/pages
 	@cp .venv-docs/mermaid.min.js build/pages
 	@.venv-docs/bin/zensical build --clean --strict
+	@.venv-docs/bin/python tools/site_pages.py --redirects site
 
 build: $(RELEASE_READY) ## Build the wheel and the source distribution into dist/
 	@rm -rf build/lib build/bdist.* dist

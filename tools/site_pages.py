@@ -1,6 +1,7 @@
 """Collect the pages of the documentation site: those in the nav, and the files that they link to.
 
     python tools/site_pages.py build/pages
+    python tools/site_pages.py --redirects site   # behind the build: old addresses lead to new pages
 
 Every page keeps its path in the repository, so that its links work there and on the site. A link to
 what the site would not have is an error.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -63,9 +64,30 @@ def collect(repository: Path, pages: list[str]) -> tuple[set[Path], list[str]]:
     return files, wrong
 
 
+def redirects(config: Mapping[str, Any], site: Path) -> None:
+    """Write a page at each old address of `extra.redirects` that leads to the new one."""
+    for old, new in config["extra"]["redirects"].items():
+        page, _, anchor = new.partition("#")
+        at = site / old.removesuffix(".md") / "index.html"
+        levels = "../" * (len(Path(old).parts))
+        target = f"{levels}{page.removesuffix('.md')}/" + (f"#{anchor}" if anchor else "")
+        at.parent.mkdir(parents=True)
+        at.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">'
+            f'<a href="{target}">This page has moved.</a>\n',
+            encoding="utf-8",
+        )
+
+
+def configuration() -> dict[str, Any]:
+    """What mkdocs.yml says."""
+    found: dict[str, Any] = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
+    return found
+
+
 def main(folder: Path) -> int:
     """Fill the folder. Returns the exit status."""
-    config = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
+    config = configuration()
     files, wrong = collect(REPOSITORY, list(nav_pages(config["nav"])))
     if wrong:
         print(*wrong, sep="\n", file=sys.stderr)
@@ -79,4 +101,7 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    if sys.argv[1] == "--redirects":
+        redirects(configuration(), Path(sys.argv[2]))
+    else:
+        sys.exit(main(Path(sys.argv[1])))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
-from site_pages import REPOSITORY, collect, links, main, nav_pages
+from site_pages import REPOSITORY, collect, links, main, nav_pages, redirects
 
 CONFIG = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
 NAV = list(nav_pages(CONFIG["nav"]))
@@ -41,6 +42,18 @@ def test_the_pages_are_copied_with_what_they_link_to(tmp_path: Path) -> None:
     copied = {str(path.relative_to(tmp_path / "pages")) for path in tmp_path.rglob("*.*")}
     assert {*NAV, "benchmarks/results/throughput.png", "conf/source.options"} <= copied
     assert not any(path.endswith(".py") for path in copied)
+
+
+def test_an_old_address_leads_to_a_page_that_there_is(tmp_path: Path) -> None:
+    redirects(CONFIG, tmp_path)
+
+    for old, new in CONFIG["extra"]["redirects"].items():
+        page = (tmp_path / old.removesuffix(".md") / "index.html").read_text(encoding="utf-8")
+        target = re.findall(r'href="([^"]+)"', page)[0]
+        at = tmp_path / old.removesuffix(".md") / target.partition("#")[0]
+        assert f"{at.resolve().relative_to(tmp_path.resolve())}.md" == new.partition("#")[0]
+        assert new.partition("#")[0] in NAV
+        assert old not in NAV
 
 
 def test_a_nav_may_have_levels() -> None:
