@@ -1,7 +1,7 @@
 """Collect the pages of the documentation site: those in the nav, and the files that they link to.
 
     python tools/site_pages.py build/pages
-    python tools/site_pages.py --redirects site   # behind the build: old addresses lead to new pages
+    python tools/site_pages.py --redirects site   # after the build: old addresses
 
 Every page keeps its path in the repository, so that its links work there and on the site. A link to
 what the site would not have is an error.
