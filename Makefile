@@ -167,7 +167,7 @@ test-examples: need-java $(VENV_READY) ## Each script of the cookbook
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
 # Delta is built for one line of Spark at a time, and so is tested with that.
-test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched ## The recipe of docs/delta.md, with a kill at the worst moment
+test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched ## MERGE into Delta, as in docs/delivery.md, with a kill at the worst moment
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/4.2/bin/python .matrix/4.2/bin/python -m pytest -q tests/delta
 
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
@@ -212,7 +212,7 @@ dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, a
 
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
-	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/replay.md docs/scaling.md
+	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/exactly-once.md docs/scaling.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
