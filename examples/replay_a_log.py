@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from surroundings import from_command_line, send
 
 
-# [recipe]
 def orders(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Read the queue, with a log of 1,000 batches. Amounts are wrong."""
     messages = (
@@ -28,6 +27,7 @@ def orders(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     run(messages.selectExpr("message_id", bug), folder / "orders")
 
 
+# [recipe]
 def again(spark: SparkSession, folder: Path, since: str) -> DataFrame:
     """The right amounts, from the log. since: such as 2026-11-17T08:00:00Z."""
     log = spark.read.format("azqueue").option("readLog", f"file:{folder}/log")
@@ -35,10 +35,13 @@ def again(spark: SparkSession, folder: Path, since: str) -> DataFrame:
     return rows.selectExpr("log_batch", "message_id", "CAST(body AS INT) AS amount")
 
 
-def audit(spark: SparkSession, folder: Path) -> None:
-    """A second query, with its own checkpoint: the queue has these no longer."""
+def audit(spark: SparkSession, folder: Path) -> DataFrame:
+    """The same messages for a second query (Spark 4.2)."""
     log = spark.readStream.format("azqueue").option("readLog", f"file:{folder}/log")
-    run(log.load().select("log_batch", "message_id", "body"), folder / "audit")
+    return log.load().select("log_batch", "message_id", "body")
+
+
+# [end]
 
 
 def run(rows: DataFrame, output: Path) -> None:
@@ -48,16 +51,13 @@ def run(rows: DataFrame, output: Path) -> None:
     writer.start(str(output)).awaitTermination()
 
 
-# [end]
-
-
 def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Two runs of the first query, one look back, two runs of the second."""
     for start in (10, 20):
         numbers = range(start, start + 10)
         send(spark, azure, "example-sales", [str(number) for number in numbers])
         orders(spark, azure, folder)
-        audit(spark, folder)
+        run(audit(spark, folder), folder / "audit")
     wrong = spark.read.parquet(str(folder / "orders"))
     right = again(spark, folder, "2026-01-01")
     amounts = wrong.join(right, "message_id").select(

@@ -130,8 +130,8 @@ class LogConfig:
         "writeAheadLogRetentionTime",
         parsers.duration(60, 366 * 86_400, whole=True),
         "Keep each batch in the log for at least this long after it was stored, beside the newest"
-        " `writeAheadLogRetention` ones: `7 days`. So long can batches be [replayed](replay.md). A"
-        " log keeps 100,000 batches at most, with `leaseOn=executors` 100,000 objects.",
+        " `writeAheadLogRetention` ones: `7 days`. For as long, [replay](exactly-once.md#replay)"
+        " works. A log keeps 100,000 batches at most, with `leaseOn=executors` 100,000 objects.",
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
     start: LogStart | None = option(

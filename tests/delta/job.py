@@ -1,6 +1,6 @@
 """A streaming job that writes into a Delta table, to be killed between Delta's commit and Spark's.
 
-WAY says how it writes: `merge` as docs/delta.md recommends, `txn` by a transaction's version alone.
+WAY says how it writes: `merge` as in docs/delivery.md, `txn` as in docs/exactly-once.md.
 With LOG the source has a write-ahead log.
 While a file `hold` stands in its folder, a batch that has written its rows waits there. It ends in
 good order when a file `stop` appears, and leaves in `counts.json` how many rows the table has.
@@ -50,7 +50,7 @@ def merge(batch: DataFrame, number: int) -> None:
 
 # [txn]
 def append(batch: DataFrame, number: int) -> None:
-    """Append, and let Delta skip a batch number that it has seen. Not enough for a queue."""
+    """Append; Delta skips a batch number that it has. Needs a source with a write-ahead log."""
     rows = batch.select("message_id", "body").write.format("delta").mode("append")
     rows = rows.option("txnAppId", "orders").option("txnVersion", number)
     rows.save(f"{folder}/table")

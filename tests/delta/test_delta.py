@@ -1,4 +1,4 @@
-"""docs/delta.md: MERGE on message_id keeps each message once; a transaction's version does not.
+"""docs/delivery.md: MERGE on message_id keeps each message once; a transaction's version does not.
 
 With a write-ahead log, Delta's own sink does. AZQUEUE_TEST_KILLS: how many kills in a row between
 Delta's commit and Spark's (default: 1).
@@ -102,9 +102,9 @@ def test_deltas_own_sink_with_a_log_and_without(
     assert Counter(found.values()) == {1: len(without.sent) - 20, 2: 20}, "the killed batch: twice"
 
 
-def test_the_page_shows_what_is_tested() -> None:
-    page = (REPOSITORY / "docs" / "delta.md").read_text(encoding="utf-8")
-    for name in ("merge", "txn"):
+def test_the_pages_show_what_is_tested() -> None:
+    for name, place in (("merge", "delivery.md"), ("txn", "exactly-once.md")):
+        page = (REPOSITORY / "docs" / place).read_text(encoding="utf-8")
         code = re.search(rf"# \[{name}\]\n(.*?)\n+# \[/{name}\]", SCRIPT.read_text(), re.DOTALL)
         assert code
         assert code[1].strip() in page

@@ -159,7 +159,7 @@ def test_a_batch_job_takes_messages(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path
 ) -> None:
     """All that is there, more than a peek gives; then so many of them at most, as the page says."""
-    (code,) = examples("docs/replay.md", begin="## Take n messages")
+    (code,) = examples("docs/delivery.md", begin="## Stop", end="## Checkpoints")
     code = local(code, fake, tmp_path)
     names: dict[str, Any] = {
         "spark": spark,
@@ -194,7 +194,7 @@ def test_a_batch_job_takes_messages(
 def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -> None:
     fake.create_queue("next")
     names: dict[str, Any] = {"azure": {"secret.connectionString": fake.connection_string}}
-    (code,) = examples("docs/operations.md", begin="## Two queries on one queue")
+    (code,) = examples("docs/delivery.md", begin="## Two queries on one queue")
     exec(code, names)
     batch = spark.createDataFrame([("1", "a"), ("2", "b")], "message_id string, body string")
 
