@@ -38,7 +38,7 @@ _TOP = "spark_azqueue"
 GROUPS = (
     Group(
         "The format",
-        "Spark finds it by itself ([install](install.md)).",
+        "Spark finds it by itself ([install](permissions.md#install-on-a-cluster)).",
         ((_TOP, ("AzQueueDataSource",)),),
     ),
     Group(

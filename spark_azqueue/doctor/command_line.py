@@ -118,14 +118,16 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> di
 
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
     try:
-        from .queue_checks import (
-            examine,  # imported here: it needs libraries, and a missing one is a finding
-        )
+        # Imported here: they need libraries, and a missing one is a finding.
+        from .profile import compare_with_profile
+        from .queue_checks import examine
     except ImportError as error:
         text = f"no queue was checked: the module {error.name} cannot be imported"
         yield Finding(False, text, "pip install --upgrade spark-azqueue")
         return
     yield from examine(options, side)
+    if side is Side.SOURCE:
+        yield from compare_with_profile(options)
 
 
 def tell(findings: Iterable[Finding]) -> int:

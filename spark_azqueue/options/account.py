@@ -152,7 +152,7 @@ class SharedConfig:
         parsers.one_of(Encoding),
         "How bodies are stored: `none` (as text) or `base64` (as Azure Functions expects by"
         " default). For reading also `auto`: base64 if the text is valid base64; see"
-        " [encoding.md](encoding.md).",
+        " [permissions.md](permissions.md#message-encoding).",
         default=Encoding.NONE,
     )
     create_queue: bool = option(

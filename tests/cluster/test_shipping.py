@@ -1,4 +1,4 @@
-"""docs/install.md: what works where the package comes with the job, rather than by pip everywhere.
+"""docs/permissions.md: what works where the package comes with the job, rather than by pip everywhere.
 
 `python` on the workers is one that has what the package requires, but not the package.
 """

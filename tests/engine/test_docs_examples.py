@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,12 @@ def local(code: str, fake: FakeQueueService, folder: Path) -> str:
     return re.sub(r'"/(data|checkpoints)/', f'"{folder}/\\1/', code)
 
 
-def test_the_quickstart_pasted_block_by_block(tmp_path: Path, azurite_npm: str) -> None:
-    blocks = examples("docs/quickstart.md", end="### Without Node.js")
-
+def test_the_quickstart_pasted_block_by_block(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-i", "-W", "ignore"],
-        input="\n".join(blocks),
+        input="\n".join(examples("docs/quickstart.md")),
         cwd=tmp_path,
-        env={**os.environ, "AZQUEUE_AZURITE": azurite_npm, "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -60,41 +59,62 @@ def test_the_quickstart_pasted_block_by_block(tmp_path: Path, azurite_npm: str) 
     assert printed.rstrip().endswith("650"), done.stdout
 
 
-@pytest.fixture
-def azurite_npm() -> str:
-    """The folder of Azurite, where it is set up."""
-    from spark_azqueue.testing.azurite import Azurite, AzuriteUnavailable
-
-    try:
-        Azurite(REPOSITORY / ".azurite")
-    except AzuriteUnavailable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    return str(REPOSITORY / ".azurite")
-
-
-def test_the_readme_streams_out_and_writes_back(
-    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+def test_the_ten_lines_of_the_readme(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake.create_queue("orders")
-    fake.create_queue("answers")
-    fake.put_many("orders", [f"order {number}" for number in range(10)])
-    names: dict[str, Any] = {"spark": spark, "df": spark.range(3)}
-    reading, writing = examples("README.md", begin="## Ten lines", end="## What you can rely on")
+    """As pasted: they make their own service, and print what the page says."""
+    (code,) = examples("README.md")
+    page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
 
-    exec(local(reading, fake, tmp_path), names)
     try:
-        fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
+        exec(code, names)
     finally:
-        names["query"].stop()
-    exec(local(writing, fake, tmp_path), names)
+        names["service"].stop()
 
-    assert spark.read.parquet(f"{tmp_path}/data/orders").count() == 10
-    assert sorted(view.text for view in fake.messages("answers")) == [
-        f'{{"id":{number}}}' for number in range(3)
-    ]
-    assert fake.visible("answers") == 0  # the delay of a minute
+    printed = capsys.readouterr().out.strip()
+    assert printed == "300 rows; 0 left"
+    assert f"It prints `{printed}`." in page
+    assert names["spark"].sparkContext is spark.sparkContext, "one Spark for all tests"
+
+
+def test_the_first_production_job(
+    spark: SparkSession,
+    fake: FakeQueueService,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the account and the folders of this test, until it is stopped."""
+    job, counts = examples("docs/production.md")
+    access = '"accountUrl": "https://shopqueues.queue.core.windows.net",\n'
+    access += '    "credential": "managedIdentity",'
+    assert access in job
+    job = local(job, fake, tmp_path).replace("blob:logs/", f"file:{tmp_path}/logs/")
+    job = job.replace(access, f'"secret.connectionString": {fake.connection_string!r},')
+    fake.create_queue("orders")
+    fake.put_many("orders", [f'{{"order_id": {number}}}' for number in range(50)])
+    names: dict[str, Any] = {"spark": spark}
+
+    def stop() -> None:
+        fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
+        for query in spark.streams.active:
+            query.stop()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            exec(job, names)
+    finally:
+        stopping.join(PATIENCE_S)
+        spark.streams.removeListener(names["listener"])
+
+    assert ended.value.code == 0
+    assert (tmp_path / "logs" / "orders" / "log.json").is_file()
+    rows = spark.read.parquet(f"{tmp_path}/data/orders").collect()
+    assert sorted(row.order_id for row in rows) == list(range(50))
+    exec(local(counts, fake, tmp_path), names)
+    assert "|50|50|" in capsys.readouterr().out.replace(" ", "")
 
 
 def test_redrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from spark_azqueue.options.parse import OPTIONS, sink_config, source_config
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 CREDENTIAL = {"secret.connectionString": "AccountName=shop;AccountKey=a2V5"}
+PROFILE = "production.options"
 SIDES = {"source.options": Side.SOURCE, "sink.options": Side.SINK}
 
 
@@ -74,7 +75,17 @@ def test_the_sink_example_works():
     assert config.queue == "answers"
 
 
-@pytest.mark.parametrize("name", SIDES)
+def test_the_production_profile_works_and_names_options_of_a_source():
+    table = {option.name: option for option in OPTIONS if option.side & Side.SOURCE}
+    for option, value in (given(PROFILE) | commented(PROFILE)).items():
+        table[option].parse(value)
+    config = source_config({**given(PROFILE), **CREDENTIAL}, {})
+
+    assert config.write_ahead_log
+    assert config.max_dequeue_count == 5
+
+
+@pytest.mark.parametrize("name", [*SIDES, PROFILE])
 def test_no_example_holds_a_secret_or_a_credential_in_force(name):
     secret = {option.name for option in OPTIONS if option.secret}
 

@@ -73,11 +73,3 @@ def test_anchors_are_made_as_github_makes_them(tmp_path: Path, heading: str, anc
     page.write_text(f"{heading}\n\ntext\n", encoding="utf-8")
 
     assert anchors(page) == {anchor}
-
-
-def test_the_readme_lists_every_page() -> None:
-    listed = {
-        (REPOSITORY / link.partition("#")[0]).resolve() for link in links(REPOSITORY / "README.md")
-    }
-
-    assert set((REPOSITORY / "docs").glob("*.md")) <= listed

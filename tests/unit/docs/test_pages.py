@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from reference import NAME_THE_REPOSITORY, repository_url, with_repository
-from site_pages import REPOSITORY, nav_pages
+from site_pages import REPOSITORY, links, nav_pages
 
 CONFIG = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
 OF_OTHERS = r"docs/decisions/0.*|CHANGELOG\.md|.*/results/.*"
@@ -23,6 +23,13 @@ def test_the_first_three_lines_say_for_whom_it_is(page: str) -> None:
 
     assert lines[0].startswith("# ")
     assert re.match(r"For [a-z]", lines[1]), f"say for whom {page} is, and what it answers"
+
+
+def test_the_readme_is_short() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+    assert len(text.split()) <= 500
+    assert len(links(text)) <= 12
 
 
 def test_there_are_no_long_lists_in_the_nav() -> None:

@@ -1,0 +1,39 @@
+"""Compares a source with the production profile, conf/production.options. Sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.options.choices import DeleteAfter, OnUndecodable
+from spark_azqueue.options.parse import source_config
+
+from .finding import Finding
+
+
+def compare_with_profile(given: Mapping[str, str]) -> Iterator[Finding]:
+    """What these options of a source lack of the profile: advice, since a query may do without.
+
+    Nothing for options that do not work, which the checks of the queue report.
+    """
+    try:
+        source = source_config(given)
+    except AzQueueError:
+        return
+    log, left_to_queue = source.write_ahead_log, source.left_to_queue
+    lacks = {
+        "writeAheadLog": log is None,
+        "deleteOnCommit=true": not source.delete_on_commit,
+        # leaseOn=executors works in no other way
+        "deleteAfter=commit": log and log.delete_after is DeleteAfter.LOG and not source.executors,
+        "maxDequeueCount": source.max_dequeue_count is None
+        and "maxDequeueCount" not in left_to_queue,
+        "onUndecodable=poison": source.on_undecodable is OnUndecodable.FAIL
+        and "onUndecodable" not in left_to_queue,
+    }
+    missing = ", ".join(name for name, is_missing in lacks.items() if is_missing)
+    if missing:
+        advice = "conf/production.options has these lines, docs/production.md says why"
+        yield Finding(None, f"production profile: lacks {missing}", advice)
+    else:
+        yield Finding(True, "production profile: complete")
