@@ -125,9 +125,12 @@ def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
         text = f"no queue was checked: the module {error.name} cannot be imported"
         yield Finding(False, text, "pip install --upgrade spark-azqueue")
         return
-    yield from examine(options, side)
-    if side is Side.SOURCE:
-        yield from compare_with_profile(options)
+    is_bad = False
+    for finding in examine(options, side):
+        is_bad = is_bad or finding.good is False
+        yield finding
+    if side is Side.SOURCE and not is_bad:
+        yield compare_with_profile(options)
 
 
 def tell(findings: Iterable[Finding]) -> int:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.choices import DeleteAfter, OnUndecodable
 from spark_azqueue.options.parse import source_config
 
 from .finding import Finding
 
 
-def compare_with_profile(given: Mapping[str, str]) -> Iterator[Finding]:
+def compare_with_profile(given: Mapping[str, str]) -> Finding:
     """What these options of a source lack of the profile: advice, since a query may do without.
 
-    Nothing for options that do not work, which the checks of the queue report.
+    Raises InvalidOption for options that do not work.
     """
-    try:
-        source = source_config(given)
-    except AzQueueError:
-        return
+    source = source_config(given)
     log, left_to_queue = source.write_ahead_log, source.left_to_queue
     lacks = {
         "writeAheadLog": log is None,
@@ -32,8 +28,7 @@ def compare_with_profile(given: Mapping[str, str]) -> Iterator[Finding]:
         and "onUndecodable" not in left_to_queue,
     }
     missing = ", ".join(name for name, is_missing in lacks.items() if is_missing)
-    if missing:
-        advice = "conf/production.options has these lines, docs/production.md says why"
-        yield Finding(None, f"production profile: lacks {missing}", advice)
-    else:
-        yield Finding(True, "production profile: complete")
+    if not missing:
+        return Finding(True, "production profile: complete")
+    advice = "conf/production.options has these lines, docs/production.md says why"
+    return Finding(None, f"production profile: lacks {missing}", advice)

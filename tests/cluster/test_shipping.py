@@ -1,4 +1,4 @@
-"""docs/permissions.md: what works where the package comes with the job, rather than by pip everywhere.
+"""docs/permissions.md: what works if the package comes with the job, not by pip everywhere.
 
 `python` on the workers is one that has what the package requires, but not the package.
 """

@@ -33,8 +33,8 @@ def test_the_readme_says_what_the_picture_says(plot: ModuleType) -> None:
 
     for said in (
         f"{ours.cpu:.2f} ms of CPU with all of Spark, and {best.cpu:.2f} ms with the best consumer",
-        f"{plot.CAP_OF_A_QUEUE:,} messages a second of a queue {cap * ours.cpu / 1000:.0%} of a core",
-        f"and {cap * best.cpu / 1000:.1f} cores",
+        f"{plot.CAP_OF_A_QUEUE:,} messages a second, takes {cap * ours.cpu / 1000:.0%} of a core",
+        f"with that consumer {cap * best.cpu / 1000:.1f} cores",
     ):
         assert said in README
 
