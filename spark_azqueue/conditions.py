@@ -75,7 +75,7 @@ class Condition(enum.Enum):
     DELETED_ON_COMMIT = (
         _WRITING,
         "read the messages with deleteOnCommit=false (at readStream, without a write-ahead log), or"
-        " leave them to the source: docs/acknowledging.md",
+        " leave them to the source: docs/writing.md",
     )
     STALE_RECEIPT = (
         _WRITING,
@@ -93,11 +93,11 @@ class Condition(enum.Enum):
     )
     INVALID_BLOB_REFERENCE = (
         _BLOBS,
-        "see docs/claim-check.md: options of sender and reader have to fit each other",
+        "see docs/writing.md: options of sender and reader have to fit each other",
     )
     LOST_BLOB = (
         _BLOBS,
-        "restore the blob (soft delete), or set onUndecodable; docs/claim-check.md",
+        "restore the blob (soft delete), or set onUndecodable; docs/writing.md",
     )
     CHECKPOINT_MISMATCH = (
         _CHECKPOINTS,

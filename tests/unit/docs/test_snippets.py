@@ -11,7 +11,7 @@ from snippets import filled, main
 
 PAGES = {
     name: (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
-    for name in ("cookbook.md", "replay.md", "scaling.md", "testing.md")
+    for name in ("cookbook.md", "files.md", "replay.md", "scaling.md", "testing.md", "writing.md")
 }
 _FROM = re.compile(r"<!-- from examples/([^/\s]+) -->")
 SCRIPTS = {path.name for path in (REPOSITORY / "examples").glob("*.py")} - {"surroundings.py"}
