@@ -232,7 +232,7 @@ def test_a_new_checkpoint_before_an_old_file_output_loses_rows(
     assert spark.read.parquet(f"{tmp_path}/b").count() == 5
 
 
-def test_bad_rows_are_set_aside_and_sent_again(
+def test_bad_rows_are_quarantined_and_sent_again(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path
 ) -> None:
     bodies = {
@@ -251,7 +251,7 @@ def test_bad_rows_are_set_aside_and_sent_again(
         "spark": spark,
         "azure": {"secret.connectionString": fake.connection_string},
     }
-    _, check, _, route, again = examples("docs/bad-rows.md")
+    check, _, route, _, again = examples("docs/bad-rows.md")
 
     exec(local(check, fake, tmp_path), names)
     exec(local(route, fake, tmp_path), names)
@@ -288,7 +288,7 @@ def test_what_notices_a_bad_body(spark: SparkSession) -> None:
         '{"order_id": 7, "order_id": 8}': (8, None, None, True),
     }
     names: dict[str, Any] = {}
-    _, check, twice, *_ = examples("docs/bad-rows.md")
+    check, twice, *_ = examples("docs/bad-rows.md")
     exec(check + twice, names)
     bodies = spark.createDataFrame([(body,) for body in table], "body string")
 
@@ -308,7 +308,8 @@ def test_texts_that_do_not_decode_are_there_in_a_json_output(
     names: dict[str, Any] = {
         "messages": spark.createDataFrame(rows, "body string, _corrupt_record string")
     }
-    exec(examples("docs/bad-rows.md")[0], names)
+    (code,) = examples("docs/bad-rows.md", begin="## Texts", end="## Send")
+    exec(code, names)
     for name in ("messages", "renamed"):
         names[name].write.json(f"{tmp_path}/{name}")
 
