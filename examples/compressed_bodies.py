@@ -16,13 +16,11 @@ from surroundings import from_command_line
 
 
 # [recipe]
-@F.udf("binary")
 def packed(text):
     """Return the text as gzip."""
     return gzip.compress(text.encode())
 
 
-@F.udf("string")
 def unpacked(body):
     """Return the text; None if it is not gzip of UTF-8, or over 1 MiB."""
     unzip = zlib.decompressobj(wbits=31)
@@ -35,8 +33,9 @@ def unpacked(body):
 
 def put(rows: DataFrame, azure: dict[str, str]) -> None:
     """Send the rows, compressed."""
-    writer = rows.select(packed("body").alias("body")).write.format("azqueue")
-    writer.options(**azure, messageEncoding="base64").mode("append").save()
+    body = F.udf(packed, "binary")("body").alias("body")
+    writer = rows.select(body).write.format("azqueue").mode("append")
+    writer.options(**azure, messageEncoding="base64").save()
 
 
 # [end]
@@ -54,7 +53,8 @@ def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     messages = spark.readStream.format("azqueue").options(**azure)
     messages = messages.option("messageEncoding", "base64")
     rows = messages.option("bodyType", "binary").load()
-    rows = rows.select(unpacked("body").alias("text"), F.octet_length("body"))
+    text = F.udf(unpacked, "string")("body").alias("text")
+    rows = rows.select(text, F.octet_length("body"))
     writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
     writer = writer.trigger(availableNow=True)
     writer.start(f"{folder}/texts").awaitTermination()

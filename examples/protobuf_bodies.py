@@ -18,7 +18,6 @@ from surroundings import from_command_line, send
 
 
 # [recipe]
-@F.udf("currency STRING, units BIGINT, reason STRING")
 def price(body):
     """Return the columns of a price, or the reason why the body is none."""
     try:
@@ -33,7 +32,8 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
     messages = spark.readStream.format("azqueue").options(**azure)
     messages = messages.option("queue", "example-prices").option("bodyType", "binary")
     rows = messages.option("messageEncoding", "base64").load()
-    rows = rows.withColumn("price", price("body")).select("body", "price.*")
+    columns = F.udf(price, "currency STRING, units BIGINT, reason STRING")("body")
+    rows = rows.withColumn("price", columns).select("body", "price.*")
     writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
     return writer.trigger(availableNow=True).start(f"{folder}/prices")
 
