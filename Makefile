@@ -127,7 +127,7 @@ test-all: need-java $(VENV_READY) ## Everything: check with more examples, every
 environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/4.0/.installed .matrix/client/.installed .matrix/wheel/.installed
 	@:
 
-environments-all: environments $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched)
+environments-all: environments $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched)
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
@@ -212,7 +212,7 @@ dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, a
 
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
-	@$(PY) tools/snippets.py docs/cookbook.md docs/testing.md docs/exactly-once.md docs/scaling.md
+	@$(PY) tools/snippets.py docs/cookbook.md docs/files.md docs/writing.md docs/testing.md docs/exactly-once.md docs/scaling.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site
@@ -254,15 +254,6 @@ jars/%/.fetched: jars/pom.xml | need-java
 	@command -v mvn > /dev/null || { echo "Maven is needed: https://maven.apache.org" >&2; exit 1; }
 	@rm -rf jars/$*
 	@mvn -q -B -f jars/pom.xml -Pspark-$* dependency:copy-dependencies
-	@touch $@
-
-# The in-memory tables of Spark's own tests.
-jars/tests/.fetched: | need-java
-	@command -v mvn > /dev/null || { echo "Maven is needed: https://maven.apache.org" >&2; exit 1; }
-	@rm -rf jars/tests
-	@mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -DoutputDirectory=$(CURDIR)/jars/tests \
-	  -Dartifact=org.apache.spark:spark-catalyst_2.13:4.2.0:jar:tests
-	@mv jars/tests/*.jar jars/tests/spark-catalyst.jar
 	@touch $@
 
 # ── to set up ─────────────────────────────────────────────────────────────────────────────────────
@@ -436,4 +427,4 @@ clean: ## Remove what was built, what tools cached and what demo and soak wrote
 	  -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and .azurite, too
-	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings .promtool jars/4.* jars/tests *.egg-info
+	@rm -rf .venv .venv-docs .venv-release .matrix .azurite .recordings .promtool jars/4.* *.egg-info

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from spark_azqueue.events import bounded_json
@@ -17,33 +17,19 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Read `example-reports` into a VARIANT; keep what cannot be read, as it is."""
+    """Read `example-reports` into a VARIANT, or the body with the reason."""
     text = bounded_json(F.col("body"), longest=20_000)  # bytes; 1 MiB without it
     reason = (
         F.when(F.octet_length("body") > 20_000, "longer than 20,000 bytes")
         .when(text.isNull(), "brackets that do not match, or over 64 levels")
         .when(F.col("report").isNull(), "not JSON")
     )
-
-    def take(batch: DataFrame, number: int) -> None:
-        read = batch.withColumn("report", F.try_parse_json(text))
-        rows = read.withColumn("reason", reason).persist()
-        good = rows.where("reason IS NULL").select("message_id", "report")
-        good.write.mode("append").parquet(str(folder / "reports"))
-        bad = rows.where("reason IS NOT NULL")
-        bad = bad.select("message_id", "reason", "body")
-        bad.write.mode("append").parquet(str(folder / "bad"))
-        rows.unpersist()
-
     messages = spark.readStream.format("azqueue").options(**azure)
-    return (
-        messages.option("queue", "example-reports")
-        .load()
-        .writeStream.foreachBatch(take)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)  # without this line it goes on for ever
-        .start()
-    )
+    rows = messages.option("queue", "example-reports").load()
+    rows = rows.withColumn("report", F.try_parse_json(text))
+    rows = rows.select("message_id", "report", reason.alias("reason"), "body")
+    writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.trigger(availableNow=True).start(f"{folder}/reports")
 
 
 # [end]
@@ -63,11 +49,11 @@ def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     send(spark, azure, "example-reports", bodies)
     start(spark, azure, folder).awaitTermination()
     reports = spark.read.parquet(str(folder / "reports"))
-    reports.selectExpr(
+    reports.where("reason IS NULL").selectExpr(
         "try_variant_get(report, '$.sensor', 'INT') AS sensor",
         "schema_of_variant(report) AS shape",
     ).orderBy("sensor").show(truncate=False)
-    bad = spark.read.parquet(str(folder / "bad"))
+    bad = reports.where("reason IS NOT NULL")
     bad.selectExpr("reason", "left(body, 25) AS body").orderBy("reason", "body").show(
         truncate=False
     )

@@ -20,24 +20,14 @@ def start(
 ) -> StreamingQuery:
     """Look up the price of each request's item. prices: with `item` and `price`."""
     requests = spark.readStream.format("azqueue").options(**azure)
-    asked = (
-        requests.option("queue", "example-requests")
-        .load()
-        .withColumn("request", F.from_json("body", "id STRING, item STRING"))
-        .select(F.col("message_id").alias("in_reply_to"), "request.id", "request.item")
-    )
-    answers = asked.join(F.broadcast(prices), "item", "left").select(
-        F.to_json(F.struct("in_reply_to", "id", "item", "price")).alias("body")
-    )
-    return (
-        answers.writeStream.format("azqueue")
-        .options(**azure)
-        .option("queue", "example-answers")
-        .option("createQueue", "true")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    asked = requests.option("queue", "example-requests").load()
+    asked = asked.withColumn("request", F.from_json("body", "id STRING, item STRING"))
+    asked = asked.select("request.*", F.col("message_id").alias("in_reply_to"))
+    answers = asked.join(F.broadcast(prices), "item", "left")
+    writer = answers.select(F.to_json(F.struct("*")).alias("body")).writeStream
+    writer = writer.format("azqueue").options(**azure).option("createQueue", "true")
+    writer = writer.option("queue", "example-answers").trigger(availableNow=True)
+    return writer.option("checkpointLocation", f"{folder}/checkpoint").start()
 
 
 # [end]

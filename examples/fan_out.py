@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from surroundings import bodies_of, from_command_line, send
@@ -16,29 +17,21 @@ from surroundings import bodies_of, from_command_line, send
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
     """Send alerts on at once, reminders in an hour, and the others to the archive."""
-    events = (
-        spark.readStream.format("azqueue")
-        .options(**azure)
-        .option("queue", "example-events")
-    )
-    routed = events.load().selectExpr(
+    events = spark.readStream.format("azqueue").options(**azure)
+    rows = events.option("queue", "example-events").load()
+    kind = F.get_json_object("body", "$.kind")
+    routed = rows.select(
         "body",
-        """CASE get_json_object(body, '$.kind')
-             WHEN 'alert' THEN 'example-alerts'
-             WHEN 'reminder' THEN 'example-reminders'
-             ELSE 'example-archive' END AS queue""",
-        "IF(get_json_object(body, '$.kind') = 'reminder', 3600, 0) AS visibility_delay",
-        # An alert is good for 15 minutes, the others for ever.
-        "IF(get_json_object(body, '$.kind') = 'alert', 900, -1) AS time_to_live",
+        F.when(kind == "alert", "example-alerts")
+        .when(kind == "reminder", "example-reminders")
+        .otherwise("example-archive")
+        .alias("queue"),
+        F.when(kind == "reminder", 3600).alias("visibility_delay"),
+        F.when(kind == "alert", 900).otherwise(-1).alias("time_to_live"),  # -1: never
     )
-    return (
-        routed.writeStream.format("azqueue")
-        .options(**azure)
-        .option("createQueue", "true")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    writer = routed.writeStream.format("azqueue").options(**azure)
+    writer = writer.option("createQueue", "true").trigger(availableNow=True)
+    return writer.option("checkpointLocation", f"{folder}/checkpoint").start()
 
 
 # [end]

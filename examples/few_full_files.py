@@ -17,21 +17,14 @@ from surroundings import from_command_line, send
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
     """One file for 100 readings, or for what has come within ten seconds."""
-    readings = (
-        spark.readStream.format("azqueue")
-        .options(**azure)
-        .option("queue", "example-readings")
-        .option("minMessagesPerTrigger", "100")
-        .option("maxTriggerDelay", "10 seconds")
-        .option("messagesPerPartition", "100000")  # one file for each batch
-    )
-    return (
-        readings.load()
-        .writeStream.format("parquet")
-        .option("path", str(folder / "readings"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .start()
-    )
+    readings = spark.readStream.format("azqueue").options(**azure)
+    readings = readings.option("queue", "example-readings")
+    readings = readings.option("minMessagesPerTrigger", "100")
+    readings = readings.option("maxTriggerDelay", "10 seconds")
+    readings = readings.option("messagesPerPartition", "100000")  # one file a batch
+    writer = readings.load().writeStream
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.start(f"{folder}/readings")
 
 
 # [end]

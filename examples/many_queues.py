@@ -22,20 +22,12 @@ QUEUES = 6
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
     """Read all queues that match, on the executors, each message exactly once."""
     messages = spark.readStream.format("azqueue").options(**azure)
-    return (
-        messages.option("queue", "example-many-*")
-        .option("leaseOn", "executors")
-        .option("writeAheadLog", f"file:{folder}/log")
-        .option("deleteAfter", "log")
-        .load()
-        .select("queue", "message_id", "body")
-        .writeStream.format("parquet")
-        .queryName("many-queues")
-        .option("path", str(folder / "rows"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)  # without this line it goes on for ever
-        .start()
-    )
+    messages = messages.option("queue", "example-many-*")
+    messages = messages.option("leaseOn", "executors").option("deleteAfter", "log")
+    messages = messages.option("writeAheadLog", f"file:{folder}/log")
+    rows = messages.load().select("queue", "message_id", "body")
+    writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.trigger(availableNow=True).start(f"{folder}/rows")
 
 
 # [end]

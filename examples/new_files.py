@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,26 +21,24 @@ from surroundings import bodies_of, from_command_line, send
 
 
 # [recipe]
-def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
+def start(
+    spark: SparkSession, azure: dict[str, str], folder: Path, **without_azure: Any
+) -> StreamingQuery:
     """Read new files of `shopdata/landing` as the queue `example-files` names them."""
 
     def take(orders: DataFrame, number: int) -> None:
-        orders.write.mode("overwrite").parquet(
-            str(folder / "orders" / f"batch={number}")
-        )
+        orders.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")
 
     return read_new_files(
         spark,
         {**azure, "queue": "example-files"},
-        trusted="shopdata/landing",
-        # In Azure leave this line out: then it is abfss://landing@shopdata.dfs.….
-        paths={"shopdata/landing": str(folder / "landing")},
+        trusted="shopdata/landing",  # no file of any other container is opened
         format="json",
         schema="order_id BIGINT, quantity INT",
         each=take,
-        checkpoint=str(folder / "checkpoint"),
-        set_aside_queue="example-files-bad",
-        available_now=True,  # without this line it goes on for ever
+        checkpoint=f"{folder}/checkpoint",
+        set_aside_queue="example-files-bad",  # what cannot be read, with the reason
+        **without_azure,
     )
 
 
@@ -65,16 +64,18 @@ def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """One file from before, two announced, one broken, and one that is gone."""
     landing = folder / "landing"
     landing.mkdir()
+    # On Azure the files are in abfss://landing@shopdata.dfs.…, and the query runs on.
+    local = {"paths": {"shopdata/landing": str(landing)}, "available_now": True}
     (landing / "0.json").write_text('{"order_id": 0, "quantity": 1}\n')
     send(spark, azure, "example-files", [event("0.json")])  # and it is listed, too
-    start(spark, azure, folder).awaitTermination()
+    start(spark, azure, folder, **local).awaitTermination()
 
     (landing / "1 of 2.json").write_text('{"order_id": 1, "quantity": 2}\n')
     (landing / "2 of 2.json").write_text('{"order_id": 2, "quantity": 3}\n')
     (landing / "broken.json").write_text('{"order_id": 3, "quan')
     names = ["1 of 2.json", "2 of 2.json", "1 of 2.json", "broken.json", "gone.json"]
     send(spark, azure, "example-files", map(event, names))
-    start(spark, azure, folder).awaitTermination()
+    start(spark, azure, folder, **local).awaitTermination()
 
     orders = spark.read.parquet(str(folder / "orders"))
     orders.select("order_id", "quantity").orderBy("order_id").show()

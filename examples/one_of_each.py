@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from spark_azqueue.duplicates import without_duplicates
 
@@ -18,22 +18,13 @@ from surroundings import from_command_line, send
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
     """Keep the first message of each order, as far as seven days ago."""
-    messages = (
-        spark.readStream.format("azqueue")
-        .options(**azure)
-        .option("queue", "example-orders")
-        .load()
-    )
-    order = sf.from_json("body", "id INT, quantity INT").alias("order")
-    orders = messages.select("message_id", order).select("message_id", "order.*")
-    return (
-        without_duplicates(orders, "id", within="7 days")
-        .writeStream.format("parquet")
-        .option("path", str(folder / "orders"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)  # without this line it goes on for ever
-        .start()
-    )
+    messages = spark.readStream.format("azqueue").options(**azure)
+    order = F.from_json("body", "id INT, quantity INT").alias("order")
+    orders = messages.option("queue", "example-orders").load()
+    orders = orders.select("message_id", order).select("message_id", "order.*")
+    rows = without_duplicates(orders, "id", within="7 days")
+    writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.trigger(availableNow=True).start(f"{folder}/orders")
 
 
 # [end]

@@ -5,6 +5,7 @@ python examples/priorities_and_accounts.py "<connection string>"
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,31 +16,20 @@ from surroundings import from_command_line, send
 
 
 # [recipe]
-def messages_of(spark: SparkSession, azure: dict[str, str], account: str) -> DataFrame:
-    """The queues of one account, the urgent one first, and the account in each row."""
-    messages = spark.readStream.format("azqueue").options(**azure)
-    messages = messages.option("queue", "example-urgent,example-usual")
-    messages = messages.option("queuePriority", "strict")
-    return messages.load().withColumn("account", F.lit(account))
-
-
 def start(
     spark: SparkSession, accounts: dict[str, dict[str, str]], folder: Path
 ) -> StreamingQuery:
     """Read the queues of all accounts into one output. accounts: name -> options."""
-    first, *others = [
-        messages_of(spark, azure, name) for name, azure in accounts.items()
-    ]
-    for other in others:
-        first = first.unionByName(other)
-    return (
-        first.select("account", "queue", "message_id", "body")
-        .writeStream.format("parquet")
-        .option("path", str(folder / "all"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    sources = []
+    for name, azure in accounts.items():
+        messages = spark.readStream.format("azqueue").options(**azure)
+        messages = messages.option("queue", "example-urgent,example-usual")
+        messages = messages.option("queuePriority", "strict")  # the urgent one first
+        sources.append(messages.load().withColumn("account", F.lit(name)))
+    rows = reduce(DataFrame.unionByName, sources)
+    rows = rows.select("account", "queue", "message_id", "body")
+    writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.trigger(availableNow=True).start(f"{folder}/all")
 
 
 # [end]

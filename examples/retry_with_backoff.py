@@ -27,35 +27,23 @@ def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> Streaming
     """Call the service for each of `example-calls`, and settle it by the answer."""
 
     def work(batch: DataFrame, number: int) -> None:
+        is_bad = (F.col("status") == 400) | (F.col("dequeue_count") >= 8)
+        reason = F.concat(F.lit("answer "), F.col("status"))
         counts = settle(
-            call(batch),
+            call(batch),  # adds the column status
             {**azure, "createQueue": "true"},
             done=F.col("status") == 200,
-            dead=DeadLetter(
-                (F.col("status") == 400) | (F.col("dequeue_count") >= 8),
-                queue="example-calls-dead",
-                reason=F.concat(F.lit("answer "), F.col("status")),
-            ),
-            retry=Retry(
-                F.lit(True), delay=backoff(first=30, longest=3600)
-            ),  # all others
+            dead=DeadLetter(is_bad, queue="example-calls-dead", reason=reason),
+            retry=Retry(F.lit(True), delay=backoff(first=30, longest=3600)),
         )
         print(f"batch {number}: {counts}")
 
-    messages = (
-        spark.readStream.format("azqueue")
-        .options(**azure)
-        .option("queue", "example-calls")
-    )
-    return (
-        messages.option("deleteOnCommit", "false")
-        .option("visibilityTimeout", "30 minutes")  # more than twice what a batch takes
-        .load()
-        .writeStream.foreachBatch(work)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    calls = spark.readStream.format("azqueue").options(**azure)
+    calls = calls.option("queue", "example-calls").option("deleteOnCommit", "false")
+    calls = calls.option("visibilityTimeout", "30 minutes")  # over twice a batch
+    writer = calls.load().writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.foreachBatch(work).start()
 
 
 # [end]

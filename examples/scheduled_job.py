@@ -16,19 +16,11 @@ from surroundings import from_command_line, send
 def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
     """Append what is in `example-readings` to the output. Raises the query's error."""
     messages = spark.readStream.format("azqueue").options(**azure)
-    query = (
-        messages.option("queue", "example-readings")
-        .load()
-        .select("message_id", "body", "insertion_time")
-        .writeStream.format("parquet")
-        .option("path", str(folder / "readings"))
-        .option(
-            "checkpointLocation", str(folder / "checkpoint")
-        )  # the same in every run
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    rows = messages.option("queue", "example-readings").load()
+    rows = rows.select("message_id", "body", "insertion_time")
+    writer = rows.writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+    writer.start(f"{folder}/readings").awaitTermination()
 
 
 # [end]

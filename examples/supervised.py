@@ -1,4 +1,4 @@
-"""A query that is started again after a failure, until the poison message is set aside.
+"""A query that is started again after a failure, until the poison message is found.
 
 python examples/supervised.py "<connection string>"
 """
@@ -19,24 +19,16 @@ def supervise(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunRe
     """Read `example-jobs` to its end. Poison goes to `example-jobs-poison`."""
 
     def take(batch: DataFrame, number: int) -> None:
-        numbers = batch.selectExpr(
-            "message_id", "CAST(body AS INT) AS number"
-        )  # 'seven' fails
-        numbers.write.mode("append").parquet(str(folder / "numbers"))
+        rows = batch.selectExpr("message_id", "CAST(body AS INT) AS number")
+        rows.write.mode("append").parquet(f"{folder}/numbers")  # 'seven' fails
 
     def start() -> StreamingQuery:
         messages = spark.readStream.format("azqueue").options(**azure)
-        return (
-            messages.option("queue", "example-jobs")
-            .option("maxDequeueCount", "2")
-            .load()
-            .writeStream.foreachBatch(take)
-            .option(
-                "checkpointLocation", str(folder / "checkpoint")
-            )  # the same at each start
-            .trigger(availableNow=True)
-            .start()
-        )
+        messages = messages.option("queue", "example-jobs")
+        messages = messages.option("maxDequeueCount", "2")
+        writer = messages.load().writeStream.trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+        return writer.foreachBatch(take).start()
 
     return run_until_done(start, restarts=10, first_wait=0.1)
 
@@ -55,7 +47,7 @@ def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
             row.number for row in spark.read.parquet(str(folder / "numbers")).collect()
         ),
     )
-    print("set aside:", bodies_of(spark, azure, "example-jobs-poison"))
+    print("poison:", bodies_of(spark, azure, "example-jobs-poison"))
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Condition(enum.Enum):
         _WRITING,
         "Rows were to be updated or deleted, and the source deletes them itself.",
         "read the messages with deleteOnCommit=false (at readStream, without a write-ahead log), or"
-        " leave them to the source: docs/acknowledging.md",
+        " leave them to the source: docs/writing.md",
     )
     STALE_RECEIPT = (
         _WRITING,
@@ -115,12 +115,12 @@ class Condition(enum.Enum):
     INVALID_BLOB_REFERENCE = (
         _BLOBS,
         "A message refers to a blob in a form or place that the reader does not accept.",
-        "see docs/claim-check.md: options of sender and reader have to fit each other",
+        "see docs/writing.md: options of sender and reader have to fit each other",
     )
     LOST_BLOB = (
         _BLOBS,
         "The blob of a message is gone or was changed.",
-        "restore the blob (soft delete), or set onUndecodable; docs/claim-check.md",
+        "restore the blob (soft delete), or set onUndecodable; docs/writing.md",
     )
     CHECKPOINT_MISMATCH = (
         _CHECKPOINTS,

@@ -1,6 +1,6 @@
 """Acknowledging by hand in one call: done, again later, or given up.
 
-For streams with `deleteOnCommit=false`; see docs/acknowledging.md.
+For streams with `deleteOnCommit=false`; see docs/writing.md.
 """
 
 from __future__ import annotations

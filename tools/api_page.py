@@ -43,7 +43,8 @@ GROUPS = (
     ),
     Group(
         "Acknowledge by hand",
-        "For streams with `deleteOnCommit=false` ([acknowledging by hand](acknowledging.md)).",
+        "For streams with `deleteOnCommit=false`"
+        " ([acknowledge each message](writing.md#acknowledge-each-message)).",
         ((_TOP, ("settle", "Retry", "DeadLetter", "Settled", "backoff")),),
     ),
     Group(
@@ -77,7 +78,7 @@ GROUPS = (
     ),
     Group(
         "Read events",
-        "See [events](events.md) and [files](files.md).",
+        "See [events](files.md#events-as-columns) and [files](files.md).",
         (("spark_azqueue.events", ("parsed", "blob_events", "bounded_json")),),
     ),
     Group(

@@ -47,7 +47,8 @@ class SinkConfig(SharedConfig):
         "What to do with each row: `enqueue` it as a new message, or `update` or `delete` the"
         " message with the `message_id` and `pop_receipt` that the source gave with"
         " `deleteOnCommit=false`. An update shows the message again after `visibility_delay`; a"
-        " `body` that is not null replaces its text. See [acknowledging.md](acknowledging.md).",
+        " `body` that is not null replaces its text. See"
+        " [writing.md](writing.md#acknowledge-each-message).",
         default=Operation.ENQUEUE,
     )
     message_format: MessageFormat = option(
@@ -56,7 +57,7 @@ class SinkConfig(SharedConfig):
         "What is sent: the `body` alone (`text`), or an event around it (`cloudevents`: CloudEvents"
         " 1.0 in JSON), from the columns `id`, `type`, `source` and, if there, `time`, `subject`,"
         " `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
-        " [events.md](events.md#send-events).",
+        " [writing.md](writing.md#send-events).",
         default=MessageFormat.TEXT,
     )
     on_stale_receipt: OnStaleReceipt = option(
@@ -86,7 +87,7 @@ class SinkConfig(SharedConfig):
         "What to do with the messages that a write had put when it failed: `keep` leaves them, and"
         " Spark's retry sends them again; `retract` deletes those that nobody has dequeued, of the"
         " failed task and of tasks that had finished. For `operation=enqueue`; see"
-        " [operations.md](operations.md#take-back-what-a-failed-write-put).",
+        " [writing.md](writing.md#take-back-what-a-failed-write-sent).",
         default=OnFailure.KEEP,
     )
     visibility_delay: int = option(

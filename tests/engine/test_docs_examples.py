@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import storage_events
 from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
@@ -254,7 +252,7 @@ def test_a_new_checkpoint_before_an_old_file_output_loses_rows(
     assert spark.read.parquet(f"{tmp_path}/b").count() == 5
 
 
-def test_bad_rows_are_set_aside_and_sent_again(
+def test_bad_rows_are_quarantined_and_sent_again(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path
 ) -> None:
     bodies = {
@@ -273,7 +271,7 @@ def test_bad_rows_are_set_aside_and_sent_again(
         "spark": spark,
         "azure": {"secret.connectionString": fake.connection_string},
     }
-    _, check, _, route, again = examples("docs/bad-rows.md")
+    check, _, route, _, again = examples("docs/bad-rows.md")
 
     exec(local(check, fake, tmp_path), names)
     exec(local(route, fake, tmp_path), names)
@@ -310,7 +308,7 @@ def test_what_notices_a_bad_body(spark: SparkSession) -> None:
         '{"order_id": 7, "order_id": 8}': (8, None, None, True),
     }
     names: dict[str, Any] = {}
-    _, check, twice, *_ = examples("docs/bad-rows.md")
+    check, twice, *_ = examples("docs/bad-rows.md")
     exec(check + twice, names)
     bodies = spark.createDataFrame([(body,) for body in table], "body string")
 
@@ -330,7 +328,8 @@ def test_texts_that_do_not_decode_are_there_in_a_json_output(
     names: dict[str, Any] = {
         "messages": spark.createDataFrame(rows, "body string, _corrupt_record string")
     }
-    exec(examples("docs/bad-rows.md")[0], names)
+    (code,) = examples("docs/bad-rows.md", begin="## Texts", end="## Send")
+    exec(code, names)
     for name in ("messages", "renamed"):
         names[name].write.json(f"{tmp_path}/{name}")
 
@@ -339,63 +338,3 @@ def test_texts_that_do_not_decode_are_there_in_a_json_output(
 
     assert {row["_corrupt_record"] for row in as_it_was} == {None}, "what the page warns of"
     assert {(row.body, row.raw_text) for row in renamed} == set(rows)
-
-
-def test_files_as_they_arrive(spark: SparkSession, fake: FakeQueueService, tmp_path: Path) -> None:
-    """The recipe by hand on a local folder in place of the container."""
-    for queue in ("arrived", "arrived-bad"):
-        fake.create_queue(queue)
-    landing = tmp_path / "landing"
-    landing.mkdir()
-    for number, line in enumerate(['{"order_id": 1}', '{"order_id": 2}', "no order"]):
-        (landing / f"f{number}.json").write_text(f'{{"order_id": {10 + number}}}\n{line}\n')
-    events = [
-        json.dumps(
-            dataclasses.replace(
-                storage_events.OF_BLOBS[1],
-                subject=storage_events.subject_of("landing", f"f{number}.json"),
-                data={
-                    "api": "PutBlob",
-                    "eTag": "1",
-                    "url": f"{storage_events.BLOB}/landing/f{number}.json",
-                },
-            ).event_grid()
-        )
-        for number in range(3)
-    ]
-    (call,) = examples("docs/files.md")
-    assert "read_new_files(" in call, "tests/engine/test_files.py runs it"
-    (code,) = examples("docs/files-by-hand.md")
-    code = local(code, fake, tmp_path).replace("blob:logs/arrived", f"file:{tmp_path}/log")
-    here = "abfss://landing@shopdata.dfs.core.windows.net"
-    code = code.replace(
-        "json(paths)", f"json([p.replace({here!r}, {str(landing)!r}) for p in paths])"
-    )
-    names: dict[str, Any] = {
-        "spark": spark,
-        "azure": {"secret.connectionString": fake.connection_string},
-    }
-
-    hostile = events[0].replace(storage_events.BLOB, "https://files.evil.test")
-    for bodies in (
-        [*events, events[0], "no event", hostile],
-        [events[1]],
-    ):  # then one that was read before
-        fake.put_many("arrived", bodies)
-        exec(code, names)
-        try:
-            fake.wait_until(lambda: fake.count("arrived") == 0, PATIENCE_S)
-        finally:
-            names["query"].stop()
-
-    rows = spark.read.parquet(f"{tmp_path}/data/rows").collect()
-    assert sorted(row.order_id for row in rows if row.order_id) == [1, 2, 10, 11, 12]
-    bad = [json.loads(view.text) for view in fake.messages("arrived-bad")]
-    whys = {row.get("_corrupt_record") or row["event"]: row["reason"] for row in bad}
-    (evil,) = (text for text in whys if "files.evil.test" in text)
-    assert whys == {
-        "no event": "the body is neither JSON nor base64 of JSON",
-        "no order": "not an order",
-        evil: "the blob is in no trusted container",
-    }
-    assert spark.read.parquet(f"{tmp_path}/data/files").count() == 3

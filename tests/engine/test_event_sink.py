@@ -94,7 +94,7 @@ def test_the_example_of_the_page(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path
 ) -> None:
     fake.create_queue("order-events")
-    (code,) = examples("docs/events.md", begin="## Send events")
+    (code,) = examples("docs/writing.md", begin="## Send events")
     orders = spark.sql(
         "SELECT 7 AS order_id, 2 AS quantity, timestamp'2026-11-22 11:30' AS created"
     )

@@ -106,9 +106,7 @@ def test_a_list_carries_its_body_once(spark: SparkSession) -> None:
 
 
 def test_a_name_is_no_pattern_in_the_recipe(spark: SparkSession, tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "files-by-hand.md").read_text(
-        encoding="utf-8"
-    )
+    page = (Path(__file__).resolve().parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
     (escape,) = re.findall(r're\.sub\(r"(.*)", r"(.*)", path\)', page)
     for name in ("a.json", "*.json", "{a,b}.json", "[a].json", "?.json"):
         (tmp_path / name).write_text(json.dumps({"name": name}))

@@ -1,4 +1,4 @@
-"""docs/pipelines.md: Spark's own `spark-pipelines` runs a table from a queue, and a sink."""
+"""docs/cookbook.md: Spark's own `spark-pipelines` runs a table from a queue, and a sink."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from .test_stream import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = Path(pyspark.__file__).parent
+BEGIN = "## Declarative pipelines"
+"""Where the page has them."""
 
 
 def project(folder: Path, code: str) -> None:
     """The files of the page, in this folder, with this code of tables and flows."""
-    page = (REPOSITORY / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    page = page[page.index(BEGIN) :]
     (spec,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     settings = re.findall(r"^    (spark\..+)\n", page, re.MULTILINE)
     settings += ["spark.ui.enabled false", "spark.sql.shuffle.partitions 2"]
@@ -35,8 +38,8 @@ def project(folder: Path, code: str) -> None:
 
 
 def orders(**options: str) -> str:
-    """The first pipeline of the page. options: of the source, beside the page's."""
-    code = examples("docs/pipelines.md")[0]
+    """The pipeline of the page. options: of the source, beside the page's."""
+    (code,) = examples("docs/cookbook.md", begin=BEGIN)
     more = "".join(f'.option("{name}", "{value}")' for name, value in options.items())
     return code.replace(".load()", f"{more}.load()")
 

@@ -1,4 +1,4 @@
-"""SQL, as far as Spark lets a source in Python have it (docs/sql.md), and the modes of a write."""
+"""SQL, as far as Spark lets a source in Python have it (docs/cookbook.md); the modes of a write."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 A body is a reference if and only if it begins with `{"azqueue-blob":`; the number is the version of
 the format. The sink never enqueues any other body that begins like this: such a body is stored as a
-blob, too. See docs/claim-check.md.
+blob, too. See docs/writing.md.
 """
 
 from __future__ import annotations
@@ -117,9 +117,7 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
 
 
 def _damaged() -> UndecodableBody:
-    return _unreadable(
-        "it looks like a blob reference but is not a valid one; see docs/claim-check.md"
-    )
+    return _unreadable("it looks like a blob reference but is not a valid one; see docs/writing.md")
 
 
 def _is_container(name: object) -> bool:

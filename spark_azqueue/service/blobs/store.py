@@ -175,7 +175,7 @@ class Removals:
     """Deletes the blobs of settled messages in the background (best effort).
 
     A blob may stay if this process dies first or the service refuses. Nothing reads it any more,
-    and a lifecycle rule of the container can remove it. See docs/claim-check.md.
+    and a lifecycle rule of the container can remove it. See docs/writing.md.
     """
 
     def __init__(self, store: BlobStore, workers: Submits) -> None:

@@ -11,9 +11,10 @@ from snippets import filled, main
 
 PAGES = {
     name: (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
-    for name in ("cookbook.md", "exactly-once.md", "scaling.md", "testing.md")
+    for name in ("cookbook.md", "exactly-once.md", "files.md", "scaling.md", "testing.md", "writing.md")
 }
 _FROM = re.compile(r"<!-- from examples/([^/\s]+) -->")
+_BLOCK = re.compile(r"^```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SCRIPTS = {path.name for path in (REPOSITORY / "examples").glob("*.py")} - {"surroundings.py"}
 
 
@@ -28,6 +29,23 @@ def test_every_script_is_on_a_page_and_in_the_list() -> None:
     shown = [name for page in PAGES.values() for name in _FROM.findall(page)]
     assert sorted(shown) == sorted(SCRIPTS)
     assert set(re.findall(r"^\| `(\S+\.py)`", listed, re.MULTILINE)) == SCRIPTS
+
+
+def test_a_recipe_is_short() -> None:
+    pages = [PAGES[name] for name in ("cookbook.md", "files.md", "writing.md")]
+    blocks = [found for page in pages for found in re.findall(_BLOCK, page)]
+    lengths = [sum(bool(line.strip()) for line in block.split("\n")) for block in blocks]
+
+    assert len(lengths) > 20
+    assert max(lengths) <= 20
+
+
+def test_roles_in_the_cookbook_are_those_of_the_page_about_rights() -> None:
+    roles = re.findall(r'"(Storage [\w ]+)"', PAGES["cookbook.md"])
+    rights = (REPOSITORY / "docs" / "permissions.md").read_text(encoding="utf-8")
+
+    assert len(roles) == 2
+    assert [role for role in roles if role not in rights] == []
 
 
 def test_a_block_is_filled_with_the_marked_part(tmp_path: Path) -> None:

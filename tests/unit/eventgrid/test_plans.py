@@ -51,7 +51,7 @@ def test_they_use_functions_of_spark_4_0_alone(frame: Any) -> None:
 
 
 def test_every_reason_is_on_the_page(frame: Any) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "events.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "files.md").read_text(encoding="utf-8")
     schema = StructType().add("api", "string")
     text = plan(parsed(frame, schema)) + plan(blob_events(frame, trusted=TRUSTED))
 
