@@ -167,7 +167,7 @@ test-examples: need-java $(VENV_READY) ## Each script of the cookbook
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 
 # Delta is built for one line of Spark at a time, and so is tested with that.
-test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched jars/tests/.fetched ## MERGE into Delta, as in docs/delivery.md, with a kill at the worst moment
+test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## MERGE into Delta, as in docs/delivery.md, with a kill at the worst moment
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/4.2/bin/python .matrix/4.2/bin/python -m pytest -q tests/delta
 
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)

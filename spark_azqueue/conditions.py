@@ -58,7 +58,7 @@ class Condition(enum.Enum):
     INVALID_EXECUTORS_OPTION = (
         _EXECUTORS,
         "The options of `leaseOn=executors` do not fit together.",
-        "correct the options of leaseOn=executors; docs/executors.md says what goes with it",
+        "correct the options of leaseOn=executors; docs/scaling.md says what goes with it",
     )
     INVALID_BLOB_OPTION = (
         _BLOBS,

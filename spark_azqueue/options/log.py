@@ -192,7 +192,7 @@ LEASE_ON = Option(
     "Where messages are dequeued, stored and deleted: in one process beside the `driver`, or in the"
     " tasks on the `executors`, so that the work grows with the cluster. `executors` needs Spark"
     " 4.2, `writeAheadLog` in a place that every executor reaches, and `deleteAfter=log`. See"
-    " [executors](executors.md).",
+    " [executors](scaling.md#leases-on-executors).",
     default=LeaseOn.DRIVER,
 )
 

@@ -187,7 +187,7 @@ class SourceConfig(SharedConfig):
         "With several queues: `fair` gives those with a backlog equal numbers of messages. `strict`"
         " reads the queue that is named first, and each later one only while all before it are"
         " empty. A queue that is never empty then starves all after it, until their messages"
-        " expire; see operations.md.",
+        " expire; see scaling.md.",
         default=QueuePriority.FAIR,
     )
     isolation_level: IsolationLevel = option(

@@ -11,7 +11,14 @@ from snippets import filled, main
 
 PAGES = {
     name: (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
-    for name in ("cookbook.md", "exactly-once.md", "files.md", "scaling.md", "testing.md", "writing.md")
+    for name in (
+        "cookbook.md",
+        "exactly-once.md",
+        "files.md",
+        "scaling.md",
+        "testing.md",
+        "writing.md",
+    )
 }
 _FROM = re.compile(r"<!-- from examples/([^/\s]+) -->")
 _BLOCK = re.compile(r"^```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
