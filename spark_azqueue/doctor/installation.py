@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pkgutil
@@ -34,6 +35,7 @@ def surroundings() -> Iterator[Finding]:
     """Run all checks that need no queue. Never raises."""
     yield Finding(True, f"{_PACKAGE} {__version__}")
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
+    yield from hosted()
     yield spark()
     if not _is_client():  # else they are elsewhere
         yield workers()
@@ -42,6 +44,30 @@ def surroundings() -> Iterator[Finding]:
     yield extras()
     yield discovery()
     yield from policy()
+
+
+def hosted() -> Iterator[Finding]:
+    """Say on which platform this is, if that is known, and where its page is."""
+    if runtime := os.environ.get("DATABRICKS_RUNTIME_VERSION"):
+        text = f"Databricks Runtime {shown(runtime, 40)}"
+        yield Finding(None, text, _ON_A_PLATFORM.format(page="docs/databricks.md"))
+    if _is_there("notebookutils"):
+        text = "Microsoft Fabric: this process has notebookutils, which credential=fabric asks"
+        yield Finding(None, text, _ON_A_PLATFORM.format(page="docs/fabric.md"))
+
+
+_ON_A_PLATFORM = (
+    "the source runs in another process, which may see other modules and variables than this one;"
+    " put logs into blob:<container>/<folder>; run `python -m spark_azqueue certify` first: {page}"
+)
+
+
+def _is_there(module: str) -> bool:
+    """Whether this Python has a module, without an import of it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # it runs already, and nothing says from where
+        return True
 
 
 def policy() -> Iterator[Finding]:

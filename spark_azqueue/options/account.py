@@ -106,7 +106,8 @@ _ACCOUNT_OPTIONS = (
         parsers.one_of(IdentityKind),
         "Microsoft Entra identity, through azure-identity: `default`, `managedIdentity`,"
         " `workloadIdentity`, `servicePrincipal` or `azureCli`. Or `databricks`: a service"
-        " credential of Unity Catalog, see [databricks.md](databricks.md).",
+        " credential of Unity Catalog, see [databricks.md](databricks.md). Or `fabric`: who runs"
+        " the notebook or job on Microsoft Fabric, see [fabric.md](fabric.md).",
     ),
     _text(
         "serviceCredential",
@@ -245,7 +246,8 @@ def _from_url(
     if kind:
         needed = _NEEDED.get(kind, ())
         also = ("sasProviderArgument",) if account.sas_provider else ()
-        _check_details(given, f"credential={kind.value}", (*(needed or _ENTRA), *also), needed)
+        taken = _NEEDED.get(kind, _ENTRA)
+        _check_details(given, f"credential={kind.value}", (*taken, *also), needed)
     else:
         arguments = ("credentialProviderArgument", "sasProviderArgument")
         _check_details(given, f"'{way}'", arguments[: 1 + bool(account.sas_provider)])
@@ -266,6 +268,7 @@ _ENTRA = ("tenantId", "clientId")
 _NEEDED = {
     IdentityKind.SERVICE_PRINCIPAL: (*_ENTRA, "clientSecret"),
     IdentityKind.DATABRICKS: ("serviceCredential",),
+    IdentityKind.FABRIC: (),
 }
 _DETAILS = {
     # Options that go with some credentials only: with which.

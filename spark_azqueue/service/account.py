@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 
 class IdentityKind(str, enum.Enum):
-    """Which Microsoft Entra credential to use: of azure-identity, or of Unity Catalog."""
+    """Which Microsoft Entra credential to use: of azure-identity, Unity Catalog or Fabric."""
 
     DEFAULT = "default"
     MANAGED_IDENTITY = "managedIdentity"
@@ -23,6 +23,7 @@ class IdentityKind(str, enum.Enum):
     SERVICE_PRINCIPAL = "servicePrincipal"
     AZURE_CLI = "azureCli"
     DATABRICKS = "databricks"
+    FABRIC = "fabric"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from spark_azqueue.errors import AccessDenied
 
 from .account import Account, EntraIdentity, IdentityKind, queue_sas
 from .databricks import service_credential
+from .fabric import FabricCredential
 from .network import trusted_authorities
 from .providers import provided
 from .redaction import shown
@@ -193,6 +194,8 @@ def token_credential(identity: EntraIdentity) -> TokenCredential:
         return provided(identity.provider, identity.argument)
     if identity.kind is IdentityKind.DATABRICKS:
         return service_credential(identity.service_credential or "")
+    if identity.kind is IdentityKind.FABRIC:
+        return FabricCredential()
     import azure.identity as kinds  # 0.15 s to import, and most users have a key or a SAS
 
     client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}

@@ -1,8 +1,8 @@
 """Service credentials of Unity Catalog, by the two public ways to one.
 
-Databricks documents `databricks.service_credentials` for code that its workers run (user-defined
-functions), and `dbutils.credentials` for notebooks. Which of them the process beside the driver
-offers is not documented, so both are tried.
+`databricks.service_credentials` is for code that runs in a task. Elsewhere it may be there and
+refuse, as in the process beside the driver; `dbutils.credentials` is for notebooks. So the second
+is asked if the first is missing or refuses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
 
-from .policy import not_allowed, untrusted_file_of
+from .policy import check_installed
 from .redaction import shown
 
 if TYPE_CHECKING:
@@ -27,55 +27,57 @@ def service_credential(name: str) -> TokenCredential:
 
     Raises InvalidOption outside of Databricks, and AccessDenied if Databricks gives none.
     """
-    provider = _provider()
-    try:
-        credential = provider(name)
-    except Exception as error:
+    missing: list[Exception] = []
+    refused: list[Exception] = []
+    for way in (_of_tasks, _of_notebooks):
+        try:
+            provider = way()
+        except InvalidOption:
+            raise
+        except Exception as error:  # noqa: BLE001 (outside a workspace the SDK raises anything)
+            missing.append(error)
+            continue
+        try:
+            credential = provider(name)
+        except Exception as error:  # noqa: BLE001 (no exceptions are documented)
+            refused.append(error)
+            continue
+        if not hasattr(credential, "get_token"):
+            raise InvalidOption(
+                f"option 'serviceCredential': '{shown(name)}' is a {type(credential).__name__},"
+                " which has no get_token; take a service credential for Azure",
+                condition=Condition.INVALID_ACCOUNT,
+            )
+        return cast("TokenCredential", credential)
+    if refused:
         raise AccessDenied(
-            f"Databricks gave no service credential '{shown(name)}'"
-            f" ({type(error).__name__}: {shown(error, _LONGEST_REASON)}). Grant ACCESS on it to"
-            " the query's principal, and correct the name (SHOW SERVICE CREDENTIALS)",
+            f"Databricks gave no service credential '{shown(name)}' ({_reasons(refused)}). Grant"
+            " ACCESS on it to the query's principal, and correct the name (SHOW SERVICE"
+            " CREDENTIALS)",
             condition=Condition.NO_TOKEN,
-        ) from error
-    if not hasattr(credential, "get_token"):
-        raise InvalidOption(
-            f"option 'serviceCredential': '{shown(name)}' is a {type(credential).__name__}, which"
-            " has no get_token; take a service credential for Azure",
-            condition=Condition.INVALID_ACCOUNT,
-        )
-    return cast("TokenCredential", credential)
+        ) from refused[0]
+    raise InvalidOption(
+        "credential=databricks works on Databricks only (Runtime 16.2 or newer, with Unity"
+        f" Catalog), and this process has no service credentials ({_reasons(missing[-1:])})."
+        " Elsewhere set another 'credential'; on Databricks a secret scope works in every process:"
+        " docs/databricks.md",
+        condition=Condition.INVALID_ACCOUNT,
+    ) from missing[-1]
 
 
-def _check_installed(module: str) -> None:
-    """Raise InvalidOption if the import of this module would run a file of a query's."""
-    if file := untrusted_file_of(module):
-        raise not_allowed(
-            f"credential=databricks: {shown(repr(file))} stands for the module {module}, and is a"
-            " file of the working folder or one that a query gave to Spark (ADD FILE, --py-files);"
-            " only installed modules give credentials. Remove it, or name its folder in PYTHONPATH"
-        )
+def _of_tasks() -> Callable[[str], Any]:
+    check_installed("databricks.service_credentials", "databricks")
+    from databricks.service_credentials import getServiceCredentialsProvider
+
+    return cast("Callable[[str], Any]", getServiceCredentialsProvider)
 
 
-def _provider() -> Callable[[str], Any]:
-    try:
-        _check_installed("databricks.service_credentials")
-        from databricks.service_credentials import getServiceCredentialsProvider
-    except ImportError:
-        pass
-    else:
-        return cast("Callable[[str], Any]", getServiceCredentialsProvider)
-    try:
-        _check_installed("databricks.sdk.runtime")
-        from databricks.sdk.runtime import dbutils
+def _of_notebooks() -> Callable[[str], Any]:
+    check_installed("databricks.sdk.runtime", "databricks")
+    from databricks.sdk.runtime import dbutils
 
-        return cast("Callable[[str], Any]", dbutils.credentials.getServiceCredentialsProvider)
-    except InvalidOption:
-        raise
-    except Exception as error:
-        raise InvalidOption(
-            "credential=databricks works on Databricks only (Runtime 16.2 or newer, with Unity"
-            f" Catalog), and this process has no service credentials ({type(error).__name__}:"
-            f" {shown(error, _LONGEST_REASON)}). Elsewhere set another 'credential'; on Databricks"
-            " a secret scope works in every process: docs/databricks.md",
-            condition=Condition.INVALID_ACCOUNT,
-        ) from error
+    return cast("Callable[[str], Any]", dbutils.credentials.getServiceCredentialsProvider)
+
+
+def _reasons(errors: list[Exception]) -> str:
+    return "; ".join(f"{type(each).__name__}: {shown(each, _LONGEST_REASON)}" for each in errors)

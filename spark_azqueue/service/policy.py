@@ -260,6 +260,19 @@ def _unreadable(source: str, why: str) -> InvalidOption:
     )
 
 
+def check_installed(module: str, credential: str) -> None:
+    """Raise InvalidOption if the import of this module would run a file of a query's.
+
+    credential: as in the option of that name, for the error.
+    """
+    if file := untrusted_file_of(module):
+        raise not_allowed(
+            f"credential={credential}: {shown(repr(file))} stands for the module {module}, and is a"
+            " file of the working folder or one that a query gave to Spark (ADD FILE, --py-files);"
+            " only installed modules give credentials. Remove it, or name its folder in PYTHONPATH"
+        )
+
+
 def trusted_path() -> list[str]:
     """`sys.path` without the working folder and the files of Spark."""
     installed = _installed_folders()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +100,35 @@ def test_a_client_reads_events_by_functions_of_the_server(
     assert found == expected
     assert own == ["order-7", "/shop", "7", None]
     assert bad == [None] * 4 + ["the body is neither JSON nor base64 of JSON", 1]
+
+
+def test_what_the_package_gives_a_client_works_but_for_files(
+    server: str, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    """As docs/install.md has it: this client's Python is the server's, with the package."""
+    dead = f"{queue}-dead"
+    for name in (queue, dead):
+        fake.create_queue(name)
+    fake.put_many(queue, [str(number) for number in range(9)])
+
+    done = subprocess.run(
+        [sys.executable, str(HERE / "helpers_client.py"), server, str(tmp_path), queue, dead],
+        env={
+            **clients_environment(),
+            "PYTHONPATH": str(HERE.parents[1]),
+            "TEXT": fake.connection_string,
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["settled"] == "3 3 3 0"
+    assert seen["delivered"] == 9
+    assert seen["rows"] >= 1
+    assert "does not work on Spark Connect" in seen["files"]
+    assert (fake.count(queue), fake.count(dead)) == (3, 3)

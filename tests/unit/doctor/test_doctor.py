@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import parse_qs, quote
 
 import pytest
@@ -41,6 +42,22 @@ def test_what_the_quickstart_installs_has_no_problem_and_its_page_says_which_mar
     assert (extras.good, "not installed: blob" in extras.text) == (None, True)
     assert "begin with `ok`" not in quickstart
     assert "begin with `BAD` (`-` is a note" in quickstart
+
+
+def test_it_knows_databricks_and_fabric_and_says_nothing_elsewhere(monkeypatch):
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    monkeypatch.delitem(sys.modules, "notebookutils", raising=False)
+    assert list(surroundings.hosted()) == []
+
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.1")
+    monkeypatch.setitem(sys.modules, "notebookutils", ModuleType("notebookutils"))
+    databricks, fabric = surroundings.hosted()
+
+    assert (databricks.good, databricks.text) == (None, "Databricks Runtime 19.1")
+    assert "docs/databricks.md" in databricks.advice
+    assert fabric.text.startswith("Microsoft Fabric")
+    assert "docs/fabric.md" in fabric.advice
+    assert {databricks, fabric} <= set(surroundings.surroundings())
 
 
 # ── encodings ─────────────────────────────────────────────────────────────────────────────────────

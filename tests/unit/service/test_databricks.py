@@ -102,6 +102,29 @@ def test_if_there_are_both_dbutils_is_left_alone(on_the_driver: Unity, on_worker
     assert on_the_driver.asked == []
 
 
+def test_without_a_task_the_module_for_workers_refuses_and_dbutils_is_asked(
+    on_the_driver: Unity, on_workers: Unity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(credentialName: str) -> Credential:
+        raise RuntimeError("no TaskContext")
+
+    module = sys.modules["databricks.service_credentials"]
+    monkeypatch.setattr(module, "getServiceCredentialsProvider", refuse)
+
+    assert signed() == "Bearer token-of-shop-queues"
+    assert on_the_driver.asked == ["shop-queues"]
+    del sys.modules["databricks.sdk.runtime"].dbutils
+    with pytest.raises(AccessDenied, match="RuntimeError: no TaskContext"):
+        signed()
+
+
+def test_if_both_refuse_both_reasons_are_told(on_the_driver: Unity, on_workers: Unity) -> None:
+    account = read_account({**OPTIONS, "serviceCredential": "others"}, {})
+
+    with pytest.raises(AccessDenied, match=r"PERMISSION_DENIED.*; .*PERMISSION_DENIED"):
+        token_credential(account.identity)
+
+
 def test_elsewhere_it_says_so(databricks: ModuleType) -> None:
     with pytest.raises(InvalidOption, match=r"works on Databricks only .*ModuleNotFoundError"):
         signed()
