@@ -52,7 +52,9 @@ def test_roles_in_the_cookbook_are_those_of_the_page_about_rights() -> None:
     rights = (REPOSITORY / "docs" / "permissions.md").read_text(encoding="utf-8")
 
     assert len(roles) == 2
-    assert [role for role in roles if role not in rights] == []
+    short = [role.removeprefix("Storage Queue Data ") for role in roles]  # as in the table
+    assert "Storage Queue Data …" in rights
+    assert [role for role in short if role not in rights] == []
 
 
 def test_a_block_is_filled_with_the_marked_part(tmp_path: Path) -> None:
