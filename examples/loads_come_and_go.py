@@ -33,7 +33,7 @@ def start(spark: SparkSession, regions: Regions, folder: Path) -> StreamingQuery
         .writeStream.format("parquet")
         .option("path", str(folder / "orders"))
         .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)  # without this line it goes on for ever
+        .trigger(availableNow=True)  # without this line it never ends
         .start()
     )
 

@@ -154,8 +154,8 @@ class Condition(enum.Enum):
     LOST_SEGMENT = (
         _LOG,
         "A batch, or a part of it, is gone from the log.",
-        "restore what is lost (soft delete, backup), or set failOnDataLoss=false to go on without"
-        " these rows",
+        "restore what is lost (soft delete, backup), or set failOnDataLoss=false to continue"
+        " without these rows",
     )
     LOG_UNAVAILABLE = (
         _LOG,
@@ -195,7 +195,7 @@ class Condition(enum.Enum):
     TRANSACTION_EXPIRED = (
         _TRANSACTIONS,
         "Messages of a transaction expired, or would expire, before they are published.",
-        "raise 'timeToLive', or write smaller batches. To go on without what has expired, set"
+        "raise 'timeToLive', or write smaller batches. To continue without what has expired, set"
         " failOnDataLoss=false for one start",
     )
     NOT_DRAINED = (

@@ -101,7 +101,7 @@ def read_new_files(
     available_now, processing_time, query_name: of the query.
 
     Returns the query, after the first listing is announced in the queue. A restart with the same
-    arguments goes on: everything that counts is in `checkpoint` and `log`. Raises ValueError for
+    arguments continues: everything that counts is in `checkpoint` and `log`. Raises ValueError for
     arguments that do not fit (InvalidOption for `options`), and Spark's errors for a format, schema
     or option that it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for
     the log; Spark's errors and ValueError for the listing.

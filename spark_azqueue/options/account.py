@@ -53,7 +53,7 @@ QUEUE = Option(
     "queue",
     parsers.queue_names,
     "Source: the queue to read, or several, separated by commas. In a pattern such as"
-    " `orders-*`, `*` stands for any characters and `?` for one: the account's queues that"
+    " `orders-*`, `*` matches any characters and `?` one: the account's queues that"
     " match are found at the start and again every minute, up to 1,000 of them, without those"
     " that end with `-poison`. Sink: the queue for all rows; without it, each row names its own"
     " in a column `queue`.",

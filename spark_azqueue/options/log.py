@@ -81,9 +81,9 @@ FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     parsers.flag,
     "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
-    " `transactionLog`: stop if recorded messages expired before they were shown, or if the log"
+    " `transactionLog`: stop if recorded messages expired before they were published, or if the log"
     " does not know the batch before this one. With `readLog`: stop if a batch that is to be read"
-    " is gone. With `false`, the query goes on, with a warning in the log of the driver: without"
+    " is gone. With `false`, the query continues, with a warning in the log of the driver: without"
     " these rows, or with a batch that may be there twice.",
     default=True,
 )
@@ -115,8 +115,8 @@ class LogConfig:
         "deleteAfter",
         parsers.one_of(DeleteAfter),
         "With `writeAheadLog`: delete the messages of a batch when it is committed (`commit`), or"
-        " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and nobody"
-        " else ever gets these messages; the log is then the only place that has them.",
+        " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and no"
+        " other consumer gets these messages; the log is then the only place that has them.",
         default=DeleteAfter.COMMIT,
     )
     retention: int = option(

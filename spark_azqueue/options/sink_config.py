@@ -85,8 +85,8 @@ class SinkConfig(SharedConfig):
         "onFailure",
         parsers.one_of(OnFailure),
         "What to do with the messages that a write had put when it failed: `keep` leaves them, and"
-        " Spark's retry sends them again; `retract` deletes those that nobody has dequeued, of the"
-        " failed task and of tasks that had finished. For `operation=enqueue`; see"
+        " Spark's retry sends them again; `retract` deletes those that no consumer has dequeued, of"
+        " the failed task and of tasks that had finished. For `operation=enqueue`; see"
         " [writing.md](writing.md#take-back-what-a-failed-write-sent).",
         default=OnFailure.KEEP,
     )

@@ -20,7 +20,7 @@ class Refusal(Exception):  # noqa: N818
     """A refused request: HTTP status, error code, message and details. It had no effect.
 
     `details` are (element, text) pairs of the error body, for example
-    ("QueryParameterName", "popreceipt"). told: a hint for the test, in `str` and in
+    ("QueryParameterName", "popreceipt"). hint: a hint for the test, in `str` and in
     no answer.
     """
 
@@ -30,18 +30,18 @@ class Refusal(Exception):  # noqa: N818
         code: str,
         message: str,
         details: tuple[tuple[str, str], ...] = (),
-        told: str = "",
+        hint: str = "",
     ) -> None:
-        super().__init__(f"{status} {code}: {message}" + (f" ({told})" if told else ""))
+        super().__init__(f"{status} {code}: {message}" + (f" ({hint})" if hint else ""))
         self.status = status
         self.code = code
         self.message = message
         self.details = details
-        self.told = told
+        self.hint = hint
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
         # The default would call the class with the formatted text alone.
-        return type(self), (self.status, self.code, self.message, self.details, self.told)
+        return type(self), (self.status, self.code, self.message, self.details, self.hint)
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class _Row:
     message: str
     elements: tuple[str, ...] = ()
 
-    def __call__(self, *texts: object, told: str = "") -> Refusal:
+    def __call__(self, *texts: object, hint: str = "") -> Refusal:
         details = tuple(zip(self.elements, map(str, texts), strict=False))
-        return Refusal(self.status, self.code, self.message, details, told)
+        return Refusal(self.status, self.code, self.message, details, hint)
 
 
 _PARAMETER = ("QueryParameterName", "QueryParameterValue")
@@ -182,14 +182,14 @@ def wrong_address(address: str) -> Refusal:
 def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
     """400 for an invalid value of a query parameter."""
     shown = _shown(value)
-    return _INVALID_PARAMETER(name, shown, reason, told=f"{name}={shown}: {reason}")
+    return _INVALID_PARAMETER(name, shown, reason, hint=f"{name}={shown}: {reason}")
 
 
 def out_of_range(name: str, value: int, lowest: int, highest: int) -> Refusal:
     """400 for a number outside the range of a query parameter."""
     shown = _shown(value)
-    told = f"{name}={shown}; allowed: {lowest} to {highest}"
-    return _OUT_OF_RANGE(name, shown, lowest, highest, told=told)
+    hint = f"{name}={shown}; allowed: {lowest} to {highest}"
+    return _OUT_OF_RANGE(name, shown, lowest, highest, hint=hint)
 
 
 def invalid_header(name: str, value: str) -> Refusal:
@@ -204,12 +204,12 @@ def invalid_xml(line: int = 1, column: int = 1) -> Refusal:
 
 def out_of_range_name(name: str = "") -> Refusal:
     """400 for a queue name of the wrong length."""
-    return _OUT_OF_RANGE_NAME(told=f"{_shown(name)!r} has {len(name)} characters; {_NAMES}")
+    return _OUT_OF_RANGE_NAME(hint=f"{_shown(name)!r} has {len(name)} characters; {_NAMES}")
 
 
 def invalid_name(name: str = "") -> Refusal:
     """400 for a queue name with characters, or hyphens in places, that are not allowed."""
-    return _INVALID_NAME(told=f"{_shown(name)!r}; {_NAMES}")
+    return _INVALID_NAME(hint=f"{_shown(name)!r}; {_NAMES}")
 
 
 def _shown(value: object) -> str:

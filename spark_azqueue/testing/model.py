@@ -318,7 +318,7 @@ class ModelAccount:
             return self._queues[name]
         except KeyError:
             check_queue_name(name)
-            raise errors.queue_not_found(told=f"{name!r}; create_queue makes one") from None
+            raise errors.queue_not_found(hint=f"{name!r}; create_queue makes one") from None
 
     def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
         """Remove the queue with its messages.
@@ -333,7 +333,7 @@ class ModelAccount:
 
     def _check_not_blocked(self, name: str, now: float) -> None:
         if now < self._blocked.get(name, now):
-            raise errors.queue_being_deleted(told=repr(name))
+            raise errors.queue_being_deleted(hint=repr(name))
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a copy of the queue's metadata."""

@@ -1,0 +1,58 @@
+"""The words of the field on the pages for users: a private vocabulary must not come back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from site_pages import REPOSITORY, configuration, nav_pages
+
+CONTRIBUTE = (
+    "CONTRIBUTING",
+    "CODE_OF",
+    "SECURITY",
+    "design",
+    "reliability",
+    "service",
+    "decisions",
+)
+PAGES = [
+    page
+    for page in nav_pages(configuration()["nav"])
+    if not any(word in page for word in (*CONTRIBUTE, "benchmarks"))
+]
+INSTEAD = {
+    r"owed": "pending",
+    r"forgotten": "evicted",
+    r"(give|gives|gave|given) out|hand(s|ed)? out": "deliver",
+    r"whoever|nobody|somebody": "name who: a consumer, you, another query",
+    r"heard|told": "observed, reported",
+    r"goes on|go on": "continue, resume",
+    r"stands": "is",
+    r"vanished|abandoned message": "missing, orphaned",
+    r"copies suppressed|left to expire|lanes|gathering": "see the glossary",
+}
+"""What must not be on a page, and the word to use."""
+QUOTED = re.compile(r"^```.*?^```|^    .*?$|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+
+
+def words(text: str) -> str:
+    """The prose of a page: without code, quotes and addresses."""
+    return QUOTED.sub(" ", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_uses_the_words_of_the_field(page: str) -> None:
+    text = words((REPOSITORY / page).read_text(encoding="utf-8"))
+    found = {
+        match[0]: instead
+        for pattern, instead in INSTEAD.items()
+        for match in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
+    }
+
+    assert not found, f"{page}: other words, please: {found}"
+
+
+def test_prose_alone_is_looked_at() -> None:
+    assert "owed" not in words("a `word owed` and [x](owed.md)\n\n    owed\n\n```\nowed\n```\n")
+    assert "owed" in words("what is owed")
