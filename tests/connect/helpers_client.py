@@ -25,11 +25,11 @@ def settled(batch, number):
     """Run by the server's Python."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark_azqueue import Dead, Retry, settle
+    from spark_azqueue import DeadLetter, Retry, settle
 
     body = F.col("body").cast("int")
     out = settle(
-        batch, azure, done=body < 3, retry=Retry(body < 6, 600), dead=Dead(body >= 6, dead)
+        batch, azure, done=body < 3, retry=Retry(body < 6, 600), dead=DeadLetter(body >= 6, dead)
     )
     with open(f"{folder}/writing", "w") as file:
         file.write(f"{out.done} {out.retry} {out.dead} {out.left}")
