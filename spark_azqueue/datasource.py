@@ -18,7 +18,6 @@ from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
 from .options.history import HistoryConfig
-from .options.log import needs_newer_spark
 from .options.option import ParsedOptions
 from .options.parse import history_config, parse, sink_config, source_config
 from .options.sink_config import SinkConfig
@@ -93,8 +92,6 @@ class AzQueueDataSource(DataSource):
             config = self._source()
             if config.write_ahead_log and config.write_ahead_log.account:
                 require_package("writeAheadLog=blob:…")
-            if config.executors and not TELLS_POSITION:
-                raise needs_newer_spark()
         except AzQueueError as error:
             return RefusedStreamReader(error.with_traceback(None))
         return AzQueueStreamReader(config, _columns(schema), _available(config))

@@ -1,8 +1,7 @@
 """Which offsets are committed, settled or replayed, as far as Spark's calls prove it.
 
 For offsets that hold leases: of a query without a log, and of one that had none before. With a log
-`log/consumer.py` asks `Position` itself; with leaseOn=executors only `latestOffset(start=N)`
-counts.
+`log/consumer.py` asks `Position` itself, as `executors/consumer.py` does on 4.0 and 4.1.
 
 The rules (see docs/design.md, "What proves a commit"):
 
@@ -180,16 +179,17 @@ class Position:
         return self._state in (_State.PROBED, _State.PLANNED)
 
     @property
-    def is_due(self) -> bool:
-        """True if Spark may be about to ask for the rows up to the offset: it gets that again.
+    def is_awaited(self) -> bool:
+        """True if Spark was handed the offset, or has named it late, and asked for no rows yet.
 
         It never asks for rows up to the initial one. Nothing is proven by that.
         """
-        return (
-            self._state is _State.NAMED
-            and self._asked <= _CALLS_BEFORE_A_PLAN
-            and text_of(self._offset) != self._initial
-        )
+        return self._state is _State.NAMED and text_of(self._offset) != self._initial
+
+    @property
+    def is_due(self) -> bool:
+        """True if Spark may be about to ask for the rows up to the offset: it gets that again."""
+        return self.is_awaited and self._asked <= _CALLS_BEFORE_A_PLAN
 
     def asked(self) -> tuple[OffsetJson, bool]:
         """A bare `latestOffset()`: where it starts, and whether that is proven to be committed."""
