@@ -30,7 +30,6 @@ from .source.columns import Columns, source_columns
 from .source.history.follower import check_stream as check_log_stream
 from .source.history.readers import LogReader, LogStreamReader
 from .source.readers import (
-    TELLS_POSITION,
     AzQueueReader,
     AzQueueStreamReader,
     RefusedStreamReader,
@@ -87,7 +86,7 @@ class AzQueueDataSource(DataSource):
         """Return the reader of `spark.readStream`. What it would raise, that reader raises."""
         try:
             if history := self._history():
-                check_log_stream(history, tells_position=TELLS_POSITION)
+                check_log_stream(history)
                 return LogStreamReader(history, _columns(schema), _available(history))
             config = self._source()
             if config.write_ahead_log and config.write_ahead_log.account:

@@ -45,10 +45,6 @@ else:
             """Replaces the mixin that Spark has from 4.2 on."""
 
 
-TELLS_POSITION = SupportsTriggerAvailableNow.__module__ != __name__
-"""True if Spark tells a source what is committed: 4.2 and later do."""
-
-
 log = logging.getLogger(__name__)
 
 

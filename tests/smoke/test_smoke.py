@@ -63,11 +63,15 @@ class Job:
         return sorted(self.bodies[before:])
 
     def forget_last_commit(self) -> None:
-        """What a crash between the sink's work and Spark's commit log leaves behind."""
-        commits = self.checkpoint / "commits"
-        last = max(int(path.name) for path in commits.glob("[0-9]*"))
-        for name in (f"{last}", f".{last}.crc"):
-            (commits / name).unlink(missing_ok=True)
+        forget_last_commit(self.checkpoint)
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """What a crash between the sink's work and Spark's commit log leaves behind."""
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.glob("[0-9]*"))
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -332,6 +336,35 @@ def test_sparks_wrapper_for_available_now_is_refused_where_executors_lease(
     finally:
         spark.conf.unset("spark.sql.streaming.triggerAvailableNowWrapper.enabled")
     assert job.run(**options) == ["b"]
+
+
+def test_a_second_query_follows_a_log(
+    spark: SparkSession, job: Job, put: Callable[..., None], tmp_path: Path
+) -> None:
+    log = f"file:{tmp_path}/wal"
+    followed: dict[int, list[str]] = {}
+
+    def take(batch: DataFrame, number: int) -> None:
+        followed.setdefault(number, [row.body for row in batch.collect()])
+
+    def follow() -> StreamingQuery:
+        frame = spark.readStream.format("azqueue").option("readLog", log).load()
+        writer = frame.writeStream.foreachBatch(take)
+        return writer.option("checkpointLocation", str(tmp_path / "follower")).start()
+
+    for run in range(3):
+        put(*(f"r{run}m{number}" for number in range(10)))
+        job.run(writeAheadLog=log)
+        query = follow()
+        query.processAllAvailable()
+        query.stop()
+        if run == 1:
+            forget_last_commit(tmp_path / "follower")
+    read = Counter(chain(*followed.values()))
+    # What the last run has written is known as committed by the next one, or at its end.
+    last = {f"r2m{number}" for number in range(10)}
+    assert max(read.values()) == 1
+    assert set(job.bodies) - last <= read.keys() <= set(job.bodies)
 
 
 @pytest.mark.core

@@ -137,7 +137,7 @@ def nothing_new_is_another_text(patch: Patch) -> None:
 
 
 def the_wrapper_is_served(patch: Patch) -> None:
-    patch.setattr(PlanRecovery, "named", nothing)
+    patch.setattr(Position, "is_told_late", nothing)
 
 
 def any_plan_may_follow(patch: Patch) -> None:

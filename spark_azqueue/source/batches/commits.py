@@ -164,6 +164,7 @@ class Position:
         self._asked = 0  # bare calls since the offset was named or handed out; it is the first
         self._offset = initial
         self._state = _State.UNKNOWN
+        self._asked_first = False
         self._newest = ""  # the text of the newest offset that was returned to Spark
         self.batches = 0
         """How many offsets were handed out in this run."""
@@ -196,7 +197,16 @@ class Position:
         self._asked += 1
         if self._state is _State.UNKNOWN:
             self._state = _State.ASKED
+            self._asked_first = True
         return self._offset, self.is_proven
+
+    def is_told_late(self, offset: OffsetJson) -> bool:
+        """True if Spark names this offset only when it has asked for the one that follows.
+
+        Its wrapper for availableNow does. It would write that answer, from a call that did not know
+        the offset, into its log.
+        """
+        return self._asked_first and text_of(offset) != self._initial
 
     def assumed(self, offset: OffsetJson) -> None:
         """A bare `latestOffset()` returns this one, as if Spark had named it. It may be new."""
@@ -222,5 +232,6 @@ class Position:
 
     def planned(self, end: OffsetJson) -> bool:
         """partitions(s, end) with another s. Returns True if this run has returned `end`."""
+        self._asked_first = False
         self._offset, self._state = end, _State.PLANNED
         return text_of(end) == self._newest

@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
-from spark_azqueue.options.log import ExecutorsConfig, LogConfig
+from spark_azqueue.options.log import ExecutorsConfig, LogConfig, refused_wrapper
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.messages import MOST_IN_A_PLAN
@@ -171,7 +171,8 @@ class ExecutorsConsumer:
         """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id:
-            self._recovery.named(plan)
+            if self._position.is_told_late(end):
+                raise refused_wrapper("leaseOn=executors", plan.number)
             self._position.probed(end)
             return []
         self._position.planned(end)

@@ -19,7 +19,7 @@ from spark_azqueue.journal.refusals import (
     unknown,
 )
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.options.log import WRAPPER, LogConfig, refused_wrapper
+from spark_azqueue.options.log import WRAPPER, LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
 from . import names
@@ -154,15 +154,6 @@ class PlanRecovery:
         """The error for a new checkpoint whose folder was used, up to the batch `newest`."""
         more = f". Or is {WRAPPER} true? Set it to false" if self.is_asked_bare else ""
         return unknown(self._folder.where, newest, more=more)
-
-    def named(self, plan: Plan) -> None:
-        """Spark says that the newest offset in its log is this plan.
-
-        Raises InvalidOption if it has asked for the next one before: it would write an offset that
-        does not follow into its log.
-        """
-        if self.is_asked_bare and plan.id != START:
-            raise refused_wrapper(plan.number)
 
     def tell_removed(self, start: Plan) -> None:
         """The batches that follow are removed. Raises LostSegment, unless failOnDataLoss=false."""
