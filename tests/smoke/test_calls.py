@@ -210,39 +210,22 @@ def query(probed: SparkSession, tmp_path: Path) -> Query:
     return Query(probed, tmp_path)
 
 
-def test_a_new_checkpoint_and_the_next_batch(query: Query) -> None:
-    assert query.run(1, 3) == "LO=1; I; P(0,1); LO=1; LO=3; C(1); P(1,3); LO=3"
+def test_restarts_lost_commits_and_a_rollback(query: Query) -> None:
+    assert query.run(1) == "LO=1; I; P(0,1); LO=1", "a new checkpoint"
+    query.lose("commits", 0)
+    assert query.run(1, 3) == "P(1,1); I; P(0,1); LO=1; LO=3; C(1); P(1,3); LO=3"
+    assert query.run(3, 4) == "P(3,3); LO=3; LO=4; C(3); P(3,4); LO=4", "an orderly restart"
+    query.lose("commits", 2)
+    assert query.run(4, 5) == "P(4,4); P(3,4); LO=4; LO=5; C(4); P(4,5); LO=5"
+    query.lose("commits", 3)
+    assert query.run(6) == "P(5,5); P(4,5); LO=6; C(5); P(5,6); LO=6", "with data, too"
+    for kind in ("offsets", "commits"):
+        query.lose(kind, 4)
+    assert query.run(7) == "P(5,5); LO=7; C(5); P(5,7); LO=7", "a rollback"
 
 
 def test_a_new_checkpoint_without_data(query: Query) -> None:
     assert query.run(0, 2) == "LO=0; I; P(0,0); LO=0; LO=2; C(0); P(0,2); LO=2"
-
-
-def test_a_restart(query: Query) -> None:
-    query.run(1, 2)
-    assert query.run(2, 3) == "P(2,2); LO=2; LO=3; C(2); P(2,3); LO=3"
-
-
-def test_a_restart_with_a_batch_that_is_not_committed(query: Query) -> None:
-    query.run(1, 2)
-    query.lose("commits", 1)
-    assert query.run(2, 3) == "P(2,2); P(1,2); LO=2; LO=3; C(2); P(2,3); LO=3"
-    query.run(4)
-    query.lose("commits", 3)
-    assert query.run(5) == "P(4,4); P(3,4); LO=5; C(4); P(4,5); LO=5", "with data, too"
-
-
-def test_the_first_batch_is_not_committed(query: Query) -> None:
-    query.run(1)
-    query.lose("commits", 0)
-    assert query.run(1, 2) == "P(1,1); I; P(0,1); LO=1; LO=2; C(1); P(1,2); LO=2"
-
-
-def test_a_rollback(query: Query) -> None:
-    query.run(1, 2, 3)
-    for kind in ("offsets", "commits"):
-        query.lose(kind, 2)
-    assert query.run(4) == "P(2,2); LO=4; C(2); P(2,4); LO=4"
 
 
 def test_available_now_is_one_batch_and_no_call_behind_it(query: Query) -> None:
@@ -301,10 +284,13 @@ def test_a_query_that_does_not_need_the_source(query: Query) -> None:
     assert query.run(1, 2, shape=lambda frame: frame.limit(0)) == "LO=1; I; LO=1; LO=2; C(1); LO=2"
 
 
-@pytest.mark.parametrize("read", [lambda _: None, lambda batch: batch.isEmpty()])
-def test_a_batch_of_which_little_is_read(query: Query, read: Callable[[DataFrame], Any]) -> None:
-    calls = query.run(2, 4, sink=lambda batch, _: read(batch) and None)
-    assert calls == "LO=2; I; P(0,2); LO=2; LO=4; C(2); P(2,4); LO=4"
+def test_batches_of_which_little_is_read(query: Query) -> None:
+    def take(batch: DataFrame, number: int) -> None:
+        if number:
+            batch.isEmpty()
+
+    calls = query.run(2, 4, 6, sink=take)
+    assert calls == "LO=2; I; P(0,2); LO=2; LO=4; C(2); P(2,4); LO=4; LO=6; C(4); P(4,6); LO=6"
 
 
 def test_a_batch_that_fails_ends_the_run(query: Query) -> None:
