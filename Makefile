@@ -146,7 +146,7 @@ test-kills-long: need-java $(VENV_READY) $(AZURITE_READY) .matrix/wheel/.install
 test-engine: need-java $(VENV_READY) $(AZURITE_READY) ## The other tests of tests/engine
 	$(SUITE) tests/engine $(KILLS:%=--ignore=%)
 
-test-cluster: need-java $(VENV_READY) .matrix/wheel/.installed ## A standalone cluster, and what pip installs
+test-cluster: need-java $(VENV_READY) .matrix/wheel/.installed .matrix/4.0/.installed ## A standalone cluster, and what pip installs
 	$(SUITE) tests/cluster tests/packaging
 
 test-connect: need-java $(VENV_READY) .matrix/client/.installed ## Spark Connect

@@ -18,7 +18,6 @@ from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
 from .options.history import HistoryConfig
-from .options.log import needs_newer_spark
 from .options.option import ParsedOptions
 from .options.parse import history_config, parse, sink_config, source_config
 from .options.sink_config import SinkConfig
@@ -31,7 +30,6 @@ from .source.columns import Columns, source_columns
 from .source.history.follower import check_stream as check_log_stream
 from .source.history.readers import LogReader, LogStreamReader
 from .source.readers import (
-    TELLS_POSITION,
     AzQueueReader,
     AzQueueStreamReader,
     RefusedStreamReader,
@@ -88,13 +86,11 @@ class AzQueueDataSource(DataSource):
         """Return the reader of `spark.readStream`. What it would raise, that reader raises."""
         try:
             if history := self._history():
-                check_log_stream(history, tells_position=TELLS_POSITION)
+                check_log_stream(history)
                 return LogStreamReader(history, _columns(schema), _available(history))
             config = self._source()
             if config.write_ahead_log and config.write_ahead_log.account:
                 require_package("writeAheadLog=blob:…")
-            if config.executors and not TELLS_POSITION:
-                raise needs_newer_spark()
         except AzQueueError as error:
             return RefusedStreamReader(error.with_traceback(None))
         return AzQueueStreamReader(config, _columns(schema), _available(config))

@@ -138,9 +138,19 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def with_spark() -> Path:
     """A Python with Spark and what the package requires; the package comes to it as a wheel."""
-    python = REPOSITORY / ".matrix" / "wheel" / "bin" / "python"
+    return _environment("wheel")
+
+
+@pytest.fixture(scope="session")
+def old_spark() -> Path:
+    """The same of a line of Spark before 4.2, which AZQUEUE_OLD_SPARK names."""
+    return _environment(os.environ.get("AZQUEUE_OLD_SPARK", "4.0"))
+
+
+def _environment(name: str) -> Path:
+    python = REPOSITORY / ".matrix" / name / "bin" / "python"
     if not python.exists():
-        missing = "no Spark in .matrix/wheel: run `make .matrix/wheel/.installed`"
+        missing = f"no Spark in .matrix/{name}: run `make .matrix/{name}/.installed`"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
-from .query_metrics import QueryMetrics, metrics_of
+from .query_metrics import Carried, QueryMetrics, metrics_of
 from .report import Counters, ReadTransaction, TransactionReport
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class AzQueueListener(StreamingQueryListener):
         self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
         self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
         self._before: dict[str, QueryMetrics] = {}  # with the counters of runs before the newest
+        self._carried: dict[str, Carried] = {}  # by run
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
@@ -196,6 +197,7 @@ class AzQueueListener(StreamingQueryListener):
             failed = event.exception is not None
             self._activity.ended(str(event.runId), self._kept, failed=failed)
             self._unsafe.discard(str(event.runId))
+            self._carried.pop(str(event.runId), None)
             running = self._activity.running
             ended = [query for query in self._kept if query not in running]
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
@@ -210,7 +212,8 @@ class AzQueueListener(StreamingQueryListener):
         try:
             told = json.loads(progress)
             read = self._transactions.of if self._transactions else None
-            metrics, run = metrics_of(told, read), str(told["runId"])
+            run = str(told["runId"])
+            metrics = metrics_of(told, read, self._carried_in(run))
         except (LookupError, TypeError, ValueError):
             log.warning("a progress event could not be read; its metrics are left out")
             log.debug("%s", progress, exc_info=True)
@@ -240,6 +243,13 @@ class AzQueueListener(StreamingQueryListener):
             )
         if metrics.messages:
             log.info("%s", line(metrics))
+
+    def _carried_in(self, run: str) -> Carried:
+        with self._lock:
+            found = self._carried.setdefault(run, {})
+            while len(self._carried) > _ENDED_AT_MOST:
+                self._carried.pop(next(iter(self._carried)))
+            return found
 
     def _take_last_transaction(self, transactions: SeldomRead, query_id: str, run: str) -> None:
         """Bring the newest metrics of this run up to date: the last batch may be newer."""

@@ -1,7 +1,7 @@
 """Metrics from one progress event of a query that reads queues.
 
 They are computed from Spark's progress JSON. The offsets describe the batch; `latestOffset` holds
-the source's own report (Spark 4.2 and later; on 4.0 and 4.1, those metrics are None).
+the source's own report. On Spark 4.0 and 4.1 the offset of a new batch has it, see `Carried`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
-from .report import Counters, CountsByQueue, Report, TransactionReport, hints_of
+from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -172,23 +172,35 @@ class QueryMetrics:
         return flat | (asdict(self.counters) if self.counters else unknown)
 
 
+Carried = dict[int, tuple[float, Report]]
+"""The newest report that an offset of each source brought in a run of a query, and when."""
+
+CURRENT_FOR_S = 60.0
+"""How long the state in such a report counts as that of now. What it has counted stays."""
+
+
 def metrics_of(
     progress: Mapping[str, Any],
     transaction_of: Callable[[str], TransactionReport | None] | None = None,
+    carried: Carried | None = None,
 ) -> QueryMetrics | None:
     """The metrics of one progress event (parsed JSON); None if the query reads no queue.
 
-    transaction_of: the newest transaction of a query, by its id.
+    transaction_of: the newest transaction of a query, by its id. carried: what earlier events of
+    the same run brought; it is brought up to date.
     """
-    sources = [each for each in map(_source, progress.get("sources") or ()) if each]
+    began = _moment(str(progress["timestamp"]))
+    carried = {} if carried is None else carried
+    found = enumerate(map(_source, progress.get("sources") or ()))
+    sources = [each.with_carried(number, began, carried) for number, each in found if each]
     if not sources:
         return None
     seconds = (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000
     messages = sum(each.messages for each in sources)
-    began = _moment(str(progress["timestamp"]))
     oldest = min((each.oldest for each in sources if each.oldest is not None), default=None)
     reports = [each.report for each in sources if each.report]
     report = reduce(add, reports) if reports else None
+    is_current = any(each.is_current for each in sources if each.report)
     expires = report.expires if report else None
     transaction = transaction_of(str(progress["id"])) if transaction_of else None
     return QueryMetrics(
@@ -202,7 +214,7 @@ def metrics_of(
         messages_per_second=round(messages / seconds, 3) if seconds else 0.0,
         # The clocks of the driver and the service may differ; an age is never negative.
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
-        **_reported(report),
+        **_reported(report, is_current=is_current),
         # Negative if the first message has expired meanwhile.
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
@@ -223,10 +235,12 @@ def _sink_rows(progress: Mapping[str, Any]) -> int | None:
     return None if rows is None or int(rows) < 0 else int(rows)
 
 
-def _reported(report: Report | None) -> dict[str, Any]:
-    """The metrics that the source reports as they are."""
+def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
+    """The metrics that the source reports as they are. is_current: else only what is counted."""
     if report is None:
         return {}
+    if not is_current:
+        return {"counters": report.counters, **report.metrics()}
     log = asdict(report.log) if report.log else {}
     return {
         "backlog": report.backlog,
@@ -240,9 +254,27 @@ def _reported(report: Report | None) -> dict[str, Any]:
 
 
 class _Source(NamedTuple):
+    """made_at: when the report was made, if it came with the offset, seconds since 1970."""
+
     messages: int
     oldest: float | None
     report: Report | None
+    made_at: int | None = None
+    is_current: bool = True
+
+    def with_carried(self, number: int, began: float, carried: Carried) -> _Source:
+        """With the report that counts now. began: the trigger; a new offset is made after that."""
+        if self.report and self.made_at is None:
+            return self  # Spark has asked for it
+        if self.report and self.made_at is not None and self.made_at + 1 > began:
+            carried[number] = began, self.report
+            return self
+        if number not in carried:
+            return self._replace(report=None)  # of an earlier run, or of none
+        at, report = carried[number]
+        if began - at <= CURRENT_FOR_S:
+            return self._replace(report=report)
+        return self._replace(report=report.counted(), is_current=False)
 
 
 def _source(source: Mapping[str, Any]) -> _Source | None:
@@ -253,20 +285,27 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
     plans = {"log", "slots"} <= end.keys()  # leaseOn=executors: count the rows
     if not plans and "queues" not in end and not {"log", "messages"} <= end.keys():
         return None
-    try:
-        report = Report.from_json(_parsed(source.get("latestOffset")) or {})
-    except (LookupError, TypeError, ValueError):
-        report = None
+    report, made_at = _report(_parsed(source.get("latestOffset"))), None
+    if report is None and isinstance(in_offset := end.get("report"), dict):
+        report, made_at = _report(in_offset), int(in_offset.get(AT, 0))
     # Without a log, a batch that is replayed after a crash has no rows: they come again later.
     if end == start or not source.get("numInputRows"):
-        return _Source(0, None, report)
+        return _Source(0, None, report, made_at)
     if plans:
         messages = int(source["numInputRows"])
     elif "log" in end:
         messages = _logged(start, end, int(source["numInputRows"]))
     else:
         messages = sum(int(packed["messages"]) for packed in end["queues"].values())
-    return _Source(messages, _moment(end["oldest"]) if "oldest" in end else None, report)
+    oldest = _moment(end["oldest"]) if "oldest" in end else None
+    return _Source(messages, oldest, report, made_at)
+
+
+def _report(value: Mapping[str, Any] | None) -> Report | None:
+    try:
+        return Report.from_json(value or {})
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:

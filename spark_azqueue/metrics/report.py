@@ -6,15 +6,23 @@ restart: every run of a query counts from zero.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 REPORT_VERSION = 1
 
 MOST_QUEUES = 100
 """The most queues with metrics of their own, except for the backlog: each is a time series."""
+
+AT = "at"
+"""Of a report in an offset: when it was made, in seconds since 1970."""
+
+BYTES_IN_AN_OFFSET = 4_096
+_MOST_IN_AN_OFFSET = (20, 10, 5, 0)
+"""So many queues have metrics of their own, the first that fits."""
 
 OTHERS = "(others)"
 """The name for all other queues. No queue can have it."""
@@ -155,6 +163,7 @@ class _Map(NamedTuple):
     json: str
     metric: str
     add: Callable[[_Counts, _Counts], dict[str, int]]
+    is_total: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +191,9 @@ class Report:
     expires: int | None = None
     heads: Annotated[_Counts, _Map("heads", "head_seconds", _largest)] = field(default_factory=dict)
     delivered_by_queue: Annotated[
-        _Counts, _Map("deliveredByQueue", "delivered_by_queue", _summed)
+        _Counts, _Map("deliveredByQueue", "delivered_by_queue", _summed, True)
     ] = field(default_factory=dict)
-    requests: Annotated[_Counts, _Map("requests", "requests", _summed)] = field(
+    requests: Annotated[_Counts, _Map("requests", "requests", _summed, True)] = field(
         default_factory=dict
     )
 
@@ -214,6 +223,27 @@ class Report:
             value["expires"] = self.expires
         maps = {each.json: dict(getattr(self, name)) for name, each in self._maps()}
         return value | {name: counts for name, counts in maps.items() if counts}
+
+    def for_an_offset(self, now: float) -> dict[str, Any]:
+        """The same in 4 KB at most, since offsets are copied often, and with the time.
+
+        now: seconds since 1970.
+        """
+        for most in _MOST_IN_AN_OFFSET:
+            shorter: dict[str, Any] = {"backlog": _shortened(self.backlog, most, _summed)}
+            for name, each in self._maps():
+                shorter[name] = _shortened(getattr(self, name), most, each.add)
+            value = replace(self, **shorter).to_json() | {AT: int(now)}
+            if len(json.dumps(value)) <= BYTES_IN_AN_OFFSET:
+                break
+        return value
+
+    def counted(self) -> Report:
+        """What it has counted, without what may have changed since."""
+        totals: dict[str, Any] = {
+            name: getattr(self, name) for name, each in self._maps() if each.is_total
+        }
+        return Report({}, 0, 0, 0, self.counters, **totals)
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -256,6 +286,17 @@ def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
 
 def _counts(counts: Any) -> dict[str, int]:
     return {str(queue): int(count) for queue, count in dict(counts).items()}
+
+
+def _shortened(
+    counts: _Counts, most: int, together: Callable[[_Counts, _Counts], dict[str, int]]
+) -> _Counts:
+    """The largest of them, and all others together."""
+    names = sorted(counts, key=counts.__getitem__, reverse=True)
+    found: _Counts = {name: counts[name] for name in names[:most]}
+    for name in names[most:]:
+        found = together(found, {OTHERS: counts[name]})
+    return found
 
 
 def _largest(ages: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:

@@ -25,7 +25,7 @@ READ_LOG = Option(
     log_place,
     "Read the write-ahead log of a query as a table, and no queue: the rows of its committed"
     " batches, with their number (`log_batch`) and time (`logged_at`). `spark.read` gives what is"
-    " there, `spark.readStream` (Spark 4.2) follows the query. Changes nothing in the log, and"
+    " there, `spark.readStream` follows the query. Changes nothing in the log, and"
     " needs permission to read and list (SAS `rl`). See [replay](exactly-once.md#replay).",
 )
 

@@ -190,8 +190,8 @@ LEASE_ON = Option(
     "leaseOn",
     parsers.one_of(LeaseOn),
     "Where messages are dequeued, stored and deleted: in one process beside the `driver`, or in the"
-    " tasks on the `executors`, so that the work grows with the cluster. `executors` needs Spark"
-    " 4.2, `writeAheadLog` in a place that every executor reaches, and `deleteAfter=log`. See"
+    " tasks on the `executors`, so that the work grows with the cluster. `executors` needs"
+    " `writeAheadLog` in a place that every executor reaches, and `deleteAfter=log`. See"
     " [executors](scaling.md#leases-on-executors).",
     default=LeaseOn.DRIVER,
 )
@@ -261,9 +261,14 @@ def check_executors(visibility_timeout: int | None) -> None:
         )
 
 
-def needs_newer_spark() -> InvalidOption:
-    """The error on a Spark that does not pass a source its position."""
-    return _invalid_executors(
-        "leaseOn=executors needs Spark 4.2 or later, which tells a source what is committed:"
-        " upgrade Spark, or set leaseOn=driver"
+WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+"""A setting of Spark. On 4.0 and 4.1 with true, Spark asks for messages before it says where the
+checkpoint is."""
+
+
+def refused_wrapper(what: str, batch: int) -> InvalidOption:
+    """The error if Spark did so. what: cannot serve it. batch: at which the checkpoint is."""
+    return _invalid(
+        f"{WRAPPER} is true: Spark asked for messages before it told that the checkpoint is at"
+        f" batch {batch}, and {what} cannot serve that. Set it to false"
     )

@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -26,6 +27,7 @@ from spark_azqueue.service.workers import collect_seldom, freeze_loaded_modules
 
 from .columns import Columns, check_requested
 from .offsets import OffsetJson
+from .reports import CarriedReports
 from .rows import record_batches
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
         SupportsTriggerAvailableNow as SupportsTriggerAvailableNow,
     )
 
+    from spark_azqueue.metrics.report import Report
+
     from .consumer import Consumer
 else:
     try:
@@ -43,10 +47,6 @@ else:
 
         class SupportsTriggerAvailableNow:
             """Replaces the mixin that Spark has from 4.2 on."""
-
-
-TELLS_POSITION = SupportsTriggerAvailableNow.__module__ != __name__
-"""True if Spark tells a source what is committed: 4.2 and later do."""
 
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._requested = requested
         self._available = available
         self._consumer: Consumer | None = None
+        self._reports = CarriedReports()
 
     @short_tracebacks
     def initialOffset(self) -> OffsetJson:
@@ -95,14 +96,18 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> OffsetJson:
         """Settle what is committed, lease the next batch and return its offset.
 
-        Spark 4.0 and 4.1 pass no arguments. Raises AzQueueError; Spark then stops the query.
+        Spark 4.0 and 4.1 pass no arguments, and get the report in a new offset. Raises
+        AzQueueError; Spark then stops the query.
         """
-        return self._running().latest(start, getattr(limit, "max_rows", None))
+        named = None if start is None else self._reports.plain(start)
+        offset = self._running().latest(named, getattr(limit, "max_rows", None))
+        return self._reports.whole(offset, lambda: self._for_an_offset(start))
 
     @short_tracebacks
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Return the batch's rows, cut into partitions. A batch of an earlier run is replayed."""
-        return [QueuePartition(stream) for stream in self._running().plan(start, end)]
+        named = self._reports.plain(start), self._reports.plain(end)
+        return [QueuePartition(stream) for stream in self._running().plan(*named)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the partition's rows, the same at every call.
@@ -134,7 +139,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: OffsetJson) -> None:
         """Settle the batch. Never raises: a failure is retried at the next call."""
         try:
-            self._running().committed(end)
+            self._running().committed(self._reports.plain(end))
         except Exception as error:  # noqa: BLE001 (Spark must be able to repeat or skip commits)
             log.warning("settling after a commit failed, and will be tried again: %s", error)
 
@@ -144,8 +149,16 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark 4.2 and later call it after each `latestOffset`. Never raises: that would end the
         query.
         """
+        report = self._report()
+        return None if report is None else report.to_json()
+
+    def _for_an_offset(self, start: OffsetJson | None) -> dict[str, Any] | None:
+        report = None if start is not None else self._report()
+        return None if report is None else report.for_an_offset(time.time())
+
+    def _report(self) -> Report | None:
         try:
-            return self._running().report().to_json()
+            return self._running().report()
         except Exception:
             log.debug("there is nothing to report", exc_info=True)
             return None
@@ -177,7 +190,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._consumer
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_consumer": None}
+        return self.__dict__ | {"_consumer": None, "_reports": CarriedReports()}
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

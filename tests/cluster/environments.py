@@ -23,7 +23,7 @@ def make_environment(folder: Path, with_spark: Path, wheel: Path | None) -> Path
     python = folder / "bin" / "python"
     if wheel:
         quiet = ("--quiet", "--disable-pip-version-check")
-        pip = [str(with_spark), "-m", "pip", "--python", str(python), "install", *quiet]
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", *quiet]
         done = subprocess.run(
             [*pip, "--no-deps", str(wheel)],
             env=clean_environment(),

@@ -77,6 +77,8 @@ class Leasing:
 
     def each_row_once(self, program: Program) -> None:
         """The job ended well, and all of it; nothing is left in the queues."""
+        wait_for(lambda: program.process.poll() is not None or not self.left(), "empty queues")
+        (self.folder / "end").touch()
         assert program.result() == {"rows": SENT, "bodies": SENT, "twice": []}
         assert self.left() == 0
         assert (self.folder / "checkpoint" / "commits").is_dir()

@@ -25,7 +25,7 @@ LEASES = {
         ("returns", "dda3bf15-6ec8-84e5-a018-1d20a0ee3273", "AgAAAAMAAAAA+/AAgPnG2q553QE="),
     )
 }
-LEASES["0.1-blobs"] = LEASES["0.1-kept"] = LEASES["0.1"]
+LEASES["0.1-blobs"] = LEASES["0.1-kept"] = LEASES["0.1-report"] = LEASES["0.1"]
 
 # The blobs that hold bodies of theirs, by message id.
 BLOBS = {
@@ -35,6 +35,7 @@ BLOBS = {
         "ad6852ad-2863-a9c0-f1ab-31c97807a604": "00112233445566778899aabbccddeeff",
     },
     "0.1-kept": {},
+    "0.1-report": {},
 }
 
 KEPT = {"0.1-kept"}

@@ -12,10 +12,12 @@ import pytest
 from budget import EXAMPLES
 from executors import World
 from executors_attacker import WAYS, Attacked, attack, attacks
+from executors_bare import RULES as BARE_RULES
 from executors_mutants import MUTANTS
 from executors_rules import RULES, no_claims
 from executors_scene import Scene
 from executors_setting import Broken
+from executors_spark import How
 from executors_sweep import PROCESSES, run, stops
 from executors_verdicts import RULES as VERDICTS
 from executors_walk import ALL, MOVES, calm, moves_of, play
@@ -24,16 +26,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 _WEIGHTED = [name for name, (weight, _) in MOVES.items() for _ in range(round(weight * 5))]
+BARE = How(bare=True)
 _NUMBERS = st.integers(0, ALL - 1)
 
 
 class Machine(RuleBasedStateMachine):
     """Each move is checked by the world; in the end all has to come to rest."""
 
+    how = How()
+
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.world = World(self.patch)
+        self.world = World(self.patch, self.how)
         self.is_broken = False
         play(self.world, ())
 
@@ -54,10 +59,17 @@ class Machine(RuleBasedStateMachine):
             self.patch.undo()
 
 
-Machine.TestCase.settings = settings(
+class BareMachine(Machine):
+    """The same with the calls of Spark 4.0 and 4.1, and with plans that are closed early."""
+
+    how = BARE
+
+
+Machine.TestCase.settings = BareMachine.TestCase.settings = settings(
     max_examples=2 * EXAMPLES, stateful_step_count=100, deadline=None
 )
 TestMachine = Machine.TestCase
+TestBareMachine = BareMachine.TestCase
 
 
 @pytest.fixture
@@ -67,13 +79,21 @@ def world(monkeypatch: pytest.MonkeyPatch):
     made.close()
 
 
+@pytest.fixture
+def bare_world(monkeypatch: pytest.MonkeyPatch):
+    made = World(monkeypatch, BARE)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("how", [How(), BARE], ids=["told", "bare"])
 @pytest.mark.parametrize("who", PROCESSES)
-def test_stopped_before_each_call(who: str) -> None:
+def test_stopped_before_each_call(who: str, how: How) -> None:
     every = list(stops(who, 2))
     every = every[:: max(1, len(every) // (5 * EXAMPLES))]
     for stop in every:
         with pytest.MonkeyPatch.context() as patch:
-            world = World(patch)
+            world = World(patch, how)
             try:
                 run(world, stop)
                 calm(world)
@@ -119,12 +139,19 @@ def test_without_this_check_an_attacker_steers_requests(way: str) -> None:
 
 
 CHANGES = RULES | MUTANTS
+BREAKS = r"^(lost|twice|other rows|.* told what is not so|main does not (go on|end))"
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_each_rule_is_kept(world: World, name: str) -> None:
     CHANGES[name][0](Scene(world))
     calm(world)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_rule_is_kept_with_the_calls_of_an_old_spark(bare_world: World, name: str) -> None:
+    CHANGES[name][0](Scene(bare_world))
+    calm(bare_world)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -139,6 +166,27 @@ def test_without_this_rule_a_promise_breaks(
         calm(world)
 
     with pytest.raises(Broken, match=r"^(lost|twice|other rows)"):
+        goes_wrong()
+
+
+@pytest.mark.parametrize("name", BARE_RULES)
+def test_each_rule_of_a_bare_spark_is_kept(bare_world: World, name: str) -> None:
+    BARE_RULES[name][0](bare_world)
+    calm(bare_world)
+
+
+@pytest.mark.parametrize("name", BARE_RULES)
+def test_without_this_rule_of_a_bare_spark_a_promise_breaks(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scenario, take_away = BARE_RULES[name]
+    take_away(monkeypatch)
+
+    def goes_wrong() -> None:
+        scenario(bare_world)
+        calm(bare_world)
+
+    with pytest.raises(Broken, match=BREAKS):
         goes_wrong()
 
 
@@ -159,7 +207,5 @@ def test_without_this_rule_of_verdicts_a_promise_breaks(
         scenario(Scene(world))
         calm(world)
 
-    with pytest.raises(
-        Broken, match=r"^(lost|twice|other rows|.* told what is not so|main does not go on)"
-    ):
+    with pytest.raises(Broken, match=BREAKS):
         goes_wrong()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,14 @@ class Job:
         self.checkpoint = folder / "checkpoint"
         self._options = {"secret.connectionString": text, "queue": queue}
         self.bodies: list[str] = []
+        self.batches: dict[int, list[str]] = {}
+        """What a sink has that skips the numbers of batches that it has."""
 
     def start(self, trigger: dict[str, Any] | None = None, **options: str) -> StreamingQuery:
         def take(batch: DataFrame, number: int) -> None:
-            self.bodies.extend(row.body for row in batch.collect())
+            bodies = [row.body for row in batch.collect()]
+            self.bodies.extend(bodies)
+            self.batches.setdefault(number, bodies)
 
         frame = self._spark.readStream.format("azqueue").options(**self._options, **options).load()
         writer = frame.writeStream.foreachBatch(take)
@@ -58,11 +63,15 @@ class Job:
         return sorted(self.bodies[before:])
 
     def forget_last_commit(self) -> None:
-        """What a crash between the sink's work and Spark's commit log leaves behind."""
-        commits = self.checkpoint / "commits"
-        last = max(int(path.name) for path in commits.glob("[0-9]*"))
-        for name in (f"{last}", f".{last}.crc"):
-            (commits / name).unlink(missing_ok=True)
+        forget_last_commit(self.checkpoint)
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """What a crash between the sink's work and Spark's commit log leaves behind."""
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.glob("[0-9]*"))
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -280,27 +289,82 @@ def test_a_batch_that_fails_is_read_again(
 
 
 @pytest.mark.core
-def test_executors_lease_or_the_version_is_refused(
-    spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path
+def test_executors_lease(
+    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None], tmp_path: Path
 ) -> None:
-    fake.create_queue(queue)
-    sent = sorted(f"m{number}" for number in range(40))
-    fake.put_many(queue, sent)
-    job = Job(spark, tmp_path, fake.connection_string, queue)
+    options = {
+        "leaseOn": "executors",
+        "writeAheadLog": f"file:{tmp_path}/log",
+        "deleteAfter": "log",
+        "maxMessagesPerTrigger": "20",
+    }
+    put(*(f"m{number}" for number in range(50)))
+    runs = [len(job.run(**options)) for _ in range(3)]
+    assert runs == ([50, 0, 0] if TRUE_AVAILABLE_NOW else [20, 20, 10])
+    assert fake.count(queue) == 0
+    job.forget_last_commit()
+    assert job.run(**options) == sorted(job.batches[max(job.batches)])
+
+    put(*(f"n{number}" for number in range(50)))
+    for left in (20, 0):  # a restart between two batches
+        query = job.start(**options)
+        fake.wait_until(lambda left=left: fake.count(queue) <= left, PATIENCE_S)
+        query.stop()
+    job.run(**options)  # what a stop has left without its commit
+    sent = Counter(f"{letter}{number}" for letter in "mn" for number in range(50))
+    assert Counter(chain(*job.batches.values())) == sent
+
+
+def test_sparks_wrapper_for_available_now_is_refused_where_executors_lease(
+    spark: SparkSession, job: Job, put: Callable[..., None], tmp_path: Path
+) -> None:
     options = {
         "leaseOn": "executors",
         "writeAheadLog": f"file:{tmp_path}/log",
         "deleteAfter": "log",
     }
-    if not TRUE_AVAILABLE_NOW:
-        with pytest.raises(Exception, match=r"leaseOn=executors needs Spark 4\.2"):
+    put("a")
+    spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
+    try:
+        assert job.run(**options) == ["a"], "the first run has a new checkpoint"
+        put("b")
+        if TRUE_AVAILABLE_NOW:
+            assert job.run(**options) == ["b"], "it is not used"
+            return
+        with pytest.raises(Exception, match=r"triggerAvailableNowWrapper\.enabled true\?"):
             job.run(**options)
-        assert fake.count(queue) == 40
-        return
-    assert job.run(**options) == sent
-    job.forget_last_commit()
-    assert job.run(**options) == sent, "the same batch, again"
-    assert fake.count(queue) == 0
+    finally:
+        spark.conf.unset("spark.sql.streaming.triggerAvailableNowWrapper.enabled")
+    assert job.run(**options) == ["b"]
+
+
+def test_a_second_query_follows_a_log(
+    spark: SparkSession, job: Job, put: Callable[..., None], tmp_path: Path
+) -> None:
+    log = f"file:{tmp_path}/wal"
+    followed: dict[int, list[str]] = {}
+
+    def take(batch: DataFrame, number: int) -> None:
+        followed.setdefault(number, [row.body for row in batch.collect()])
+
+    def follow() -> StreamingQuery:
+        frame = spark.readStream.format("azqueue").option("readLog", log).load()
+        writer = frame.writeStream.foreachBatch(take)
+        return writer.option("checkpointLocation", str(tmp_path / "follower")).start()
+
+    for run in range(3):
+        put(*(f"r{run}m{number}" for number in range(10)))
+        job.run(writeAheadLog=log)
+        query = follow()
+        query.processAllAvailable()
+        query.stop()
+        if run == 1:
+            forget_last_commit(tmp_path / "follower")
+    read = Counter(chain(*followed.values()))
+    # What the last run has written is known as committed by the next one, or at its end.
+    last = {f"r2m{number}" for number in range(10)}
+    assert max(read.values()) == 1
+    assert set(job.bodies) - last <= read.keys() <= set(job.bodies)
 
 
 @pytest.mark.core

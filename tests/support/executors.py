@@ -26,7 +26,7 @@ from executors_setting import (
     Broken,
     with_simulated_time,
 )
-from executors_spark import Checkpoint, Driver, Task
+from executors_spark import Checkpoint, Driver, How, Task
 from executors_user import User
 from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
 from turns import KILL, Actor, Turns
@@ -52,7 +52,9 @@ class Place(NamedTuple):
 class World(User):
     """All that there is: queues, a log, checkpoints, and the processes of their queries."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, how: How | None = None) -> None:
+        """how: Spark runs a query, if nothing else is said."""
+        self.how = how or How()
         self.turns = Turns()
         self.queues = Queues(NAMES + POISON, self._deleted)
         self.late: list[Callable[[], object]] = []
@@ -79,6 +81,7 @@ class World(User):
         self.bodies: dict[Place, dict[str, str]] = {}  # and what they had for bodies
         self.given_up: set[PlanId] = set()
         self.is_damaged = False  # something else deletes objects
+        self.others_have_data = 0  # so often another source of a query has some, when ours has none
         self.high = 0  # the most commits of any checkpoint
         self.happened: Counter[str] = Counter()
         self._to_check = False
@@ -162,8 +165,7 @@ class World(User):
 
     def reachable(self, at: Checkpoint) -> set[PlanId]:
         """The plans that this query has, and those that follow."""
-        plans = [at.plan(batch).id for batch in range(len(at.offsets))]
-        return {*plans, *(plan.id for plan in self._chain(at))}
+        return at.plans() | {plan.id for plan in self._chain(at)}
 
     def _chain(self, at: Checkpoint) -> list[Plan]:
         """The newest plan that this query has, and those that follow."""
@@ -297,10 +299,10 @@ class World(User):
             self.sick.add(view.id)
         return view.id
 
-    def start(self, which: int = 0, *, available_now: bool = False, kills: bool = False) -> Driver:
-        """kills: Spark kills the other attempts at a slot when one has given its rows."""
+    def start(self, which: int = 0, **how: bool) -> Driver:
+        """how: fields of `How` that are others than this world's."""
         at = self.checkpoints[which % len(self.checkpoints)]
-        driver = Driver(self, at, len(self.drivers) + 1, available_now=available_now, kills=kills)
+        driver = Driver(self, at, len(self.drivers) + 1, self.how._replace(**how))
         self.drivers.append(driver)
         driver.actor = self.turns.spawn(f"driver {driver.number}", driver.run)
         return driver

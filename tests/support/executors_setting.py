@@ -57,6 +57,7 @@ CHOICES = {
         "none": {"messageEncoding": "none"},
         "auto": {"messageEncoding": "auto"},
         "binary": {"bodyType": "binary"},
+        "earliest": {"writeAheadLogStart": "earliest"},
         "fail none": {"onUndecodable": "fail", "messageEncoding": "none"},
     }.items()
 }

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doubles import AtOnce
 from executors_setting import ACCOUNT, RETENTION, Broken
@@ -17,6 +17,7 @@ from turns import KILL, Actor, Spawning
 from spark_azqueue.errors import (
     AzQueueError,
     CheckpointMismatch,
+    InvalidOption,
     LogConflict,
     LogDamaged,
     NotDrained,
@@ -67,9 +68,34 @@ class Checkpoint:
     def plan(self, batch: int) -> Plan:
         return Plan.from_json(self.offsets[batch], account=ACCOUNT)
 
+    def committed(self) -> int:
+        """The number of the newest committed plan."""
+        return self.plan(self.commits - 1).number if self.commits else 0
+
+    def plans(self) -> set[PlanId]:
+        return {self.plan(batch).id for batch in range(len(self.offsets))}
+
     def batch_of(self, plan: PlanId) -> int | None:
         """The place of this plan's offset; None if it has none, such as an unused plan."""
         return next((each for each in range(len(self.offsets)) if self.plan(each).id == plan), None)
+
+
+class How(NamedTuple):
+    """In which way Spark runs a query.
+
+    bare: as 4.0 and 4.1, which name the newest offset at a start and ask without an argument; else
+    as 4.2. available_now: a true one. once: it ends behind a batch, as with availableNow on 4.0 and
+    4.1. wrapper: that of these for availableNow, which asks before it names an offset. early: it
+    asks for the next batch while tasks run, and so closes their plan. kills: the other attempts at
+    a slot, when one has given its rows.
+    """
+
+    bare: bool = False
+    available_now: bool = False
+    once: bool = False
+    wrapper: bool = False
+    early: bool = False
+    kills: bool = False
 
 
 class Driver:
@@ -82,15 +108,12 @@ class Driver:
         world: World,
         at: Checkpoint,
         number: int,
-        *,
-        available_now: bool = False,
-        kills: bool = False,
+        how: How,
     ) -> None:
         self.world = world
         self.at = at
         self.number = number
-        self.available_now = available_now
-        self.kills = kills
+        self.how = how
         self.config = world.config
         self.threads: list[Actor] = []
         self.plan: Plan | None = None  # of the batch that runs
@@ -100,6 +123,7 @@ class Driver:
         self.failed: Counter[int] = Counter()
         self.error: Exception | None = None
         self._parts: list[bytes] = []
+        self._answer: OffsetJson | None = None  # about the next batch, asked for early
 
     def run(self) -> None:
         try:
@@ -127,14 +151,16 @@ class Driver:
         if world.is_damaged and isinstance(error, LogDamaged):
             at.told = True
             return
-        if isinstance(error, NotDrained) and self.available_now:
+        if isinstance(error, NotDrained) and self.how.available_now:
+            return
+        if isinstance(error, (CheckpointMismatch, InvalidOption)) and self.how.wrapper:
             return
         is_late = at.commits > self.batch or len(at.offsets) > self.known_offsets
         has_copy = len(world.checkpoints) > 1
-        is_overtaken = has_copy and (world.floor() >= at.commits or not at.offsets)
+        is_overtaken = has_copy and (world.floor() >= at.committed() or not at.offsets)
         if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
             raise Broken(f"driver {self.number} is told what is not so: {error}") from error
-        at.told |= has_copy and (world.floor() > at.commits or not at.offsets)
+        at.told |= has_copy and (world.floor() > at.committed() or not at.offsets)
 
     def _workers(self, count: int, name: str) -> Any:
         if name != "clean":
@@ -166,43 +192,54 @@ class Driver:
         )
         self.batch, self.known_offsets = at.commits, len(at.offsets)
         has_offset = len(at.offsets) > at.commits
+        began, has_run = self.batch, False
         there: dict[str, int] = {}
-        if self.available_now:
+        if self.how.available_now:
             there = world.visible()
             source.freeze_cutoff()
+        target = source.latest(None, None) if self.how.wrapper else None
+        if self.how.bare and at.offsets and source.plan(at.offsets[-1], at.offsets[-1]):
+            raise Broken("other rows: of a batch that ends where it begins")
         while True:
             before = at.offsets[self.batch - 1] if self.batch else source.initial
             if has_offset:
                 has_offset = False
                 end = at.offsets[self.batch]
             else:
-                end = source.latest(before, config.max_messages)
-                if end == before:
-                    if self.available_now:
-                        world.happened["availableNow ended"] += 1
-                        if left := [
-                            each for each in world.visible().items() if each in there.items()
-                        ]:
-                            raise Broken(f"availableNow ended without {left}, which nobody touched")
-                        if hidden := world.hidden_by_killed(self) & there.keys():
-                            raise Broken(f"availableNow ended without {hidden}, which a copy hides")
-                        if waiting := world.waits(at):
-                            raise Broken(f"availableNow ended while these wait: {waiting}")
+                if self.how.once and self.batch > began:
+                    return
+                end = self._latest(source, before)
+                if target is not None:  # the answer is for the progress
+                    end = target
+                    if has_run or _is_same(end, before):
                         return
-                    stop("idle")
-                    continue
+                if _is_same(end, before) and self.batch:
+                    if not self.how.available_now and world.others_have_data:
+                        world.others_have_data -= 1
+                    elif self._is_over(there):
+                        return
+                    else:
+                        stop("idle")
+                        continue
                 stop("offset")
                 if len(at.offsets) != self.batch:
                     raise FencedError
                 at.offsets.append(end)
                 self.known_offsets += 1
                 source.committed(before)
+                has_run = True
             plan = Plan.from_json(end, account=ACCOUNT)
-            self._parts = self._planned(source, before, end, plan)
-            again = self._planned(source, before, end, plan)
-            is_cleaned = world.following(plan.id) is None
-            assert again in (self._parts, []) or is_cleaned
-            self._run_batch(_told(self._parts) if self._parts else plan)
+            if _is_same(end, before):  # another source of the query has data
+                if not self.batch and source.plan(before, end):
+                    raise Broken("other rows: before the first message")
+                stop("sink")
+                world.writes(at, self.batch, plan.id, {})
+            else:
+                self._parts = self._planned(source, before, end, plan)
+                again = self._planned(source, before, end, plan)
+                is_cleaned = world.following(plan.id) is None
+                assert again in (self._parts, []) or is_cleaned
+                self._run_batch(_told(self._parts) if self._parts else plan, source, end)
             stop("commit")
             if at.commits != self.batch:
                 raise FencedError
@@ -210,6 +247,28 @@ class Driver:
             world.high = max(world.high, at.commits)
             self.plan = None
             self.batch += 1
+
+    def _latest(self, source: ExecutorsConsumer, before: OffsetJson) -> OffsetJson:
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            return answer
+        if self.how.bare:
+            return source.latest(None, None)
+        return source.latest(before, self.config.max_messages)
+
+    def _is_over(self, there: dict[str, int]) -> bool:
+        """Nothing is new. there: what an availableNow run is to read."""
+        world = self.world
+        if not self.how.available_now:
+            return self.how.once
+        world.happened["availableNow ended"] += 1
+        if left := [each for each in world.visible().items() if each in there.items()]:
+            raise Broken(f"availableNow ended without {left}, which nobody touched")
+        if hidden := world.hidden_by_killed(self) & there.keys():
+            raise Broken(f"availableNow ended without {hidden}, which a copy hides")
+        if waiting := world.waits(self.at):
+            raise Broken(f"availableNow ended while these wait: {waiting}")
+        return True
 
     def _planned(
         self, source: ExecutorsConsumer, before: OffsetJson, end: OffsetJson, plan: Plan
@@ -223,7 +282,7 @@ class Driver:
             raise Broken(f"lost: {plan.id} was not given up, and has no rows")
         return parts
 
-    def _run_batch(self, plan: Plan) -> None:
+    def _run_batch(self, plan: Plan, source: ExecutorsConsumer, end: OffsetJson) -> None:
         world = self.world
         self.results, self.plan = {}, plan
         self.failed.clear()
@@ -232,6 +291,12 @@ class Driver:
         needed &= frozenset(every)
         for each in sorted(needed):
             self.run_task(each)
+        if self.how.early:
+            world.turns.stop_before("early")
+            world.high = max(world.high, self.batch + 1)  # what is closed may be removed
+            self._answer = self._latest(source, end)
+            if _is_same(self._answer, end):
+                self._answer = None
         while not needed <= self.results.keys():
             world.turns.stop_before("wait")
             for each in sorted(needed - self.results.keys()):
@@ -260,6 +325,11 @@ class Driver:
         self.world.tasks.append(task)
         name = f"task of driver {self.number} for {self.plan.number}.{slot_number}"
         task.actor = self.world.turns.spawn(name, task.run)
+
+
+def _is_same(offset: OffsetJson, other: OffsetJson) -> bool:
+    """As Spark compares them."""
+    return json.dumps(offset) == json.dumps(other)
 
 
 def _told(parts: list[bytes]) -> Plan:
@@ -330,7 +400,7 @@ class Task:
         world.has_bodies(self.plan.id, self.slot, bodies)
         if self.driver.plan is self.plan:
             self.driver.results.setdefault(self.slot, rows)
-        if self.driver.kills:
+        if self.driver.how.kills:
             for task in [each for each in world.tasks if each.is_of(self.driver, self.slot)]:
                 if task is not self:
                     task.is_killed = True

@@ -71,7 +71,8 @@ class User:
     def _rolled_back(self, at: Checkpoint, left: int, *, with_output: bool) -> set[str]:
         """What stood in the batches that are rolled back; if their output stays: and was not read
         by them."""
-        slots = {at.plan(batch).id: at.output.get(batch) for batch in range(left, len(at.offsets))}
+        plans = [(batch, at.plan(batch).id) for batch in range(left, len(at.offsets))]
+        slots = {plan: at.output.get(batch) for batch, plan in plans if at.batch_of(plan) == batch}
         return {
             message_id
             for message_id, places in self.stood.items()

@@ -55,8 +55,21 @@ def _kill(world: World, who: int, what: int) -> None:
 
 
 def _start(world: World, who: int, what: int) -> None:
-    if len(world.alive()) < 3:
-        world.start(who, available_now=what % 5 == 0, kills=what % 2 == 0)
+    if len(world.alive()) >= 3:
+        return
+    ends, kills = what % 5 == 0, what % 2 == 0
+    if not world.how.bare:
+        world.start(who, available_now=ends, kills=kills)
+    elif what % 7 == 0:  # Spark was upgraded
+        world.start(who, bare=False, available_now=ends, kills=kills, early=what % 3 == 0)
+    else:
+        is_wrapped = what % 11 == 0
+        early = what % 3 == 0 and not is_wrapped
+        world.start(who, once=ends, kills=kills, wrapper=is_wrapped, early=early)
+
+
+def _others(world: World, who: int, what: int) -> None:
+    world.others_have_data = 1
 
 
 def _tick(world: World, who: int, what: int) -> None:
@@ -104,6 +117,7 @@ MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
     "copy": (0.2, lambda world, *_: world.copy()),
     "queue goes": (0.5, lambda world, *_: world.queue_goes()),
     "choose": (0.5, _choose),
+    "others have data": (0.5, _others),
     "land": (1.5, lambda world, who, _: world.land(who)),
     "skew": (0.5, lambda world, who, _: world.queues.skew(who % 9 - 4)),
 }
@@ -134,7 +148,7 @@ def calm(world: World) -> None:
     world.thefts.clear()
     world.choose("poison")
     for driver in world.alive():
-        if driver.config is not world.config:
+        if driver.config is not world.config or driver.how.early:
             world.kill(driver.actor)
     for at in world.checkpoints:
         _drain(world, at)
@@ -164,7 +178,7 @@ def _drain(world: World, at: Checkpoint) -> None:
             world.queues.clock.advance(1)
         quiet = quiet + 1 if _is_done(world, at) else 0
         if quiet == _QUIET:
-            if len(world.reachable(at)) == len(at.offsets) == at.commits:
+            if world.reachable(at) == at.plans() and len(at.offsets) == at.commits:
                 return
             for driver in world.alive(at):  # what others planned an idle query sees when it
                 world.kill(driver.actor)  # starts again, or has messages for a plan itself

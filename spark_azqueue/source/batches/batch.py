@@ -173,6 +173,19 @@ class BatchSize:
         else:
             self._compare(messages, max(now - since, 1e-3), most)
 
+    def resumed(self, messages: int, most: int, took_s: float) -> None:
+        """An earlier process gave Spark a batch of so many messages, `most` at most.
+
+        took_s: how long it took at least.
+        """
+        if self._fixed:
+            return
+        self.most = min(max(most, self._smallest), LARGEST)
+        if messages < _FULL * most:
+            self.most = max(self._smallest, self.most // 2)
+        elif took_s <= self._target_s:
+            self.most = min(2 * self.most, LARGEST)
+
     def forget(self) -> None:
         """How long batches take has changed, so other sizes may pay now."""
         self._rates.clear()

@@ -1,8 +1,7 @@
 """Which offsets are committed, settled or replayed, as far as Spark's calls prove it.
 
 For offsets that hold leases: of a query without a log, and of one that had none before. With a log
-`log/consumer.py` asks `Position` itself; with leaseOn=executors only `latestOffset(start=N)`
-counts.
+`log/consumer.py` asks `Position` itself, as `executors/consumer.py` does on 4.0 and 4.1.
 
 The rules (see docs/design.md, "What proves a commit"):
 
@@ -165,6 +164,7 @@ class Position:
         self._asked = 0  # bare calls since the offset was named or handed out; it is the first
         self._offset = initial
         self._state = _State.UNKNOWN
+        self._asked_first = False
         self._newest = ""  # the text of the newest offset that was returned to Spark
         self.batches = 0
         """How many offsets were handed out in this run."""
@@ -180,23 +180,33 @@ class Position:
         return self._state in (_State.PROBED, _State.PLANNED)
 
     @property
-    def is_due(self) -> bool:
-        """True if Spark may be about to ask for the rows up to the offset: it gets that again.
+    def is_awaited(self) -> bool:
+        """True if Spark was handed the offset, or has named it late, and asked for no rows yet.
 
         It never asks for rows up to the initial one. Nothing is proven by that.
         """
-        return (
-            self._state is _State.NAMED
-            and self._asked <= _CALLS_BEFORE_A_PLAN
-            and text_of(self._offset) != self._initial
-        )
+        return self._state is _State.NAMED and text_of(self._offset) != self._initial
+
+    @property
+    def is_due(self) -> bool:
+        """True if Spark may be about to ask for the rows up to the offset: it gets that again."""
+        return self.is_awaited and self._asked <= _CALLS_BEFORE_A_PLAN
 
     def asked(self) -> tuple[OffsetJson, bool]:
         """A bare `latestOffset()`: where it starts, and whether that is proven to be committed."""
         self._asked += 1
         if self._state is _State.UNKNOWN:
             self._state = _State.ASKED
+            self._asked_first = True
         return self._offset, self.is_proven
+
+    def is_told_late(self, offset: OffsetJson) -> bool:
+        """True if Spark names this offset only when it has asked for the one that follows.
+
+        Its wrapper for availableNow does. It would write that answer, from a call that did not know
+        the offset, into its log.
+        """
+        return self._asked_first and text_of(offset) != self._initial
 
     def assumed(self, offset: OffsetJson) -> None:
         """A bare `latestOffset()` returns this one, as if Spark had named it. It may be new."""
@@ -222,5 +232,6 @@ class Position:
 
     def planned(self, end: OffsetJson) -> bool:
         """partitions(s, end) with another s. Returns True if this run has returned `end`."""
+        self._asked_first = False
         self._offset, self._state = end, _State.PLANNED
         return text_of(end) == self._newest

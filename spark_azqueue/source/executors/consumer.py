@@ -12,10 +12,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from spark_azqueue.journal.refusals import unknown
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
-from spark_azqueue.options.log import ExecutorsConfig, LogConfig, needs_newer_spark
+from spark_azqueue.options.log import ExecutorsConfig, LogConfig, refused_wrapper
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.messages import MOST_IN_A_PLAN
@@ -23,6 +22,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
+from ..batches.commits import Position
 from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset
@@ -111,6 +111,7 @@ class ExecutorsConsumer:
             self._chain,
             runtime.now,
         )
+        self._position = Position(self.initial)  # on 4.0 and 4.1, which do not tell it
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = SeenMessages()  # after that plan
         self._waiting: tuple[Group, ...] = ()  # what comes again after it
@@ -129,10 +130,14 @@ class ExecutorsConsumer:
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Close the committed plan, then return the one that follows; the start itself if none.
 
-        start: the committed offset. most: the most messages in a new batch.
+        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. most: the most
+        messages in a new batch.
         """
         if start is None:
-            raise needs_newer_spark()
+            start, _ = self._position.asked()
+            if self._position.is_awaited:
+                return dict(start)  # Spark has not asked for its rows yet
+            self._recovery.is_asked_bare = not self._position.is_known
         self._has_answered = True
         if not self._monitor.is_open:
             self._monitor.open()
@@ -166,7 +171,11 @@ class ExecutorsConsumer:
         """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id:
+            if self._position.is_told_late(end):
+                raise refused_wrapper("leaseOn=executors", plan.number)
+            self._position.probed(end)
             return []
+        self._position.planned(end)
         if not self._recovery.is_done:
             self._monitor.open()
             self._take_over(before, plan)
@@ -232,7 +241,7 @@ class ExecutorsConsumer:
         while (following := self._folder.following(plan.id)) is not None:
             listed = self._folder.listed(following.id)
             if listed.settled or self._closing.close(following, listed).settled:
-                raise unknown(self._folder.where, following.number)
+                raise self._recovery.unknown(following.number)
             plan = following
         self._closed = plan.id
         return plan
@@ -305,7 +314,9 @@ class ExecutorsConsumer:
         self._recovery.check_queues(plan)
         self._issued = plan.id
         self._sizing.begins()
-        return plan.to_json()
+        offset = plan.to_json()
+        self._position.handed_out(offset)
+        return offset
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
         return Plan.from_json(offset, account=self._account)

@@ -189,6 +189,10 @@ class PlanSizing:
         if ran_here:
             self._size.batch_began(int(fullest * self._size.most), self._began, self._size.most)
             self._size.batch_ended(self._clock())
+        elif closed.settled:
+            most = max(slot.messages for slot in closed.plan.slots)
+            took_s = max(each.counts.took_cs for each in closed.settled) / 100
+            self._size.resumed(int(fullest * most), most, took_s)
         slots = self._width.slots
         self._width.on_plan_closed(closed.settled)
         if self._width.slots != slots:

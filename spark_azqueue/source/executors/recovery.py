@@ -19,7 +19,7 @@ from spark_azqueue.journal.refusals import (
     unknown,
 )
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.options.log import LogConfig
+from spark_azqueue.options.log import WRAPPER, LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
 from . import names
@@ -52,6 +52,8 @@ class PlanRecovery:
         self.times: dict[int, float] = {}
         """When each plan was stored, seconds since 1970."""
         self.floor = 0
+        self.is_asked_bare = False
+        """Spark 4.0 or 4.1 has asked for an offset before it named one."""
 
     @property
     def is_done(self) -> bool:
@@ -148,6 +150,11 @@ class PlanRecovery:
         followed = (self._folder.following(each) for each in before)
         return any(each is not None and each.id == plan for each in followed)
 
+    def unknown(self, newest: int) -> CheckpointMismatch:
+        """The error for a new checkpoint whose folder was used, up to the batch `newest`."""
+        more = f". Or is {WRAPPER} true? Set it to false" if self.is_asked_bare else ""
+        return unknown(self._folder.where, newest, more=more)
+
     def tell_removed(self, start: Plan) -> None:
         """The batches that follow are removed. Raises LostSegment, unless failOnDataLoss=false."""
         error = LostSegment(
@@ -180,7 +187,7 @@ class PlanRecovery:
             return None
         choice = self._settings.start
         if choice is None:
-            raise unknown(self._folder.where, newest.number if newest else self.floor)
+            raise self.unknown(newest.number if newest else self.floor)
         if choice is LogStart.EARLIEST:
             return self._after(self.floor)
         if newest is None:

@@ -16,7 +16,9 @@ from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.options.log import refused_wrapper
 
+from ..batches.commits import Position
 from ..offsets import OffsetJson
 from .batches import (
     HistoryOffset,
@@ -59,6 +61,7 @@ class Follower:
         self._sleep = sleep
         self.initial: OffsetJson = HistoryOffset().to_json()
         """The offset of a stream that has read nothing: the same in every run."""
+        self._spark = Position(self.initial)  # where Spark is, on 4.0 and 4.1, which do not tell it
         self._opened: Journal | None = None
         self._found: LogSurvey | None = None
         self._looked_at = 0.0
@@ -79,8 +82,13 @@ class Follower:
         """From now on give out only batches that are committed now."""
         self._until = self._survey().committed
 
-    def latest(self, start: Mapping[str, Any]) -> OffsetJson:
-        """The offset behind the next batches; the start itself if there are none."""
+    def latest(self, start: Mapping[str, Any] | None) -> OffsetJson:
+        """The offset behind the next batches; the start itself if there are none.
+
+        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell.
+        """
+        if start is None:
+            start, _ = self._spark.asked()
         position = self._position(start)
         self._look(position)
         found = self._found
@@ -101,13 +109,26 @@ class Follower:
         last = min(newest, first + self._config.batches_per_trigger - 1)
         if last < first:
             return dict(start)
-        return HistoryOffset(self.opened.uuid, first, last).to_json()
+        offset = HistoryOffset(self.opened.uuid, first, last).to_json()
+        self._spark.handed_out(offset)
+        return offset
 
-    def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[tuple[Piece, ...]]:
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[tuple[Piece, ...]]:
         """The partitions of the micro-batch that ends at `end`."""
-        position = self._position(end)
-        if not position.log or self._position(start) == position:
+        before, position = self._position(start), self._position(end)
+        if before == position:
+            if self._spark.is_told_late(end):
+                raise refused_wrapper("a stream with 'readLog'", position.batch)
+            self._spark.probed(end)
             return []
+        self._spark.planned(end)
+        if position.first <= before.batch:
+            raise CheckpointMismatch(
+                f"Spark asks for the batches {position.first} to {position.batch} of the"
+                f" write-ahead log {self.opened.store.where} behind batch {before.batch}: was the"
+                " checkpoint changed? Restore it, or start with a new one and a new output",
+                condition=Condition.LOG_CHECKPOINT_MISMATCH,
+            )
         first, last = position.first, position.batch
         found = self._found
         if found is None or found.committed < last or found.floor >= first:
@@ -167,17 +188,8 @@ class Follower:
         tell_loss(error, lose=not self._config.fail_on_data_loss)
 
 
-def check_stream(config: HistoryConfig, *, tells_position: bool) -> None:
-    """Raise InvalidOption for options that are for `spark.read` alone, and on an old Spark.
-
-    tells_position: Spark tells a source where a query is.
-    """
-    if not tells_position:
-        raise InvalidOption(
-            "readStream with 'readLog' needs Spark 4.2 or later, which tells a source where a query"
-            " is: upgrade Spark, or read the log with spark.read",
-            condition=Condition.INVALID_LOG_OPTION,
-        )
+def check_stream(config: HistoryConfig) -> None:
+    """Raise InvalidOption for options that are for `spark.read` alone."""
     for name, value in (("endingBatch", config.last), ("endingTimestamp", config.until)):
         if value is not None:
             raise InvalidOption(

@@ -97,7 +97,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
         """Return the offset behind the next `maxBatchesPerTrigger` batches. Raises AzQueueError."""
-        assert start is not None  # Spark 4.2 and later; earlier ones are refused
         return self._running().latest(start)
 
     @short_tracebacks

@@ -224,3 +224,73 @@ def test_a_plan_of_executors_has_as_many_messages_as_the_batch_has_rows():
     assert metrics.messages == 7
     assert metrics.counters == Counters.from_json(REPORT["counters"])
     assert metrics.oldest_seconds is None
+
+
+# ── the report in the offset, on Spark 4.0 and 4.1 ────────────────────────────────────────────────
+
+FIRST = 1_795_255_200
+"""2026-11-21T10:00:00Z"""
+
+
+def carried(batch, at, **changes):
+    report = REPORT | {"at": at} | changes
+    return source(endOffset=offset(batch, orders=32) | {"report": report}, latestOffset=None)
+
+
+def at(second):
+    """A trigger that begins this many seconds behind the first."""
+    return {"timestamp": f"2026-11-21T10:{second // 60:02}:{second % 60:02}.250Z"}
+
+
+def idle(which):
+    return which | {"startOffset": which["endOffset"], "numInputRows": 0}
+
+
+def test_a_report_comes_with_the_offset_of_a_new_batch():
+    metrics = metrics_of(progress(carried(2, FIRST), **at(0)), None, {})
+
+    assert metrics.backlog == REPORT["backlog"]
+    assert (metrics.held, metrics.counters.delivered) == (32, 64)
+
+
+def test_it_is_shown_for_a_minute_and_what_it_has_counted_for_the_whole_run():
+    known = {}
+    first = carried(2, FIRST)
+    metrics_of(progress(first, **at(0)), None, known)
+
+    for second, backlog in ((10, REPORT["backlog"]), (60, REPORT["backlog"]), (61, None)):
+        metrics = metrics_of(progress(idle(first), **at(second)), None, known)
+        assert metrics.backlog == backlog
+        assert metrics.held == (32 if backlog else None)
+        assert metrics.counters.delivered == 64
+
+    metrics = metrics_of(progress(carried(3, FIRST + 70), **at(70)), None, known)
+    assert metrics.backlog == REPORT["backlog"]
+
+
+def test_that_of_an_earlier_run_says_nothing():
+    """A restart is idle at its offset, or repeats its batch."""
+    known = {}
+    for which in (idle(carried(2, FIRST)), carried(2, FIRST)):
+        metrics = metrics_of(progress(which, **at(30)), None, known)
+        assert metrics.backlog is metrics.counters is None
+    assert known == {}
+
+
+def test_of_two_sources_one_may_have_been_idle_for_long():
+    known = {}
+    one, other = carried(2, FIRST), carried(5, FIRST, backlog={"others": 7})
+    metrics_of(progress(one, other, **at(0)), None, known)
+
+    both = [carried(3, FIRST + 90), idle(other)]
+    metrics = metrics_of(progress(*both, **at(90)), None, known)
+
+    assert metrics.backlog == REPORT["backlog"]
+    assert metrics.counters.delivered == 128
+
+
+@pytest.mark.parametrize("report", [None, 5, {}, {"backlog": 3}, REPORT | {"at": -1}])
+def test_a_damaged_report_in_an_offset_says_nothing(report):
+    end = offset(2, orders=30, refunds=2) | {"report": report}
+    metrics = metrics_of(progress(source(endOffset=end, latestOffset=end)), None, {})
+    assert (metrics.messages, metrics.counters) == (32, None)

@@ -6,6 +6,8 @@ from dataclasses import fields, replace
 import pytest
 
 from spark_azqueue.metrics.report import (
+    AT,
+    BYTES_IN_AN_OFFSET,
     MOST_QUEUES,
     OTHERS,
     Counters,
@@ -119,3 +121,43 @@ def test_queues_beyond_the_hundredth_are_counted_together():
     told = counts.as_dict()
     assert len(told) == MOST_QUEUES + 1
     assert (told["queue-0"], told[OTHERS]) == (2, 6)
+
+
+# ── in an offset ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_in_an_offset_it_has_its_time_and_is_read_as_before():
+    told = REPORT.for_an_offset(1_700_000_000.9)
+
+    assert told.pop(AT) == 1_700_000_000
+    assert told == REPORT.to_json()
+
+
+@pytest.mark.parametrize(("queues", "length", "kept"), [(21, 5, 20), (500, 8, 20), (500, 63, 10)])
+def test_in_an_offset_it_is_small(queues, length, kept):
+    counts = {f"q{number:0{length - 1}}": number for number in range(queues)}
+    long = replace(REPORT, backlog=counts, poison=counts, heads=counts, delivered_by_queue=counts)
+
+    told = long.for_an_offset(1.7e9)
+
+    assert len(json.dumps(told)) <= BYTES_IN_AN_OFFSET
+    found = Report.from_json(told)
+    assert list(found.backlog) == [*sorted(counts, reverse=True)[:kept], OTHERS]
+    assert sum(found.backlog.values()) == sum(counts.values())
+    assert found.heads[OTHERS] == queues - kept - 1, "of others the oldest"
+    assert found.counters == COUNTERS
+
+
+def test_what_it_has_counted_is_left_of_an_old_one():
+    whole = replace(
+        REPORT, delivered_by_queue={"orders": 3}, requests={"put": 1}, heads={"orders": 9}
+    )
+
+    found = whole.counted()
+
+    assert (found.counters, found.delivered_by_queue, found.requests) == (
+        COUNTERS,
+        {"orders": 3},
+        {"put": 1},
+    )
+    assert found.backlog == found.heads == {}

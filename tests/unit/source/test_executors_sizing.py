@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from refs import ACCOUNT
 
 from spark_azqueue.options.log import ExecutorsConfig
@@ -11,7 +12,7 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
-from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.planning import PlanSizing
 
 QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(4)]
@@ -57,3 +58,29 @@ def test_plans_grow_again_once_it_is_known_how_many_tasks_run_at_once() -> None:
     best = len(QUEUES) * QUEUE_PER_S
     assert speeds[0] < best / 3
     assert speeds[-1] > best * 0.7, [math.floor(speed) for speed in speeds]
+
+
+@pytest.mark.parametrize(
+    ("messages", "full", "seconds", "then"),
+    [
+        (8_192, 1.0, 3.0, 16_384),
+        (8_192, 0.5, 3.0, 4_096),
+        (16_384, 1.0, 9.0, 16_384),
+        (32_768, 1.0, 3.0, 32_768),
+        (1_000, 1.0, 1.0, 8_192),
+    ],
+    ids=["full", "not full", "slow", "the largest", "a small limit"],
+)
+def test_a_restart_begins_with_the_sizes_of_the_plan_that_it_closes(
+    messages: int, full: float, seconds: float, then: int
+) -> None:
+    """So runs of one batch grow, too, as with availableNow on Spark 4.0 and 4.1."""
+    sizing = Cluster().sizing
+    slots = tuple(Slot((queue,), messages, 1_000) for queue in QUEUES)
+    counts = Counts(took_cs=int(seconds * 100))
+    given = tuple(SlotReport(messages=int(messages * full), counts=counts) for _ in slots)
+    plan = Plan(ACCOUNT, "0" * 32, PlanId(7, "0" * 32), slots)
+
+    sizing.on_plan_closed(Closed(plan, given), {}, ran_here=False)
+
+    assert {slot.messages for slot in sizing.slots(QUEUES, MOST_IN_A_PLAN)} == {then}

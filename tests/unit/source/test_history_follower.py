@@ -230,11 +230,82 @@ def test_a_stream_has_no_end(name):
     value = {"endingBatch": "3", "endingTimestamp": "2027-01-15"}[name]
     config = history_config({"readLog": "file:/not/used", name: value}, {})
     with pytest.raises(InvalidOption, match=f"'{name}' is for spark.read"):
-        check_stream(config, tells_position=True)
+        check_stream(config)
 
 
-def test_a_stream_needs_a_spark_that_tells_where_it_is():
-    config = history_config({"readLog": "file:/not/used"}, {})
-    check_stream(config, tells_position=True)
-    with pytest.raises(InvalidOption, match=r"needs Spark 4\.2"):
-        check_stream(config, tells_position=False)
+# ── the calls of Spark 4.0 and 4.1, which do not tell where they are ─────────────────────────────
+
+
+def bare(stream: Follower) -> Any:
+    return stream.latest(None)
+
+
+def test_bare_calls_give_each_batch_once(scene):
+    scene.write(4)
+    stream = scene.stream(maxBatchesPerTrigger="2")
+    start = stream.initial
+    first = bare(stream)
+    assert batches(stream, start, first) == [1, 2]
+    second = bare(stream)
+    assert batches(stream, first, second) == [3]
+    assert bare(stream) == second
+    scene.write(1)
+    scene.now += 1_000
+    third = bare(stream)
+    assert batches(stream, second, third) == [4]
+
+
+def test_bare_calls_on_an_empty_log(scene):
+    stream = scene.stream()
+    start = stream.initial
+    assert bare(stream) == start
+    assert batches(stream, start, start) == []
+    assert bare(stream) == start
+    scene.write(2)
+    scene.now += 1_000
+    assert batches(stream, start, bare(stream)) == [1]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_bare_restart(scene, is_committed):
+    scene.write(5)
+    stream = scene.stream(maxBatchesPerTrigger="2")
+    start = stream.initial
+    first = bare(stream)
+    again = scene.stream(maxBatchesPerTrigger="2")
+
+    assert batches(again, first, first) == []
+    if not is_committed:
+        assert batches(again, start, first) == [1, 2]
+    second = bare(again)
+    assert batches(again, first, second) == [3, 4]
+
+
+def test_nothing_new_is_the_very_text_of_spark(scene):
+    scene.write(2)
+    stream = scene.stream()
+    named = dict(reversed(bare(stream).items()))
+    again = scene.stream()
+    assert batches(again, named, named) == []
+    assert list(bare(again).items()) == list(named.items())
+
+
+def test_what_spark_names_behind_an_answer_is_refused(scene):
+    """Its wrapper for availableNow asks first, and writes that answer behind what it has."""
+    scene.write(3)
+    last = bare(scene.stream())
+    again = scene.stream()
+    bare(again)
+    with pytest.raises(InvalidOption, match=r"triggerAvailableNowWrapper\.enabled is true"):
+        again.plan(last, last)
+
+
+def test_batches_that_come_again_behind_later_ones_are_refused(scene):
+    scene.write(4)
+    stream = scene.stream(maxBatchesPerTrigger="2")
+    first = bare(stream)
+    batches(stream, stream.initial, first)
+    second = bare(stream)
+    for start, end in ((second, first), (first, stream.initial)):
+        with pytest.raises(CheckpointMismatch, match="was the checkpoint changed"):
+            scene.stream().plan(start, end)
