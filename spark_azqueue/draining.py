@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 CLOCKS_DIFFER_S = 10.0
 """So much the driver's clock may be behind the service's, if the queues cannot be asked."""
 
+_WHOLE_SECONDS_S = 2.0
+"""The service tells times in whole seconds, so an age may be so much too low."""
+
 _LOOK_AGAIN_S = 5.0
 
 _ENOUGH = 2
@@ -153,7 +156,9 @@ class _Drain:
         self._queues, self._hidden, self._shows = queues, hidden, shows
         self._within, self._limits = within, limits
         self._began = limits.clock()
+        self._now = now
         self._began_at = now()
+        self._failures = 0
         self._until = None if within is None else self._began + within
         self._runs = Runs(start, listener, limits, self._watch, self._until)
         self._read: dict[tuple[str, int], int] = {}  # messages by run and batch
@@ -207,7 +212,12 @@ class _Drain:
         new = [each for each in reads if each.is_new]
         if reads and not (new and new[-1].is_old_spark):
             return True, ""
-        self._barren = 0 if any(each.messages for each in new) else self._barren + 1
+        has_messages = any(each.messages for each in new)
+        if not has_messages or self._failures != self._runs.restarts:
+            # What a failed run had leased is released: it may be behind what came until now.
+            self._began, self._began_at = self._limits.clock(), self._now()
+        self._failures = self._runs.restarts
+        self._barren = 0 if has_messages else self._barren + 1
         if self._barren == _ENOUGH:
             return True, "two runs in a row read no message"
         self._newer = self._newer + 1 if new and self._is_newer(new[-1], left) else 0
@@ -222,7 +232,8 @@ class _Drain:
         return read.oldest is not None and read.oldest > self._began_at + CLOCKS_DIFFER_S
 
     def _has_older(self, left: Left) -> bool:
-        return left.oldest_s is not None and left.oldest_s >= self._limits.clock() - self._began
+        since = self._limits.clock() - self._began
+        return left.oldest_s is not None and left.oldest_s + _WHOLE_SECONDS_S >= since
 
     def _waits(self) -> bool:
         """Wait for hidden messages, if asked to. True if the query is to run again."""
@@ -260,6 +271,7 @@ class _Drain:
             return
         for progress in newest:
             if read := read_of(progress):
-                self._read[str(progress["runId"]), int(progress["batchId"])] = read.messages
+                batch = str(progress["runId"]), int(progress["batchId"])
+                self._read[batch] = max(read.messages, self._read.get(batch, 0))
         if self._shows:
             self._shows(sum(self._read.values()), self._total)

@@ -70,7 +70,7 @@ class _SourceLeft:
             prefix = self._config.selection.prefix
             queues = self._config.selection.among(CONTROL(self.client.names, prefix))
         self._backlog.count_in(queues)
-        counts = self._backlog.now()
+        counts = self._backlog.now(heads=True)
         if len(counts) < len(queues):
             return None
         return Left(sum(counts.values()), max(self._backlog.heads.values(), default=None))
