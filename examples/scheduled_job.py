@@ -8,27 +8,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from spark_azqueue import RunResult, drain
 
 from surroundings import from_command_line, send
 
 
 # [recipe]
-def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
-    """Append what is in `example-readings` to the output. Raises the query's error."""
-    messages = spark.readStream.format("azqueue").options(**azure)
-    query = (
-        messages.option("queue", "example-readings")
-        .load()
-        .select("message_id", "body", "insertion_time")
-        .writeStream.format("parquet")
-        .option("path", str(folder / "readings"))
-        .option(
-            "checkpointLocation", str(folder / "checkpoint")
-        )  # the same in every run
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
+    """Append what is in `example-readings` to the output."""
+    options = azure | {"queue": "example-readings"}
+
+    def start() -> StreamingQuery:
+        messages = spark.readStream.format("azqueue").options(**options).load()
+        return (
+            messages.select("message_id", "body", "insertion_time")
+            .writeStream.format("parquet")
+            .option("path", str(folder / "readings"))
+            .option(
+                "checkpointLocation", str(folder / "checkpoint")
+            )  # the same in every run
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    result = drain(start, options)
+    if not result.finished:
+        raise SystemExit(result.explanation or result.reason)
+    return result
 
 
 # [end]

@@ -258,7 +258,7 @@ def test_time_is_over_between_two_starts(service: FakeQueueService, *, old_spark
 class Endless:
     """A query that does not end by itself."""
 
-    recentProgress: tuple[()] = ()
+    recentProgress: tuple[()] = ()  # noqa: N815 (as Spark has it)
 
     def __init__(self) -> None:
         self.now, self.stopped = 0.0, False
@@ -386,7 +386,9 @@ def test_queues_that_do_not_answer_cost_the_count_alone(
     result = drain(query.start, queues=queues)
 
     assert result == RunResult(True, 0, None, "", 5, None)
-    assert "what the queues hold is not known: [AZQUEUE_SERVICE_UNAVAILABLE] no answer" in caplog.text
+    assert (
+        "what the queues hold is not known: [AZQUEUE_SERVICE_UNAVAILABLE] no answer" in caplog.text
+    )
     assert queues.closed
 
 
