@@ -80,9 +80,10 @@ def drain(
     within: stop the query after so many seconds; `finished` is False then, and the next call goes
         on where it stopped. None: no limit.
     bar: True prints a progress bar to stderr; a function gets the numbers once a second.
-    listener, and restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock:
-        as of `run_until_done`. A query that fails is started again in the same way.
+    listener: as of `run_until_done`.
     queues, now: for tests.
+    limits: restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep and clock of
+        `run_until_done`. A query that fails is started again in the same way.
 
     What arrives meanwhile is not waited for: the run of 4.2 leaves it; on 4.0 and 4.1 some of it is
     read, and the call ends when two runs in a row read nothing older than the call. The messages of

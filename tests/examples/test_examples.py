@@ -230,9 +230,9 @@ def test_enrich_and_answer(main, fake: FakeQueueService) -> None:
 def test_drain_with_progress(main, capsys: pytest.CaptureFixture[str]) -> None:
     main("drain_with_progress")
 
-    said = capsys.readouterr().out
-    assert f"[{'#' * 40}] 1,000 of 1,000" in said
-    assert said.endswith("1000 rows\n")
+    said = capsys.readouterr()
+    assert f"[{'#' * 40}] 1,000 of 1,000" in said.err
+    assert said.out.endswith("1000 messages, 0 left; 1000 rows\n")
 
 
 @pytest.mark.parametrize("given", [[], ["no connection string"], ["a=b", "c"]])
