@@ -196,6 +196,47 @@ def idle(lab: Lab) -> Saw:
         return waiting.round(kind="idle", seconds=60, picked_up=12)
 
 
+_WITHOUT_BODIES = "message_id STRING, queue STRING"
+
+
+def columns(lab: Lab) -> Saw:
+    """All columns of the source, and two without the body, in turns: bodies of 1 and of 48 KB."""
+    kept = []
+    sizes: tuple[Saw, ...] = (
+        {"messages": 60_000, "size": 1000, "warm": 20_000},
+        {"messages": 8000, "size": 48_000, "warm": 3000},
+    )
+    with lab.contenders("consume.py", "ours") as (_, (ours,)):
+        for work in sizes:
+            ours.round(**work)  # for as long the JVM gets faster
+            for number in range(lab.rounds):
+                for name, schema in (("all", {}), ("two", {"schema": _WITHOUT_BODIES})):
+                    saw = ours.round(**work, **schema)
+                    kept.append({"name": name, "size": work["size"], "latency_s": 0.0, **saw})
+                    lab.tell(f"round {number + 1}", kept[-1])
+    return {"rounds": kept}
+
+
+def sockets(lab: Lab) -> Saw:
+    """Spark and its Python processes over TCP and over Unix sockets: small and large batches."""
+    kept = []
+    asked: tuple[Saw, ...] = (
+        {"messages": 16_000, "maxMessagesPerTrigger": "256"},
+        {"messages": 80_000, "maxMessagesPerTrigger": "8192", "warm": 20_000},
+    )
+    with lab.contenders("consume.py", "ours", "ours-unix") as (_, made):
+        for work in asked:
+            for contender in made:
+                contender.round(**work)  # for as long the JVM gets faster
+            for number in range(lab.rounds):
+                for contender in made if number % 2 else made[::-1]:
+                    saw = contender.round(**work)
+                    size = int(work["maxMessagesPerTrigger"])
+                    kept.append({"name": contender.name, "size": size, "latency_s": 0.0, **saw})
+                    lab.tell(f"round {number + 1}", kept[-1])
+    return {"rounds": kept}
+
+
 def queues(lab: Lab) -> Saw:
     """Several queues in one stream at 10 ms, each as fast as the service's, and unbounded."""
     kept = []
@@ -227,6 +268,8 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         drain,
         latency,
         idle,
+        columns,
+        sockets,
         queues,
         limits,
         log,
