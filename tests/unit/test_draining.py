@@ -318,6 +318,83 @@ def test_two_runs_that_read_nothing_are_the_end() -> None:
     assert result.reason == "two runs in a row read no message"
 
 
+def test_a_first_run_on_an_empty_queue_is_the_end() -> None:
+    """Spark 4.0 and 4.1 run a batch 0 without data, from nothing to the initial offset."""
+    initial = {"version": 1, "batch": 0, "account": "shop", "queues": {}}
+    started: list[Silent] = []
+
+    def start() -> Silent:
+        progress = {"startOffset": None, "endOffset": initial, "latestOffset": initial}
+        started.append(Silent(progress))
+        return started[-1]
+
+    assert drain(start) == RunResult(True, 0, None, "", 0, None)
+    assert len(started) == 1
+
+
+def test_what_a_failed_run_gave_back_is_read_though_newer_messages_came_before_it(
+    service: FakeQueueService, *, is_counted: bool
+) -> None:
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    def fail(run: int) -> None:
+        if run == 1:
+            service.clock.advance(30)
+            service.put_many(QUEUE, numbered(100, "new-"))
+            service.clock.advance(30)
+            raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+    result = drained(query, service, counted=is_counted)
+
+    assert (result.finished, result.restarts) == (True, 1)
+    assert set(numbered(50)) <= query.counts().keys()
+
+
+class Unanswered:
+    """Queues that cannot be counted."""
+
+    sources = 1
+    closed = False
+
+    def now(self) -> Left | None:
+        raise errors.ServiceUnavailable("no answer")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Whole(Unanswered):
+    """Answers with the ages of the first message, one after another, in whole seconds."""
+
+    def __init__(self, *ages: int | None) -> None:
+        self.ages = list(ages)
+
+    def now(self) -> Left | None:
+        return Left(1, self.ages.pop(0))
+
+
+def test_an_age_in_whole_seconds_may_be_too_low() -> None:
+    """A message of just before the call is 8 s old by the service's count, 9.5 s after the call."""
+    queues = Whole(0, 8, None, None, None)
+    ends = [{"version": 1, "batch": number, "account": "shop", "queues": {}} for number in range(9)]
+    started: list[Silent] = []
+    times = iter([0.0, *[9.5] * 90])
+
+    def start() -> Silent:
+        number = len(started)
+        first = {"startOffset": ends[number], "endOffset": ends[number + 1], "numInputRows": 1}
+        first["endOffset"] = ends[number + 1] | {"queues": {"orders": {"messages": 1}}}
+        started.append(Silent(first | {"latestOffset": ends[number + 1]}))
+        return started[-1]
+
+    result = drain(start, queues=queues, clock=lambda: next(times))
+
+    assert result.reason == "two runs in a row read only messages that came after the call"
+    assert len(started) == 3, "after the first one there was an older message"
+
+
 def test_it_shows_how_far_it_is(service: FakeQueueService, *, old: bool) -> None:
     query = Scheduled(service, old=old, maxMessagesPerTrigger="20")
     service.put_many(QUEUE, numbered(50))
@@ -362,19 +439,6 @@ def test_the_bar_of_more_messages_than_were_counted() -> None:
     stream = io.StringIO()
     ProgressBar(stream)(7, 5)
     assert stream.getvalue().endswith("] 7 of 7\n")
-
-
-class Unanswered:
-    """Queues that cannot be counted."""
-
-    sources = 1
-    closed = False
-
-    def now(self) -> Left | None:
-        raise errors.ServiceUnavailable("no answer")
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def test_queues_that_do_not_answer_cost_the_count_alone(
