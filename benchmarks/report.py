@@ -257,7 +257,20 @@ def queues(saw: Saw) -> str:
 
 def columns(saw: Saw) -> str:
     head = ("bytes of a body", "", "all columns", "`message_id, queue`", "ratio, median of rounds")
-    return table(head, _pairs(saw, "all", "two", _COSTS))
+    alone = [
+        [
+            f"{each['size']:,}",
+            *(f"{each['bytes'][name]:,.0f}" for name in ("all", "two")),
+            *(str(each["partitions"][name]) for name in ("all", "two")),
+            f"{each['cpu_ratio']:.3f}",
+        ]
+        for each in saw["partitions"]
+    ]
+    of_batch = (
+        *("bytes of a body", "bytes/message in partitions, all", "two"),
+        *("partitions, all", "two", "CPU to make them: ratio"),
+    )
+    return table(head, _pairs(saw, "all", "two", _COSTS)) + "\n\n" + table(of_batch, alone)
 
 
 def sockets(saw: Saw) -> str:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from columns_section import columns
 from duplicates_section import duplicates, forgotten_keys
 from executors_section import executors, growth, large_executors, one_table, slow_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
@@ -194,27 +195,6 @@ def idle(lab: Lab) -> Saw:
     """A minute without a message, and how soon it ends when one comes."""
     with lab.contenders("waiting.py", "waiting") as (_, (waiting,)):
         return waiting.round(kind="idle", seconds=60, picked_up=12)
-
-
-_WITHOUT_BODIES = "message_id STRING, queue STRING"
-
-
-def columns(lab: Lab) -> Saw:
-    """All columns of the source, and two without the body, in turns: bodies of 1 and of 48 KB."""
-    kept = []
-    sizes: tuple[Saw, ...] = (
-        {"messages": 60_000, "size": 1000, "warm": 20_000},
-        {"messages": 8000, "size": 48_000, "warm": 3000},
-    )
-    with lab.contenders("consume.py", "ours") as (_, (ours,)):
-        for work in sizes:
-            ours.round(**work)  # for as long the JVM gets faster
-            for number in range(lab.rounds):
-                for name, schema in (("all", {}), ("two", {"schema": _WITHOUT_BODIES})):
-                    saw = ours.round(**work, **schema)
-                    kept.append({"name": name, "size": work["size"], "latency_s": 0.0, **saw})
-                    lab.tell(f"round {number + 1}", kept[-1])
-    return {"rounds": kept}
 
 
 def sockets(lab: Lab) -> Saw:
