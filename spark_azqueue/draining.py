@@ -8,6 +8,7 @@ See docs/supervision.md.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import sys
@@ -18,7 +19,7 @@ from typing import Any, Protocol, TextIO
 from .errors import AzQueueError
 from .metrics.figures import Read, read_of
 from .source.left import Left, QueuesLeft
-from .supervisor import Hears, Limits, OutOfTime, RunResult, Runs, parsed, reads
+from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, parsed, reads
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ Shows = Callable[[int, int | None], None]
 """Gets how many messages were read, and how many there were (None if unknown)."""
 
 
-class Queues(Protocol):
+class CountsQueues(Protocol):
     """Who counts what queues hold."""
 
     sources: int
@@ -62,7 +63,7 @@ def drain(
     within: float | None = None,
     bar: bool | Shows = False,
     listener: Hears | None = None,
-    queues: Queues | None = None,
+    queues: CountsQueues | None = None,
     now: Callable[[], float] = time.time,
     **limits: Any,
 ) -> RunResult:
@@ -100,7 +101,7 @@ def drain(
         queues = QueuesLeft([options] if isinstance(options, Mapping) else options)
     if hidden and queues is None:
         raise ValueError("'hidden' needs the options of the source, to count what is hidden")
-    checked = Limits(**limits)
+    checked = RestartLimits(**limits)
     try:
         return _Drain(start, queues, hidden, within, _shows(bar), listener, now, checked).run()
     finally:
@@ -109,10 +110,10 @@ def drain(
 
 
 def _shows(bar: bool | Shows) -> Shows | None:
-    return ProgressBar() if bar is True else bar or None
+    return DrainBar() if bar is True else bar or None
 
 
-class ProgressBar:
+class DrainBar:
     """Prints how far a drain has come: on a terminal in place, else a line for each tenth."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -136,8 +137,9 @@ class ProgressBar:
 
     def close(self) -> None:
         """End the line."""
-        if self._stream.isatty():
-            print(file=self._stream)
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            if self._stream.isatty():
+                print(file=self._stream)
 
 
 class _Drain:
@@ -146,13 +148,13 @@ class _Drain:
     def __init__(
         self,
         start: Callable[[], Any],
-        queues: Queues | None,
+        queues: CountsQueues | None,
         hidden: float,
         within: float | None,
         shows: Shows | None,
         listener: Hears | None,
         now: Callable[[], float],
-        limits: Limits,
+        limits: RestartLimits,
     ) -> None:
         self._queues, self._hidden, self._shows = queues, hidden, shows
         self._within, self._limits = within, limits
@@ -182,7 +184,7 @@ class _Drain:
             reason = f"within={self._within:g} s is over: the next call resumes"
             log.warning("%s", reason)
         finally:
-            if isinstance(self._shows, ProgressBar):
+            if isinstance(self._shows, DrainBar):
                 self._shows.close()
         if not finished:
             self._left = self._look()
@@ -274,5 +276,10 @@ class _Drain:
             if read := read_of(progress):
                 batch = str(progress["runId"]), int(progress["batchId"])
                 self._read[batch] = max(read.messages, self._read.get(batch, 0))
-        if self._shows:
+        if self._shows is None:
+            return
+        try:
             self._shows(sum(self._read.values()), self._total)
+        except Exception as error:  # noqa: BLE001 (a terminal that was closed must not end the run)
+            log.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
+            self._shows = None

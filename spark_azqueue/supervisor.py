@@ -113,7 +113,7 @@ def run_until_done(
     query. On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: a warning and
     `reason` say so, and `drain` reads them, too.
     """
-    limits = Limits(
+    limits = RestartLimits(
         restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
     )
     runs = Runs(start, listener, limits)
@@ -133,7 +133,7 @@ def run_until_done(
 
 
 @dataclass(frozen=True)
-class Limits:
+class RestartLimits:
     """How often, and after which waits, a query is started again: see `run_until_done`."""
 
     restarts: int = 20
@@ -175,7 +175,7 @@ class Runs:
         self,
         start: Callable[[], Any],
         listener: Hears | None,
-        limits: Limits,
+        limits: RestartLimits,
         watch: Callable[[Any], None] | None = None,
         until: float | None = None,
     ) -> None:

@@ -80,6 +80,7 @@ orders = orders.select("message_id", "insertion_time", "body", "o.*")
 
 # COMMAND ----------
 
+
 # The stream is started again after a failure, and on Runtime 17 and 18 once for each batch, until
 # all is read and deleted.
 def start():

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_azqueue.supervisor import Limits
+from spark_azqueue.supervisor import RestartLimits
 from spark_azqueue.testing import FakeQueueService
 
 from .databricks import BREAK, HEAD, Dbutils, cells, execute, magic
@@ -175,7 +175,7 @@ def test_one_run_at_a_time_and_enough_starts_to_find_a_poison_message() -> None:
     assert JOB["max_concurrent_runs"] == 1
     assert found
     assert "spark_azqueue.drain(start)" in text
-    assert Limits().restarts > int(found[1]) + 1
+    assert RestartLimits().restarts > int(found[1]) + 1
 
 
 # ── rules of the CLI: of databricks/cli, bundle/config (commit 7bbe285, August 2026) ──────────────

@@ -10,7 +10,7 @@ from scheduled import Run, Scheduled, numbered
 
 import spark_azqueue
 from spark_azqueue import errors
-from spark_azqueue.draining import ProgressBar, drain
+from spark_azqueue.draining import DrainBar, drain
 from spark_azqueue.source.left import Left
 from spark_azqueue.supervisor import RunResult, run_until_done
 from spark_azqueue.testing import FakeQueueService
@@ -406,6 +406,21 @@ def test_it_shows_how_far_it_is(service: FakeQueueService, *, old: bool) -> None
     assert shown == sorted(shown)
 
 
+def test_a_bar_that_fails_ends_nothing(
+    service: FakeQueueService, caplog: pytest.LogCaptureFixture, *, old: bool
+) -> None:
+    query = Scheduled(service, old=old, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    def closed(read: int, total: int | None) -> None:
+        raise OSError("the terminal is gone")
+
+    result = drained(query, service, bar=closed)
+
+    assert (result.finished, result.restarts, result.messages) == (True, 0, 50)
+    assert caplog.text.count("the progress is not shown any more: OSError: the terminal") == 1
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -413,7 +428,7 @@ class Terminal(io.StringIO):
 
 def test_the_bar_of_a_terminal_is_one_line() -> None:
     stream = Terminal()
-    bar = ProgressBar(stream)
+    bar = DrainBar(stream)
     for read in (0, 1_000, 2_000):
         bar(read, 2_000)
     bar.close()
@@ -426,7 +441,7 @@ def test_the_bar_of_a_terminal_is_one_line() -> None:
 
 def test_the_bar_of_a_job_is_a_line_for_each_tenth() -> None:
     stream = io.StringIO()
-    bar = ProgressBar(stream)
+    bar = DrainBar(stream)
     for read in range(0, 1_001, 10):
         bar(read, 1_000)
     bar(3, None)
@@ -437,7 +452,7 @@ def test_the_bar_of_a_job_is_a_line_for_each_tenth() -> None:
 
 def test_the_bar_of_more_messages_than_were_counted() -> None:
     stream = io.StringIO()
-    ProgressBar(stream)(7, 5)
+    DrainBar(stream)(7, 5)
     assert stream.getvalue().endswith("] 7 of 7\n")
 
 
