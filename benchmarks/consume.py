@@ -1,6 +1,7 @@
 """Contenders that consume a queue: receive every message, then delete it.
 
 ours, ours-parquet     this package's source, into Spark's noop sink or Parquet files
+ours-unix              the same, with spark.python.unix.domain.socket.enabled
 ours-slow              the same into a sink that takes two seconds a batch
 …-cluster              the same on executors that are processes of their own
 ours-on-three          into the noop sink, on three such executors
@@ -188,6 +189,10 @@ def contender(name: str, server: Server, folder: str) -> Round:
         import spark
 
         return ours.Consumes("delta", folder, master=spark.CLUSTER, **spark.delta())
+    if name == "ours-unix":
+        import ours
+
+        return ours.Consumes("noop", folder, **{"spark.python.unix.domain.socket.enabled": "true"})
     sinks: dict[str, Any] = {"ours": "noop", "ours-parquet": "parquet", "ours-slow": slow_sink}
     if name.removesuffix("-cluster") in sinks:
         import ours

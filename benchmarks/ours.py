@@ -58,12 +58,14 @@ class Streams:
     def _load(self, options: dict[str, str], place: str) -> DataFrame:
         """The source; a union of several with `loads`, each with a part of the queues."""
         options = dict(options)
+        schema = options.pop("schema", None)
         loads, queues = int(options.pop("loads", "1")), options.pop("queue", "").split(",")
         rows = None
         for load in range(loads):
             own = {name: text.replace("PLACE", f"{place}/{load}") for name, text in options.items()}
             own |= {"queue": mine} if (mine := ",".join(queues[load::loads])) else {}
-            one = self.spark.readStream.format(self._source).options(**own).load()
+            reader = self.spark.readStream.format(self._source).options(**own)
+            one = (reader.schema(schema) if schema else reader).load()
             rows = one if rows is None else rows.union(one)
         assert rows is not None
         return rows

@@ -255,6 +255,58 @@ def queues(saw: Saw) -> str:
     return table(head, rows)
 
 
+def columns(saw: Saw) -> str:
+    head = ("bytes of a body", "", "all columns", "`message_id, queue`", "ratio, median of rounds")
+    alone = [
+        [
+            f"{each['size']:,}",
+            *(f"{each['bytes'][name]:,.0f}" for name in ("all", "two")),
+            *(str(each["partitions"][name]) for name in ("all", "two")),
+            f"{each['cpu_ratio']:.3f}",
+        ]
+        for each in saw["partitions"]
+    ]
+    of_batch = (
+        *("bytes of a body", "bytes/message in partitions, all", "two"),
+        *("partitions, all", "two", "CPU to make them: ratio"),
+    )
+    return table(head, _pairs(saw, "all", "two", _COSTS)) + "\n\n" + table(of_batch, alone)
+
+
+def sockets(saw: Saw) -> str:
+    head = ("messages a batch", "", "TCP", "Unix sockets", "ratio, median of rounds")
+    batches: dict[str, Callable[[Saw], float]] = {
+        "addBatch, ms": lambda each: float(each["batch"]["ms"]["addBatch"]),
+        "the whole batch, ms": lambda each: float(each["batch"]["ms"]["triggerExecution"]),
+    }
+    return table(head, _pairs(saw, "ours", "ours-unix", batches | _COSTS))
+
+
+_COSTS: dict[str, Callable[[Saw], float]] = {
+    "messages/s": rate,
+    "CPU ms/message": cpu_ms,
+    "… source": lambda saw: cpu_ms(saw, "source"),
+    "… workers": lambda saw: cpu_ms(saw, "workers"),
+    "… JVM": lambda saw: cpu_ms(saw, "jvm"),
+}
+
+
+def _pairs(
+    saw: Saw, first: str, second: str, figures: dict[str, Callable[[Saw], float]]
+) -> list[list[str]]:
+    """Two contenders, figure by figure, for each size."""
+    groups = by(saw["rounds"], "size", "name")
+    rows = []
+    for size in dict.fromkeys(size for size, _ in groups):
+        both = groups[size, first], groups[size, second]
+        for name, figure in figures.items():
+            ratios = [figure(b) / figure(a) for a, b in zip(*both, strict=True) if figure(a)]
+            ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
+            shown = [f"{median_of(each, figure):,.3g}" for each in both]
+            rows.append([f"{size:,}", name, *shown, ratio])
+    return rows
+
+
 _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "source": ("Source: dequeue to deleted", source),
     "sink": ("Sink: rows to enqueued messages", sink),
@@ -267,6 +319,8 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "drain": ("A million messages to the last", depth),
     "latency": ("Latency at a low rate", latency),
     "idle": ("An idle minute", idle),
+    "columns": ("Columns that leave the body out", columns),
+    "sockets": ("TCP or Unix sockets between Spark and Python", sockets),
     "queues": ("Several queues in one stream", queues),
     "limits": ("Limits that are learned", limits),
     "log": ("A write-ahead log", log),

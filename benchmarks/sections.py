@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from columns_section import columns
 from duplicates_section import duplicates, forgotten_keys
 from executors_section import executors, growth, large_executors, one_table, slow_executors
 from lab import LATENCIES_S, STEADY, Lab, Saw
@@ -196,6 +197,26 @@ def idle(lab: Lab) -> Saw:
         return waiting.round(kind="idle", seconds=60, picked_up=12)
 
 
+def sockets(lab: Lab) -> Saw:
+    """Spark and its Python processes over TCP and over Unix sockets: small and large batches."""
+    kept = []
+    asked: tuple[Saw, ...] = (
+        {"messages": 16_000, "maxMessagesPerTrigger": "256"},
+        {"messages": 80_000, "maxMessagesPerTrigger": "8192", "warm": 20_000},
+    )
+    with lab.contenders("consume.py", "ours", "ours-unix") as (_, made):
+        for work in asked:
+            for contender in made:
+                contender.round(**work)  # for as long the JVM gets faster
+            for number in range(lab.rounds):
+                for contender in made if number % 2 else made[::-1]:
+                    saw = contender.round(**work)
+                    size = int(work["maxMessagesPerTrigger"])
+                    kept.append({"name": contender.name, "size": size, "latency_s": 0.0, **saw})
+                    lab.tell(f"round {number + 1}", kept[-1])
+    return {"rounds": kept}
+
+
 def queues(lab: Lab) -> Saw:
     """Several queues in one stream at 10 ms, each as fast as the service's, and unbounded."""
     kept = []
@@ -227,6 +248,8 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         drain,
         latency,
         idle,
+        columns,
+        sockets,
         queues,
         limits,
         log,

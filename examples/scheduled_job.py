@@ -8,19 +8,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from spark_azqueue import RunResult, drain
 
 from surroundings import from_command_line, send
 
 
 # [recipe]
-def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
-    """Append what is in `example-readings` to the output. Raises the query's error."""
-    messages = spark.readStream.format("azqueue").options(**azure)
-    rows = messages.option("queue", "example-readings").load()
-    rows = rows.select("message_id", "body", "insertion_time")
-    writer = rows.writeStream.trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
-    writer.start(f"{folder}/readings").awaitTermination()
+def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
+    """Append what is in `example-readings` to the output, and delete it."""
+    options = azure | {"queue": "example-readings"}
+
+    def start() -> StreamingQuery:
+        messages = spark.readStream.format("azqueue").options(**options).load()
+        rows = messages.select("message_id", "body", "insertion_time")
+        writer = rows.writeStream.trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+        return writer.start(f"{folder}/readings")
+
+    result = drain(start, options)
+    if not result.finished:
+        raise SystemExit(result.explanation or result.reason)
+    return result
 
 
 # [end]

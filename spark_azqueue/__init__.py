@@ -12,6 +12,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
+    from .draining import drain
     from .explanation import explain
     from .metrics.listener import AzQueueListener
     from .settlement import DeadLetter, Retry, Settled, backoff, settle
@@ -27,6 +28,7 @@ __all__ = [
     "Settled",
     "__version__",
     "backoff",
+    "drain",
     "explain",
     "run_until_done",
     "settle",
@@ -43,6 +45,10 @@ def __getattr__(name: str) -> Any:
         from .metrics.listener import AzQueueListener
 
         return AzQueueListener
+    if name == "drain":
+        from .draining import drain
+
+        return drain
     if name == "explain":
         from .explanation import explain
 

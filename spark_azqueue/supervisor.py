@@ -8,13 +8,16 @@ See docs/supervision.md, also for systemd, Kubernetes and Databricks.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .explanation import Explanation, explain
+from .metrics.figures import Read, read_of
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ of the other's batch for its own, and pass over its own rows.)"""
 
 _HEARD_WITHIN_S = 10.0
 
+_LOOK_EVERY_S = 1.0
+
 _HEALTHY_AT_LEAST_S = 60.0
 """A run that fails at its start lasts for seconds: that must not count as healthy."""
 
@@ -47,13 +52,19 @@ _HEALTHY_AT_LEAST_S = 60.0
 class RunResult:
     """How a supervised query ended.
 
-    finished: True if it ended without an error. restarts: how often it was started again.
-    error: the last failure, None if there was none; also set if a restart helped.
+    finished: True if it ended without an error, and `drain` read everything. restarts: how often
+    it was started after a failure. error: the last failure, None if there was none; also set if a
+    restart helped. reason: why it ended, or what is left; "" if there is nothing to say.
+    messages: how many the runs of a `drain` read. left: how many the queues hold afterwards, by the
+    service's count; None if that was not asked, or not answered.
     """
 
     finished: bool
     restarts: int
     error: Exception | None = None
+    reason: str = ""
+    messages: int | None = None
+    left: int | None = None
 
     @property
     def explanation(self) -> Explanation | None:
@@ -99,48 +110,175 @@ def run_until_done(
     Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
     error that no restart can mend (`PERMANENT`), or after the last restart. Raises only what the
     first call of `start` raises, since nothing ran by then. If it is interrupted, it stops the
-    query.
+    query. On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: a warning and
+    `reason` say so, and `drain` reads them, too.
     """
-    if not (restarts >= 0 and restarts_in_all >= 0 and 0 <= first_wait <= longest_wait):
-        raise ValueError(
-            f"restarts={restarts}, restarts_in_all={restarts_in_all}, first_wait={first_wait},"
-            f" longest_wait={longest_wait}: none may be negative, and longest_wait may not be below"
-            " first_wait"
+    limits = RestartLimits(
+        restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
+    )
+    runs = Runs(start, listener, limits)
+    query = runs.until_one_ends()
+    if query is None:
+        return RunResult(False, runs.restarts, runs.error)
+    last = next(reversed([*reads(query)]), None)
+    reason = ""
+    if last and last.is_old_spark and last.is_new:
+        reason = (
+            f"the {last.messages} messages of the last batch stay in the queue, leased, until the"
+            " next start deletes them; an availableNow run of Spark 4.0 and 4.1 is one batch, so"
+            " there may be more. spark_azqueue.drain reads and deletes them all"
         )
-    if not healthy_after >= _HEALTHY_AT_LEAST_S:
-        raise ValueError(
-            f"healthy_after={healthy_after}: expected {_HEALTHY_AT_LEAST_S:g} seconds or more. A"
-            " run that fails after less would end the count of failures, and the query would be"
-            " started for ever"
-        )
-    done, in_all, without_progress = 0, 0, 0
-    error: Exception | None = None
-    query = start()
-    while True:
-        began = clock()
-        try:
-            if query is None:
-                query = start()
-            _wait_for(query, listener)
-        except Exception as failure:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
-            error = failure
-        else:
-            return RunResult(True, done, error)
-        healthy = clock() - began >= healthy_after
-        in_all = 1 if healthy else in_all + 1
-        without_progress = 1 if healthy or _made_progress(query) else without_progress + 1
-        why = explain(error)
-        too_many = without_progress > restarts or in_all > restarts_in_all
+        log.warning("%s", reason)
+    return RunResult(True, runs.restarts, runs.error, reason)
+
+
+@dataclass(frozen=True)
+class RestartLimits:
+    """How often, and after which waits, a query is started again: see `run_until_done`."""
+
+    restarts: int = 20
+    restarts_in_all: int = 1000
+    first_wait: float = 1.0
+    longest_wait: float = 60.0
+    healthy_after: float = 600.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for values that no supervision can have."""
+        if not (
+            self.restarts >= 0
+            and self.restarts_in_all >= 0
+            and 0 <= self.first_wait <= self.longest_wait
+        ):
+            raise ValueError(
+                f"restarts={self.restarts}, restarts_in_all={self.restarts_in_all},"
+                f" first_wait={self.first_wait}, longest_wait={self.longest_wait}: none may be"
+                " negative, and longest_wait may not be below first_wait"
+            )
+        if not self.healthy_after >= _HEALTHY_AT_LEAST_S:
+            raise ValueError(
+                f"healthy_after={self.healthy_after}: expected {_HEALTHY_AT_LEAST_S:g} seconds or"
+                " more. A run that fails after less would end the count of failures, and the query"
+                " would be started for ever"
+            )
+
+
+class OutOfTime(Exception):  # noqa: N818
+    """The time of a `drain` is over."""
+
+
+class Runs:
+    """The runs of one query, one after another, and their failures."""
+
+    def __init__(
+        self,
+        start: Callable[[], Any],
+        listener: Hears | None,
+        limits: RestartLimits,
+        watch: Callable[[Any], None] | None = None,
+        until: float | None = None,
+    ) -> None:
+        """watch: gets the query each second while it runs. until: of `limits.clock`, no longer."""
+        self._start, self._listener, self._limits = start, listener, limits
+        self._watch, self._until = watch, until
+        self._in_all = self._without_progress = 0
+        self._has_started = False
+        self.restarts = 0
+        self.error: Exception | None = None
+
+    def until_one_ends(self) -> Any | None:
+        """Start the query until a run ends without an error. Returns that run; None: given up.
+
+        Raises OutOfTime, and what the very first start raises.
+        """
+        limits = self._limits
+        query = None if self._has_started else self._start()
+        self._has_started = True
+        while True:
+            began = limits.clock()
+            try:
+                if query is None:
+                    query = self._start()
+                self._wait_for(query)
+            except OutOfTime:
+                raise
+            except Exception as failure:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
+                self.error = failure
+            else:
+                self._without_progress = 0
+                return query
+            healthy = limits.clock() - began >= limits.healthy_after
+            self._in_all = 1 if healthy else self._in_all + 1
+            made_progress = healthy or _made_progress(query)
+            self._without_progress = 1 if made_progress else self._without_progress + 1
+            if not self._may_go_on(explain(self.error)):
+                return None
+            query = None
+            self.restarts += 1
+
+    def _may_go_on(self, why: Explanation) -> bool:
+        """Wait before the next start; False if there is none."""
+        limits, in_a_row = self._limits, self._without_progress
+        too_many = in_a_row > limits.restarts or self._in_all > limits.restarts_in_all
         if why.error in PERMANENT or too_many:
-            log.error("the query is given up after %d restarts: %s", done, why)
-            return RunResult(False, done, error)
-        wait = min(longest_wait, first_wait * 2 ** min(without_progress - 1, 30))
+            log.error("the query is given up after %d restarts: %s", self.restarts, why)
+            return False
+        wait = min(limits.longest_wait, limits.first_wait * 2 ** min(in_a_row - 1, 30))
         log.warning(
             "the query failed; restart %d of %d in %s s: %s: %s",
-            *(without_progress, restarts, f"{wait:g}", why.error, why.sentence),
+            *(in_a_row, limits.restarts, f"{wait:g}", why.error, why.sentence),
         )
-        sleep(wait)
-        query, done = None, done + 1
+        if self._until is not None and limits.clock() + wait >= self._until:
+            raise OutOfTime
+        limits.sleep(wait)
+        return True
+
+    def _wait_for(self, query: Any) -> None:
+        """Return when the query has ended; raise its error. Stop it if this is interrupted."""
+        try:
+            self._await(query)
+        except Exception as error:
+            if isinstance(error, OutOfTime):
+                query.stop()
+            _wait_until_heard(query, self._listener)
+            raise
+        except BaseException:
+            query.stop()
+            raise
+        _wait_until_heard(query, self._listener)
+
+    def _await(self, query: Any) -> None:
+        if self._watch is None and self._until is None:
+            query.awaitTermination()
+            return
+        while True:
+            left = _LOOK_EVERY_S
+            if self._until is not None:
+                left = min(left, self._until - self._limits.clock())
+            if left <= 0:
+                raise OutOfTime
+            ended = query.awaitTermination(left)
+            if self._watch:
+                self._watch(query)
+            if ended:
+                return
+
+
+def reads(query: Any) -> Iterator[Read]:
+    """What the newest progress events of a run say that it read; nothing if it cannot be asked."""
+    with contextlib.suppress(Exception):  # it did not start, or its session has gone
+        for progress in [*query.recentProgress]:
+            if found := read_of(parsed(progress)):
+                yield found
+
+
+def parsed(progress: Any) -> Mapping[str, Any]:
+    """A progress event as parsed JSON. (Spark 4.0 and 4.1 change offsets in their own objects.)"""
+    if text := getattr(progress, "json", None):
+        found: Mapping[str, Any] = json.loads(text)
+        return found
+    return dict(progress)
 
 
 def _made_progress(query: Any) -> bool:
@@ -149,19 +287,6 @@ def _made_progress(query: Any) -> bool:
         return any(each["numInputRows"] for each in query.recentProgress)
     except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
         return False
-
-
-def _wait_for(query: Any, listener: Hears | None) -> None:
-    """Return when the query has ended; raise its error. Stop it if this thread is interrupted."""
-    try:
-        query.awaitTermination()
-    except Exception:
-        _wait_until_heard(query, listener)
-        raise
-    except BaseException:
-        query.stop()
-        raise
-    _wait_until_heard(query, listener)
 
 
 def _wait_until_heard(query: Any, listener: Hears | None) -> None:

@@ -5,7 +5,7 @@
 # MAGIC Reads what is in the queue, appends it to a table, deletes it from the queue, and ends. Run it as a job on a
 # MAGIC schedule: `databricks.yml` beside this notebook has one.
 # MAGIC
-# MAGIC It needs Runtime 19 or newer (Spark 4.2), a volume, and the package as a library of the cluster: the bundle builds and
+# MAGIC It needs Runtime 17.3 LTS or newer (Spark 4.0), a volume, and the package as a library of the cluster: the bundle builds and
 # MAGIC installs it. By hand: `%pip install <path of the wheel>` in a cell above this one. A write-ahead log also needs
 # MAGIC `azure-storage-blob`.
 
@@ -48,7 +48,7 @@ else:
 # MAGIC %md
 # MAGIC ## The stream
 # MAGIC
-# MAGIC `maxDequeueCount` sets messages aside that make their batch fail again and again; the job starts the notebook again
+# MAGIC `maxDequeueCount` sets messages aside that make their batch fail again and again; `drain` below starts the stream again
 # MAGIC after a failure, which is what finding them takes. The body is kept: what is no such JSON has NULLs beside it.
 
 # COMMAND ----------
@@ -80,17 +80,23 @@ orders = orders.select("message_id", "insertion_time", "body", "o.*")
 
 # COMMAND ----------
 
-query = (
-    orders.writeStream.queryName(f"read-{queue}")
-    .option("checkpointLocation", f"{volume}/{queue}/checkpoint")
-    .trigger(availableNow=True)
-    .toTable(table)
-)
-query.awaitTermination()
+
+# The stream is started again after a failure, and on Runtime 17 and 18 once for each batch, until
+# all is read and deleted.
+def start():
+    return (
+        orders.writeStream.queryName(f"read-{queue}")
+        .option("checkpointLocation", f"{volume}/{queue}/checkpoint")
+        .trigger(availableNow=True)
+        .toTable(table)
+    )
+
+
+result = spark_azqueue.drain(start)
+if not result.finished:
+    raise RuntimeError(str(result.explanation or result.reason)) from result.error
 
 # COMMAND ----------
 
-batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
-read = sum(progress["numInputRows"] for progress in batches)
-print(f"{read} messages in {len(batches)} batches; {table} has {spark.table(table).count()} rows")
-dbutils.notebook.exit(str(read))
+print(f"{result.messages} messages; {table} has {spark.table(table).count()} rows")
+dbutils.notebook.exit(str(result.messages))

@@ -222,6 +222,41 @@ def metrics_of(
     )
 
 
+class Read(NamedTuple):
+    """What one progress event says of the queues that its batch read.
+
+    oldest: insertion time of its oldest message, in seconds since 1970, by the service's clock;
+    None if unknown. is_new: there was a batch of one of them, also one without rows. is_old_spark:
+    it is of Spark 4.0 or 4.1, where `availableNow` runs a single batch. sources: how many read
+    queues.
+    """
+
+    sources: int
+    messages: int
+    oldest: float | None
+    is_new: bool
+    is_old_spark: bool
+
+
+def read_of(progress: Mapping[str, Any]) -> Read | None:
+    """What a progress event (parsed JSON) says was read; None if the query reads no queue."""
+    found = [(each, ours) for each in progress.get("sources") or () if (ours := _source(each))]
+    if not found:
+        return None
+    offsets = [
+        [_parsed(each.get(name)) or {} for name in ("startOffset", "endOffset", "latestOffset")]
+        for each, _ in found
+    ]
+    return Read(
+        len(found),
+        sum(ours.messages for _, ours in found),
+        min((ours.oldest for _, ours in found if ours.oldest is not None), default=None),
+        any(start != end and end["batch"] for start, end, _ in offsets),
+        # The end of the batch, in place of the source's report.
+        all({"batch", "account"} <= latest.keys() for _, _, latest in offsets),
+    )
+
+
 def _added(before: ByQueue, now: ByQueue) -> ByQueue:
     total = CountsByQueue()
     for counts in (before, now):

@@ -12,6 +12,7 @@ from spark_azqueue.service.redaction import shown
 
 Columns = tuple[tuple[str, str], ...]
 
+BODY = "body"
 CORRUPT = "_corrupt_record"
 
 IS_REFERENCE = "_is_reference"
@@ -25,7 +26,7 @@ def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
     corrupt = ((CORRUPT, "string"),) if permissive else ()
     return (
         ("message_id", "string"),
-        ("body", body_type.value),
+        (BODY, body_type.value),
         ("queue", "string"),
         ("insertion_time", "timestamp"),
         ("expiration_time", "timestamp"),

@@ -39,6 +39,7 @@ class LeasedConsumer:
         self._commits = CommitTracker(self.initial, self._position)
         self._restored = RestoredBatches(self.engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
+        self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -52,6 +53,7 @@ class LeasedConsumer:
         """
         self.engine.open()
         proven = True
+        self._may_end = start is None and not self._position.batches
         if start is None:
             start, proven = self._position.asked()
             again = self._commits.bare_repeat()
@@ -92,7 +94,8 @@ class LeasedConsumer:
         if plan is PlanAction.REPLAY:
             self._restored.replay(end)
             return []
-        self.engine.prefetch()
+        if not self._may_end:
+            self.engine.prefetch()
         return self._partitions[text_of(end)]  # what was handed out is kept until it is committed
 
     def committed(self, offset: Mapping[str, Any]) -> None:

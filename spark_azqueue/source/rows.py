@@ -84,9 +84,16 @@ def partitions(rows: Sequence[Row], columns: Columns, most_rows: int | None = No
     return streams(parts_of(rows, most_rows), columns)
 
 
-def parts_of(rows: Sequence[Row], most_rows: int | None = None) -> list[list[Row]]:
-    """Cut rows into partitions, of at most `most_rows` rows if that is given."""
+def parts_of(
+    rows: Sequence[Row], most_rows: int | None = None, *, with_texts: bool = True
+) -> list[list[Row]]:
+    """Cut rows into partitions, of at most `most_rows` rows if that is given.
+
+    with_texts: False if the partitions hold no body and no raw text, so only their rows count.
+    """
     most_rows = most_rows or rows_at_most(len(rows))
+    if not with_texts:
+        return [list(rows[first : first + most_rows]) for first in range(0, len(rows), most_rows)]
     most_bytes = bytes_at_most(_ratio(rows), len(rows), sum(row.size for row in rows))
     return list(cut(rows, most_rows, most_bytes))
 

@@ -11,7 +11,7 @@ from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue import run_until_done, transaction_reader
+from spark_azqueue import drain, run_until_done, transaction_reader
 from spark_azqueue.metrics.activity import QueryState
 from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.metrics.query_metrics import QueryMetrics
@@ -352,3 +352,36 @@ def test_right_after_run_until_done_the_listener_knows_the_end_and_adds_up_the_r
     assert latest.counters
     assert totals.counters.delivered > latest.counters.delivered
     assert totals.counters.delivered >= 50
+
+
+def test_a_drain_of_two_sources_is_one_run_and_starts_again_after_a_failure(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    other = f"{queue}-other"
+    sources = [
+        {"queue": queue, "maxMessagesPerTrigger": "20"},
+        {"queue": other, "writeAheadLog": f"file:{tmp_path}/log", "leaseOn": "executors"}
+        | {"deleteAfter": "log"},
+    ]
+    for each in sources:
+        fake.create_queue(each["queue"])
+        fake.put_many(each["queue"], [f"{each['queue']} {number}" for number in range(50)])
+    frames = [streams.read(fake.connection_string, **each).select("body") for each in sources]
+    started: list[StreamingQuery] = []
+    shown: list[tuple[int, int | None]] = []
+
+    def work(batch: DataFrame, number: int) -> None:
+        if len(started) == 1:
+            raise RuntimeError("the sink is down")
+
+    def start() -> StreamingQuery:
+        started.append(streams.collect(frames[0].unionAll(frames[1]), work, availableNow=True))
+        return started[-1]
+
+    options = [each | {"secret.connectionString": fake.connection_string} for each in sources]
+    result = drain(start, options, bar=lambda *each: shown.append(each), first_wait=0.1)
+
+    assert (result.finished, result.restarts, result.messages, result.left) == (True, 1, 100, 0)
+    assert shown[-1] == (100, 100)
+    assert fake.count(queue) == fake.count(other) == 0
+    assert len(streams.bodies()) == len(set(streams.bodies())) == 100

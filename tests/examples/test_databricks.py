@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from spark_azqueue.supervisor import RestartLimits
 from spark_azqueue.testing import FakeQueueService
 
 from .databricks import BREAK, HEAD, Dbutils, cells, execute, magic
@@ -168,13 +169,13 @@ def test_the_bundle_names_notebooks_widgets_and_settings_that_exist() -> None:
 
 
 def test_one_run_at_a_time_and_enough_starts_to_find_a_poison_message() -> None:
-    job = JOB
     text = (FOLDER / "orders_job.py").read_text(encoding="utf-8")
     found = re.search(r'"maxDequeueCount", "(\d+)"', text)
 
-    assert job["max_concurrent_runs"] == 1
+    assert JOB["max_concurrent_runs"] == 1
     assert found
-    assert job["tasks"][0]["max_retries"] > int(found[1]) + 8  # with a log
+    assert "spark_azqueue.drain(start)" in text
+    assert RestartLimits().restarts > int(found[1]) + 8  # with a log
 
 
 # ── rules of the CLI: of databricks/cli, bundle/config (commit 7bbe285, August 2026) ──────────────

@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from spark_azqueue import drain, run_until_done
 from spark_azqueue.testing import FakeQueueService
 
 PATIENCE_S = 240
@@ -154,6 +155,27 @@ def test_available_now_reads_everything_or_on_old_versions_one_batch(
     put(*(f"m{i}" for i in range(50)))
     runs = [len(job.run(maxMessagesPerTrigger="20")) for _ in range(3)]
     assert runs == ([50, 0, 0] if TRUE_AVAILABLE_NOW else [20, 20, 10])
+    assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
+
+
+@pytest.mark.core
+def test_a_drain_reads_and_deletes_everything(
+    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
+) -> None:
+    put(*(f"m{i}" for i in range(50)))
+    first = run_until_done(lambda: job.start({"availableNow": True}, maxMessagesPerTrigger="20"))
+    assert ("spark_azqueue.drain" in first.reason) is not TRUE_AVAILABLE_NOW
+
+    before = fake.count(queue)
+    result = drain(
+        lambda: job.start({"availableNow": True}, maxMessagesPerTrigger="20"),
+        {"secret.connectionString": fake.connection_string, "queue": queue},
+    )
+
+    assert (result.finished, result.left) == (True, 0)
+    assert result.messages == (0 if TRUE_AVAILABLE_NOW else 30)
+    assert before == (0 if TRUE_AVAILABLE_NOW else 50)
+    assert fake.count(queue) == 0
     assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
 
 

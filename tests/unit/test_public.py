@@ -18,6 +18,7 @@ def test_everything_public_is_there():
         "Settled",
         "__version__",
         "backoff",
+        "drain",
         "explain",
         "run_until_done",
         "settle",

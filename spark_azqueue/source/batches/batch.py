@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spark_azqueue.journal.frame import UNPACKED_AT_MOST
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey, Received
 
-from ..columns import Columns
+from ..columns import BODY, CORRUPT, Columns
 from ..rows import Row, parts_of, streams
 
 THE_END = 253_370_764_800 * 1_000_000
@@ -45,12 +45,15 @@ class BatchRows:
         rows_at_most: int | None,
         *,
         deleted_by_user: bool,
+        is_logged: bool = False,
     ) -> BatchRows:
         """Cut rows into partitions, of at most `rows_at_most` rows if that is given.
 
-        deleted_by_user: with deleteOnCommit=false.
+        deleted_by_user: with deleteOnCommit=false. is_logged: a later run may ask for other columns
+        of these partitions.
         """
-        parts = parts_of(rows, rows_at_most)
+        has_texts = any(name in (BODY, CORRUPT) for name, _ in columns)
+        parts = parts_of(rows, rows_at_most, with_texts=has_texts or is_logged)
         return cls(
             tuple(Received(row.message, row.lease) for row in rows if row.lease),
             tuple(map(len, parts)),

@@ -242,6 +242,7 @@ class BatchBuilder:
             most,
             self._config.messages_per_partition,
             deleted_by_user=not self._config.delete_on_commit,
+            is_logged=self._config.write_ahead_log is not None,
         )
 
     def _lease(self, most: int) -> None:

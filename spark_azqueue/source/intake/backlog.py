@@ -92,9 +92,11 @@ class Backlog:
                 log.debug("the backlog is not known", exc_info=True)
         return dict(self._known)
 
-    def now(self) -> dict[str, int]:
-        """The same, counted now."""
+    def now(self, *, heads: bool = False) -> dict[str, int]:
+        """The same, counted now. heads: also peek now."""
         self._asked_at = None
+        if heads:
+            self._looked_at = None
         return self.newest(idle=False)
 
     def _count(self, *, looks: bool) -> dict[str, int]:

@@ -97,6 +97,7 @@ class LogConsumer:
         self._recovery = self._batches.recovery
         self._mark_is_due = False  # else the next run might take what was assumed for new
         self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
+        self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now, and segments that stand now."""
@@ -112,6 +113,7 @@ class LogConsumer:
         self.engine.open()
         self.engine.builder.catch_up()
         self._may_be_ahead = start is not None and most is not None
+        self._may_end = start is None and not self._position.batches
         if start is None:
             known, is_proven = self._position.asked()
             if not self._position.is_known:
@@ -225,6 +227,8 @@ class LogConsumer:
 
     def _prefetch(self) -> None:
         """Lease the next batch while Spark works on this one, and write it."""
+        if self._may_end:
+            return
         if not self._may_be_ahead or self._position.batches < _BATCHES_BEFORE_AHEAD:
             self.engine.prefetch()
             return

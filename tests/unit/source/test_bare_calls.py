@@ -150,3 +150,15 @@ def test_after_a_probe_of_a_query_that_had_no_data(query: Query) -> None:
     assert query.latest() == start
     sent = put(query, "a")
     assert query.rows(start, query.new(start)) == sent
+
+
+def test_a_run_of_one_batch_dequeues_nothing_ahead(query: Query) -> None:
+    """Row 7: LO; P; end. The next run reads what is left, and no message was leased for nothing."""
+    put(query, *(f"m{number}" for number in range(5_000)))
+    first = query.latest()
+    assert len(query.rows(query.source.initial, first)) == 4_096
+    query.source.engine.builder.wait_for_prefetch()
+    assert query.fake.visible(QUEUE) == 904
+
+    second = query.latest()
+    assert len(query.rows(first, second)) == 904

@@ -11,6 +11,7 @@ from refs import ORDERS
 from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.sink.writers import tuples
+from spark_azqueue.source.batches.batch import BatchRows
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.rows import Row, partitions, record_batches, streams
 
@@ -200,3 +201,22 @@ def test_a_batch_of_large_values_is_taken_apart_in_pieces():
 
     assert sum(1 for _ in tuples([Spy()], {0})) == 20
     assert max(sizes) <= 8
+
+
+def test_without_bodies_a_batch_is_cut_by_rows_alone_and_no_body_travels():
+    text = random.Random(1).randbytes(30_000).hex()
+    rows = [
+        Row(message(number, text), text, Lease(ORDERS, f"m{number}", "r")) for number in range(300)
+    ]
+
+    def parts(columns, **how):
+        return BatchRows.of(rows, columns, 300, None, deleted_by_user=False, **how).partitions
+
+    few = (("message_id", "string"), ("queue", "string"))
+    assert len(parts(COLUMNS)) > 2
+    (part,) = parts(few)
+    assert len(part) < 20_000
+    assert rows_of([part]) == [
+        {"message_id": f"m{number}", "queue": "orders"} for number in range(300)
+    ]
+    assert len(parts(few, is_logged=True)) > 2, "a later run may ask for bodies"

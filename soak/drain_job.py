@@ -1,0 +1,52 @@
+"""The Spark program that `drain_run.py` kills: it drains the queue into a folder.
+
+python drain_job.py settings.json
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from job import ExactSink, start_spark
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_azqueue import RunResult, drain
+
+
+def run(settings: dict[str, Any]) -> int:
+    """Drain the queue; return the exit status."""
+    spark = start_spark(settings["scratch"])
+    options = settings["options"]
+
+    def start(name: str = "") -> StreamingQuery:
+        sink = ExactSink(Path(settings["sink"] + name), settings["life"], settings["pause_s"])
+        given = options if not name else options | {"queue": name, "writeAheadLog": ""}
+        given = {key: value for key, value in given.items() if value}
+        frame = spark.readStream.format("azqueue").options(**given).load()
+        writer = frame.writeStream.foreachBatch(sink.append)
+        writer = writer.option("checkpointLocation", settings["checkpoint"] + name)
+        return writer.trigger(availableNow=True).start()
+
+    if warm := settings["warm_up"]:
+        Path(settings["sink"] + warm).mkdir()
+        start(warm).awaitTermination()
+    Path(settings["starting_file"]).touch()
+    began = time.monotonic()
+    if settings["plain"]:
+        start().awaitTermination()
+        result = RunResult(True, 0)
+    else:
+        result = drain(start, options, hidden=settings["hidden_s"])
+    took_s = time.monotonic() - began
+    said = dataclasses.asdict(dataclasses.replace(result, error=None))
+    Path(settings["result"]).write_text(json.dumps(said | {"took_s": took_s}), encoding="utf-8")
+    return 0 if result.finished else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

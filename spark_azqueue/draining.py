@@ -1,0 +1,285 @@
+"""Read and delete all that is in the queues, on every version of Spark.
+
+    result = drain(lambda: orders.writeStream.….trigger(availableNow=True).start(), options)
+    sys.exit(0 if result.finished else 1)
+
+See docs/supervision.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TextIO
+
+from .errors import AzQueueError
+from .metrics.figures import Read, read_of
+from .source.left import Left, QueuesLeft
+from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, parsed, reads
+
+log = logging.getLogger(__name__)
+
+CLOCKS_DIFFER_S = 10.0
+"""So much the driver's clock may be behind the service's, if the queues cannot be asked."""
+
+_WHOLE_SECONDS_S = 2.0
+"""The service tells times in whole seconds, so an age may be so much too low."""
+
+_LOOK_AGAIN_S = 5.0
+
+_ENOUGH = 2
+"""So many runs in a row without anything older than the call end it."""
+
+_WIDTH = 40
+
+Shows = Callable[[int, int | None], None]
+"""Gets how many messages were read, and how many there were (None if unknown)."""
+
+
+class CountsQueues(Protocol):
+    """Who counts what queues hold."""
+
+    sources: int
+    """How many sources read them."""
+
+    def now(self) -> Left | None:
+        """What they hold now; None if that is unknown."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def drain(
+    start: Callable[[], Any],
+    options: Mapping[str, object] | Sequence[Mapping[str, object]] = (),
+    *,
+    hidden: float = 0.0,
+    within: float | None = None,
+    bar: bool | Shows = False,
+    listener: Hears | None = None,
+    queues: CountsQueues | None = None,
+    now: Callable[[], float] = time.time,
+    **limits: Any,
+) -> RunResult:
+    """Run a query until it has read and deleted every message that could be read at the call.
+
+    start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
+        the same checkpoint. On Spark 4.2 and newer it is called once, on 4.0 and 4.1, where such a
+        run is one batch, as often as it takes.
+    options: of the source, as the reader gets them; a list if the query has several sources. With
+        them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
+        a value, and is needed for `hidden`. No message is leased for it.
+    hidden: wait up to so many seconds for messages that cannot be read, because a consumer that was
+        killed or works elsewhere leases them, or because they are delayed. 0: do not wait; a
+        warning says how many are left.
+    within: stop the query after so many seconds; `finished` is False then, and the next call goes
+        on where it stopped. None: no limit.
+    bar: True prints a progress bar to stderr; a function gets the numbers once a second.
+    listener: as of `run_until_done`.
+    queues, now: for tests.
+    limits: restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep and clock of
+        `run_until_done`. A query that fails is started again in the same way.
+
+    What arrives meanwhile is not waited for: the run of 4.2 leaves it; on 4.0 and 4.1 some of it is
+    read, and the call ends when two runs in a row read nothing older than the call. The messages of
+    the last of these runs are deleted by the next start.
+    Returns when that is so, when a query is given up, or when `within` is over. Raises what the
+    first call of `start` raises, InvalidOption for bad options, and ValueError. If it is
+    interrupted, it stops the query.
+    """
+    if not (hidden >= 0 and math.isfinite(hidden)):
+        raise ValueError(f"hidden={hidden}: expected 0 or more seconds")
+    if within is not None and not within > 0:
+        raise ValueError(f"within={within}: expected more than 0 seconds, or None for no limit")
+    if queues is None and options:
+        queues = QueuesLeft([options] if isinstance(options, Mapping) else options)
+    if hidden and queues is None:
+        raise ValueError("'hidden' needs the options of the source, to count what is hidden")
+    checked = RestartLimits(**limits)
+    try:
+        return _Drain(start, queues, hidden, within, _shows(bar), listener, now, checked).run()
+    finally:
+        if queues is not None:
+            queues.close()
+
+
+def _shows(bar: bool | Shows) -> Shows | None:
+    return DrainBar() if bar is True else bar or None
+
+
+class DrainBar:
+    """Prints how far a drain has come: on a terminal in place, else a line for each tenth."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """stream: stderr by default."""
+        self._stream = stream or sys.stderr
+        self._shown = ""
+
+    def __call__(self, read: int, total: int | None) -> None:
+        """read: messages so far. total: of how many, None if unknown."""
+        text = f"{read:,} messages read"
+        tenth = ""
+        if total is not None:
+            share = min(1.0, read / total) if total else 1.0
+            tenth = f"{int(share * 10)}"
+            text = f"[{'#' * round(_WIDTH * share):{_WIDTH}}] {read:,} of {max(read, total):,}"
+        if self._stream.isatty():
+            print(f"\r{text}", end="", file=self._stream, flush=True)
+        elif self._shown != (shown := tenth or text):
+            self._shown = shown
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """End the line."""
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            if self._stream.isatty():
+                print(file=self._stream)
+
+
+class _Drain:
+    """One call of `drain`."""
+
+    def __init__(
+        self,
+        start: Callable[[], Any],
+        queues: CountsQueues | None,
+        hidden: float,
+        within: float | None,
+        shows: Shows | None,
+        listener: Hears | None,
+        now: Callable[[], float],
+        limits: RestartLimits,
+    ) -> None:
+        self._queues, self._hidden, self._shows = queues, hidden, shows
+        self._within, self._limits = within, limits
+        self._began = limits.clock()
+        self._now = now
+        self._began_at = now()
+        self._failures = 0
+        self._until = None if within is None else self._began + within
+        self._runs = Runs(start, listener, limits, self._watch, self._until)
+        self._read: dict[tuple[str, int], int] = {}  # messages by run and batch
+        self._total: int | None = None
+        self._newer = self._barren = 0
+        self._left: Left | None = None
+        self._wait_until: float | None = None  # for hidden messages
+
+    def run(self) -> RunResult:
+        """Run the query until it is over."""
+        before = self._look()
+        self._total = before.messages if before else None
+        finished, reason = False, ""
+        try:
+            while not finished and (query := self._runs.until_one_ends()) is not None:
+                self._left = self._look()
+                finished, reason = self._is_over([*reads(query)])
+                finished = finished and not self._waits()
+        except OutOfTime:
+            reason = f"within={self._within:g} s is over: the next call resumes"
+            log.warning("%s", reason)
+        finally:
+            if isinstance(self._shows, DrainBar):
+                self._shows.close()
+        if not finished:
+            self._left = self._look()
+        if finished and self._left and self._left.messages:
+            reason = reason or f"{self._left.messages} messages are left, hidden or new"
+            if self._left.oldest_s is None:
+                log.warning(
+                    "%d messages are left and hidden: another consumer leases them, or they are"
+                    " delayed. A later run reads them; drain(…, hidden=90) waits for them",
+                    self._left.messages,
+                )
+        return RunResult(
+            finished,
+            self._runs.restarts,
+            self._runs.error,
+            reason,
+            sum(self._read.values()),
+            self._left.messages if self._left else None,
+        )
+
+    def _is_over(self, reads: list[Read]) -> tuple[bool, str]:
+        """Whether all that could be read at the call is read and deleted, after a run; and why."""
+        sources = max((each.sources for each in reads), default=0)
+        is_counted = self._queues is not None and self._queues.sources == sources
+        left = self._left if is_counted else None
+        if left and not left.messages:
+            return True, ""
+        new = [each for each in reads if each.is_new]
+        if reads and not (new and new[-1].is_old_spark):
+            return True, ""
+        has_messages = any(each.messages for each in new)
+        if not has_messages or self._failures != self._runs.restarts:
+            # What a failed run had leased is released: it may be behind what came until now.
+            self._began, self._began_at = self._limits.clock(), self._now()
+        self._failures = self._runs.restarts
+        self._barren = 0 if has_messages else self._barren + 1
+        if self._barren == _ENOUGH:
+            return True, "two runs in a row read no message"
+        self._newer = self._newer + 1 if new and self._is_newer(new[-1], left) else 0
+        if self._newer == _ENOUGH:
+            return True, "two runs in a row read only messages that came after the call"
+        return False, ""
+
+    def _is_newer(self, read: Read, left: Left | None) -> bool:
+        """True if no message is left that could be read at the call, as far as can be known."""
+        if left:
+            return not self._has_older(left)
+        return read.oldest is not None and read.oldest > self._began_at + CLOCKS_DIFFER_S
+
+    def _has_older(self, left: Left) -> bool:
+        since = self._limits.clock() - self._began
+        return left.oldest_s is not None and left.oldest_s + _WHOLE_SECONDS_S >= since
+
+    def _waits(self) -> bool:
+        """Wait for hidden messages, if asked to. True if the query is to run again."""
+        clock = self._limits.clock
+        if self._wait_until is None:
+            self._wait_until = clock() + self._hidden
+        while self._left and self._left.messages and self._hidden:
+            rest = self._wait_until - clock()
+            if rest <= 0:
+                self._hidden = 0.0  # one more run, and no more waits
+                return True
+            pause = min(rest, _LOOK_AGAIN_S)
+            if self._until is not None and clock() + pause >= self._until:
+                raise OutOfTime
+            self._limits.sleep(pause)
+            self._left = self._look()
+            if self._left and self._has_older(self._left):
+                return True
+        return False
+
+    def _look(self) -> Left | None:
+        if self._queues is None:
+            return None
+        try:
+            return self._queues.now()
+        except AzQueueError as error:
+            log.warning("what the queues hold is not known: %s", error)
+            return None
+
+    def _watch(self, query: Any) -> None:
+        """Count what the query has read so far, and show it."""
+        try:
+            newest = [parsed(each) for each in [*query.recentProgress]]
+        except Exception:  # noqa: BLE001 (its session has gone: the run ends, too)
+            return
+        for progress in newest:
+            if read := read_of(progress):
+                batch = str(progress["runId"]), int(progress["batchId"])
+                self._read[batch] = max(read.messages, self._read.get(batch, 0))
+        if self._shows is None:
+            return
+        try:
+            self._shows(sum(self._read.values()), self._total)
+        except Exception as error:  # noqa: BLE001 (a terminal that was closed must not end the run)
+            log.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
+            self._shows = None

@@ -1,0 +1,162 @@
+"""availableNow queries as Spark runs them, without Spark: the calls of 4.0 and 4.1, and of 4.2.
+
+The source is the real one. A query's checkpoint and log outlive its runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from log_stores import MemoryLogStore
+
+from spark_azqueue.options.log import LogConfig, LogPlace
+from spark_azqueue.options.parse import source_config
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.log.consumer import LogConsumer
+from spark_azqueue.source.offsets import OffsetJson
+from spark_azqueue.source.rows import record_batches
+from spark_azqueue.testing import FakeQueueService
+
+
+class Scheduled:
+    """A query that is started again and again. old: as Spark 4.0 and 4.1 run it."""
+
+    def __init__(
+        self,
+        fake: FakeQueueService,
+        queue: str = "orders",
+        *,
+        old: bool,
+        has_log: bool = False,
+        **options: str,
+    ) -> None:
+        self.options = {
+            "secret.connectionString": fake.connection_string,
+            "queue": queue,
+            "deleteParallelism": "1",
+            **options,
+        }
+        self.old = old
+        self.rows: list[str] = []
+        self.runs: list[Run] = []
+        self.before_commit: Callable[[int], None] = lambda run: None
+        """Called with the number of the run, from 0, when its rows were read. It may raise."""
+        self._store = MemoryLogStore() if has_log else None
+        self._offsets: list[OffsetJson] = []
+        self._committed = 0
+
+    def start(self) -> Run:
+        self.runs.append(Run(self, len(self.runs)))
+        return self.runs[-1]
+
+    def source(self) -> LeasedConsumer | LogConsumer:
+        config = source_config(self.options, {})
+        columns = source_columns(config.body_type, permissive=False)
+        if self._store is None:
+            return LeasedConsumer(config, columns)
+        log = LogConfig(LogPlace(container=None, folder="/memory"), None)
+        return LogConsumer(config, columns, log, store=self._store)
+
+    def work(self, run: Run) -> None:
+        """All that one run does, from its start to its end."""
+        source = self.source()
+        try:
+            if self.old:
+                self._one_batch(run, source)
+            else:
+                source.only_what_is_there()
+                while self._batch(run, source, self._newest(source)):
+                    pass
+        finally:
+            source.close()
+
+    def _newest(self, source: LeasedConsumer | LogConsumer) -> OffsetJson:
+        return self._offsets[-1] if self._offsets else source.initial
+
+    def _one_batch(self, run: Run, source: LeasedConsumer | LogConsumer) -> None:
+        if self._offsets:
+            source.plan(self._offsets[-1], self._offsets[-1])
+        if self._committed < len(self._offsets):
+            self._process(run, source)
+        else:
+            self._batch(run, source, None)
+
+    def _batch(
+        self, run: Run, source: LeasedConsumer | LogConsumer, start: OffsetJson | None
+    ) -> bool:
+        """A batch, if there is one; else an idle trigger."""
+        if start is not None and self._committed < len(self._offsets):
+            self._process(run, source)
+            return True
+        newest = self._newest(source)
+        end = source.latest(start, None if self.old else 100_000)
+        if end == newest:
+            run.tell(newest, newest, 0)
+            return False
+        self._offsets.append(end)
+        if newest != source.initial:
+            source.committed(newest)
+        self._process(run, source)
+        return True
+
+    def _process(self, run: Run, source: LeasedConsumer | LogConsumer) -> None:
+        end = self._offsets[-1]
+        start = self._offsets[-2] if len(self._offsets) > 1 else source.initial
+        bodies = [
+            body
+            for part in source.plan(start, end)
+            for batch in record_batches(part)
+            for body in batch.column("body").to_pylist()
+        ]
+        self.before_commit(run.number)
+        self.rows += bodies
+        self._committed = len(self._offsets)
+        run.tell(start, end, len(bodies))
+
+    def counts(self) -> Counter[str]:
+        """How often each body came."""
+        return Counter(self.rows)
+
+
+class Run:
+    """What `start` returns: as much of a StreamingQuery as a supervisor needs."""
+
+    def __init__(self, query: Scheduled, number: int) -> None:
+        self._query, self.number = query, number
+        self.recentProgress: list[dict[str, Any]] = []
+        self.stopped = False
+        self.has_ended = False
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        self._query.work(self)
+        self.has_ended = True
+        return True
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def tell(self, start: OffsetJson, end: OffsetJson, rows: int) -> None:
+        """A progress event of this run."""
+        source = {
+            "startOffset": json.dumps(start),
+            "endOffset": json.dumps(end),
+            "latestOffset": json.dumps(end if self._query.old else {"version": 1}),
+            "numInputRows": rows,
+        }
+        self.recentProgress.append(
+            {
+                "runId": str(self.number),
+                "batchId": end["batch"] - (start != end),
+                "numInputRows": rows,
+                "sources": [source],
+            }
+        )
+
+
+def numbered(count: int, name: str = "m") -> Sequence[str]:
+    """So many bodies."""
+    return [f"{name}{number}" for number in range(count)]

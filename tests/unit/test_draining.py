@@ -1,0 +1,512 @@
+"""What a drain reads and deletes, when it ends, and what it says: with the real source."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from scheduled import Run, Scheduled, numbered
+
+import spark_azqueue
+from spark_azqueue import errors
+from spark_azqueue.draining import DrainBar, drain
+from spark_azqueue.source.left import Left
+from spark_azqueue.supervisor import RunResult, run_until_done
+from spark_azqueue.testing import FakeQueueService
+
+QUEUE = "orders"
+
+
+@pytest.fixture(params=["old", "new"])
+def old(request: pytest.FixtureRequest) -> bool:
+    """As Spark 4.0 and 4.1 run a query, or as 4.2 does."""
+    return bool(request.param == "old")
+
+
+@pytest.fixture(params=[False, True], ids=["without a log", "with a log"])
+def has_log(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["uncounted", "counted"])
+def is_counted(request: pytest.FixtureRequest) -> bool:
+    """With the options of the source, so that it asks the queues."""
+    return bool(request.param)
+
+
+def drained(
+    query: Scheduled, service: FakeQueueService, *, counted: bool = True, **more: Any
+) -> RunResult:
+    """Drain by the clock of the service."""
+    clock = service.clock
+    times = {"clock": clock.now, "now": clock.now, "sleep": clock.advance}
+    return drain(query.start, query.options if counted else (), **(times | more))
+
+
+def test_everything_is_read_and_deleted(
+    service: FakeQueueService, *, old: bool, has_log: bool, is_counted: bool
+) -> None:
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    result = drained(query, service, counted=is_counted)
+
+    assert result == RunResult(True, 0, None, "", 50, 0 if is_counted else None)
+    assert query.counts() == dict.fromkeys(numbered(50), 1)
+    assert service.count(QUEUE) == 0
+    assert len(query.runs) == (4 if old else 1), "on 4.0 and 4.1 the last run deletes"
+
+
+def test_an_empty_queue_takes_one_run(
+    service: FakeQueueService, *, old: bool, is_counted: bool
+) -> None:
+    query = Scheduled(service, old=old)
+
+    result = drained(query, service, counted=is_counted)
+
+    assert (result.finished, result.messages, len(query.runs)) == (True, 0, 1)
+
+
+def test_it_does_not_wait_for_what_a_busy_sender_puts(
+    service: FakeQueueService, *, old: bool, has_log: bool, is_counted: bool
+) -> None:
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    def send(run: int) -> None:
+        service.clock.advance(10)
+        service.put_many(QUEUE, numbered(20, f"new-{run}-"))
+
+    query.before_commit = send
+    result = drained(query, service, counted=is_counted)
+
+    assert result.finished
+    assert len(query.runs) <= (7 if old else 1)
+    assert {body for body in query.counts() if body.startswith("m")} == set(numbered(50))
+    left = {message.text for message in service.messages(QUEUE)}
+    assert not left & set(numbered(50)), "all of them are deleted"
+    assert max(query.counts().values()) == 1
+    if is_counted:
+        assert result.left == service.count(QUEUE) > 0
+        assert result.reason
+
+
+def test_a_query_that_fails_is_started_again(
+    service: FakeQueueService, *, old: bool, has_log: bool
+) -> None:
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    waits: list[float] = []
+
+    def fail(run: int) -> None:
+        if run in (1, 2) if old else run < 2:
+            raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+    result = drained(query, service, sleep=waits.append, hidden=0)
+
+    assert (result.finished, result.restarts, result.left) == (True, 2, 0)
+    assert waits == [1, 2]
+    assert query.counts() == dict.fromkeys(numbered(50), 1)
+
+
+def test_it_gives_up_as_run_until_done_does(service: FakeQueueService, *, old: bool) -> None:
+    query = Scheduled(service, old=old)
+    service.put_many(QUEUE, numbered(3))
+
+    def fail(run: int) -> None:
+        raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+    result = drained(query, service, restarts=2)
+
+    assert (result.finished, result.restarts, result.messages) == (False, 2, 0)
+    assert result.left == 3
+    assert result.explanation
+    assert result.explanation.sentence == "the sink is down"
+
+
+def test_a_batch_that_an_earlier_run_left_unfinished(
+    service: FakeQueueService, *, old: bool, has_log: bool, is_counted: bool
+) -> None:
+    """A run that only replays, without rows if there is no log, is not the end."""
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    query.before_commit = _killed
+    with pytest.raises(SystemExit):
+        query.start().awaitTermination()
+    query.before_commit = lambda run: None
+
+    result = drained(query, service, counted=is_counted)
+
+    assert result.finished
+    assert query.counts() == dict.fromkeys(numbered(50), 1)
+    assert service.count(QUEUE) == 0
+
+
+def _killed(run: int) -> None:
+    raise SystemExit
+
+
+def _lease(service: FakeQueueService, seconds: int) -> None:
+    """Another consumer leases all messages of the queue for so long."""
+    other = Scheduled(service, old=True, visibilityTimeout=str(seconds))
+    source = other.source()
+    source.latest(None, None)
+    source.close()  # what it returned stays leased
+
+
+def test_messages_that_are_hidden_are_told(
+    service: FakeQueueService, caplog: pytest.LogCaptureFixture, *, old: bool
+) -> None:
+    service.put_many(QUEUE, numbered(5))
+    _lease(service, 60)
+    service.put(QUEUE, "later", delay=600)
+    service.put(QUEUE, "now")
+    query = Scheduled(service, old=old)
+
+    result = drained(query, service)
+
+    assert (result.finished, result.messages, result.left) == (True, 1, 6)
+    assert result.reason == "6 messages are left, hidden or new"
+    assert "6 messages are left and hidden: another consumer leases them" in caplog.text
+
+
+def test_it_waits_for_hidden_messages_if_asked_to(service: FakeQueueService, *, old: bool) -> None:
+    service.put_many(QUEUE, numbered(5))
+    _lease(service, 60)
+    query = Scheduled(service, old=old)
+    began = service.clock.now()
+
+    result = drained(query, service, hidden=90)
+
+    assert (result.finished, result.messages, result.left) == (True, 5, 0)
+    assert 60 <= service.clock.now() - began <= 70
+
+
+def test_it_waits_no_longer_than_asked_to(service: FakeQueueService, *, old: bool) -> None:
+    service.put(QUEUE, "later", delay=600)
+    query = Scheduled(service, old=old)
+    began = service.clock.now()
+
+    result = drained(query, service, hidden=90)
+
+    assert (result.finished, result.messages, result.left) == (True, 0, 1)
+    assert service.clock.now() - began == pytest.approx(90, abs=1)
+
+
+def test_several_queues_and_patterns(service: FakeQueueService, *, old: bool) -> None:
+    for name in ("load-1", "load-2"):
+        service.create_queue(name)
+        service.put_many(name, numbered(30, name))
+    service.put_many(QUEUE, numbered(5))
+    query = Scheduled(service, "orders,load-*", old=old, maxMessagesPerTrigger="20")
+
+    result = drained(query, service)
+
+    assert (result.finished, result.messages, result.left) == (True, 65, 0)
+
+
+def test_counts_of_one_of_two_sources_end_nothing(service: FakeQueueService) -> None:
+    """The queues of the options are empty at once; the query has another source."""
+    service.create_queue("empty")
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    runs: list[Run] = []
+
+    def start() -> Run:
+        runs.append(query.start())
+        return runs[-1]
+
+    class Two(list[Any]):
+        """Progress events, each with a second source that is idle."""
+
+    work = query.work
+
+    def with_two(run: Run) -> None:
+        work(run)
+        for progress in run.recentProgress:
+            (first,) = progress["sources"]
+            idle = first | {"startOffset": first["endOffset"], "numInputRows": 0}
+            progress["sources"].append(idle)
+
+    query.work = with_two  # type: ignore[method-assign]
+    result = drain(start, query.options | {"queue": "empty"})
+
+    assert result.finished
+    assert service.count(QUEUE) == 0
+    assert len(runs) == 4
+
+
+@pytest.mark.parametrize("old_spark", [True, False])
+def test_time_is_over_between_two_starts(service: FakeQueueService, *, old_spark: bool) -> None:
+    query = Scheduled(service, old=old_spark, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    def fail(run: int) -> None:
+        service.clock.advance(50)
+        raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+    result = drained(query, service, within=60, first_wait=30)
+
+    assert (result.finished, result.restarts, len(query.runs)) == (False, 0, 1)
+    assert result.reason == "within=60 s is over: the next call resumes"
+
+
+class Endless:
+    """A query that does not end by itself."""
+
+    recentProgress: tuple[()] = ()  # noqa: N815 (as Spark has it)
+
+    def __init__(self) -> None:
+        self.now, self.stopped = 0.0, False
+
+    def awaitTermination(self, timeout: float) -> bool:
+        self.now += timeout
+        return False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_query_is_stopped_when_the_time_is_over() -> None:
+    query = Endless()
+
+    result = drain(lambda: query, within=5.5, clock=lambda: query.now)
+
+    assert (result.finished, query.stopped, query.now) == (False, True, 5.5)
+
+
+def test_an_interrupt_stops_the_query() -> None:
+    query = Endless()
+
+    def interrupt(read: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drain(lambda: query, bar=interrupt)
+    assert query.stopped
+
+
+class Silent:
+    """A run of a query that says nothing of what it read, or always the same."""
+
+    def __init__(self, *sources: dict[str, Any]) -> None:
+        self.recentProgress = [
+            {"runId": "1", "batchId": 1, "numInputRows": 0, "sources": [each]} for each in sources
+        ]
+
+    def awaitTermination(self, timeout: float) -> bool:
+        return True
+
+
+def test_two_runs_that_read_nothing_are_the_end() -> None:
+    end = {"version": 1, "batch": 7, "account": "shop", "queues": {}}
+    nothing = Silent({"startOffset": None, "endOffset": end, "latestOffset": end})
+    started: list[Silent] = []
+
+    def start() -> Silent:
+        started.append(nothing)
+        return nothing
+
+    result = drain(start)
+
+    assert len(started) == 2
+    assert result.finished
+    assert result.reason == "two runs in a row read no message"
+
+
+def test_a_first_run_on_an_empty_queue_is_the_end() -> None:
+    """Spark 4.0 and 4.1 run a batch 0 without data, from nothing to the initial offset."""
+    initial = {"version": 1, "batch": 0, "account": "shop", "queues": {}}
+    started: list[Silent] = []
+
+    def start() -> Silent:
+        progress = {"startOffset": None, "endOffset": initial, "latestOffset": initial}
+        started.append(Silent(progress))
+        return started[-1]
+
+    assert drain(start) == RunResult(True, 0, None, "", 0, None)
+    assert len(started) == 1
+
+
+def test_what_a_failed_run_gave_back_is_read_though_newer_messages_came_before_it(
+    service: FakeQueueService, *, is_counted: bool
+) -> None:
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    def fail(run: int) -> None:
+        if run == 1:
+            service.clock.advance(30)
+            service.put_many(QUEUE, numbered(100, "new-"))
+            service.clock.advance(30)
+            raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+    result = drained(query, service, counted=is_counted)
+
+    assert (result.finished, result.restarts) == (True, 1)
+    assert set(numbered(50)) <= query.counts().keys()
+
+
+class Unanswered:
+    """Queues that cannot be counted."""
+
+    sources = 1
+    closed = False
+
+    def now(self) -> Left | None:
+        raise errors.ServiceUnavailable("no answer")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Whole(Unanswered):
+    """Answers with the ages of the first message, one after another, in whole seconds."""
+
+    def __init__(self, *ages: int | None) -> None:
+        self.ages = list(ages)
+
+    def now(self) -> Left | None:
+        return Left(1, self.ages.pop(0))
+
+
+def test_an_age_in_whole_seconds_may_be_too_low() -> None:
+    """A message of just before the call is 8 s old by the service's count, 9.5 s after the call."""
+    queues = Whole(0, 8, None, None, None)
+    ends = [{"version": 1, "batch": number, "account": "shop", "queues": {}} for number in range(9)]
+    started: list[Silent] = []
+    times = iter([0.0, *[9.5] * 90])
+
+    def start() -> Silent:
+        number = len(started)
+        first = {"startOffset": ends[number], "endOffset": ends[number + 1], "numInputRows": 1}
+        first["endOffset"] = ends[number + 1] | {"queues": {"orders": {"messages": 1}}}
+        started.append(Silent(first | {"latestOffset": ends[number + 1]}))
+        return started[-1]
+
+    result = drain(start, queues=queues, clock=lambda: next(times))
+
+    assert result.reason == "two runs in a row read only messages that came after the call"
+    assert len(started) == 3, "after the first one there was an older message"
+
+
+def test_it_shows_how_far_it_is(service: FakeQueueService, *, old: bool) -> None:
+    query = Scheduled(service, old=old, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    shown: list[tuple[int, int | None]] = []
+
+    drained(query, service, bar=lambda *numbers: shown.append(numbers))
+
+    assert shown[-1] == (50, 50)
+    assert shown == sorted(shown)
+
+
+def test_a_bar_that_fails_ends_nothing(
+    service: FakeQueueService, caplog: pytest.LogCaptureFixture, *, old: bool
+) -> None:
+    query = Scheduled(service, old=old, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    def closed(read: int, total: int | None) -> None:
+        raise OSError("the terminal is gone")
+
+    result = drained(query, service, bar=closed)
+
+    assert (result.finished, result.restarts, result.messages) == (True, 0, 50)
+    assert caplog.text.count("the progress is not shown any more: OSError: the terminal") == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_of_a_terminal_is_one_line() -> None:
+    stream = Terminal()
+    bar = DrainBar(stream)
+    for read in (0, 1_000, 2_000):
+        bar(read, 2_000)
+    bar.close()
+
+    first, second, third = stream.getvalue().split("\r")[1:]
+    assert first == f"[{' ' * 40}] 0 of 2,000"
+    assert second == f"[{'#' * 20}{' ' * 20}] 1,000 of 2,000"
+    assert third == f"[{'#' * 40}] 2,000 of 2,000\n"
+
+
+def test_the_bar_of_a_job_is_a_line_for_each_tenth() -> None:
+    stream = io.StringIO()
+    bar = DrainBar(stream)
+    for read in range(0, 1_001, 10):
+        bar(read, 1_000)
+    bar(3, None)
+
+    assert len(stream.getvalue().splitlines()) == 12
+    assert stream.getvalue().endswith("3 messages read\n")
+
+
+def test_the_bar_of_more_messages_than_were_counted() -> None:
+    stream = io.StringIO()
+    DrainBar(stream)(7, 5)
+    assert stream.getvalue().endswith("] 7 of 7\n")
+
+
+def test_queues_that_do_not_answer_cost_the_count_alone(
+    service: FakeQueueService, caplog: pytest.LogCaptureFixture, *, old: bool
+) -> None:
+    query, queues = Scheduled(service, old=old), Unanswered()
+    service.put_many(QUEUE, numbered(5))
+
+    result = drain(query.start, queues=queues)
+
+    assert result == RunResult(True, 0, None, "", 5, None)
+    assert (
+        "what the queues hold is not known: [AZQUEUE_SERVICE_UNAVAILABLE] no answer" in caplog.text
+    )
+    assert queues.closed
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"hidden": -1.0}, "hidden=-1.0: expected 0 or more seconds"),
+        ({"hidden": float("nan")}, "hidden=nan"),
+        ({"hidden": 5.0}, "'hidden' needs the options of the source"),
+        ({"within": 0.0}, "within=0.0: expected more than 0 seconds"),
+        ({"within": float("nan")}, "within=nan"),
+        ({"restarts": -1}, "none may be negative"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_runs(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        drain(lambda: pytest.fail("it started"), **options)
+
+
+def test_bad_options_are_refused_before_anything_runs() -> None:
+    with pytest.raises(errors.InvalidOption, match="queue"):
+        drain(lambda: pytest.fail("it started"), {"secret.connectionString": "x", "quue": "a"})
+
+
+def test_a_supervisor_says_that_an_old_spark_leaves_messages(
+    service: FakeQueueService, caplog: pytest.LogCaptureFixture, *, old: bool
+) -> None:
+    query = Scheduled(service, old=old)
+    service.put_many(QUEUE, numbered(5))
+
+    result = run_until_done(query.start)
+
+    assert result.finished
+    said = "the 5 messages of the last batch stay in the queue, leased"
+    assert result.reason.startswith(said) is old
+    assert (said in caplog.text) is old
+    assert run_until_done(query.start).reason == "", "an idle run deletes them"
+    assert service.count(QUEUE) == 0
+
+
+def test_it_is_public() -> None:
+    assert spark_azqueue.drain is drain
