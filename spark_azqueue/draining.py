@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from .errors import AzQueueError
-from .metrics.figures import Read, read_of
+from .metrics.query_metrics import Read, read_of
 from .source.left import Left, QueuesLeft
 from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, parsed, reads
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .explanation import Explanation, explain
-from .metrics.figures import Read, read_of
+from .metrics.query_metrics import Read, read_of
 
 log = logging.getLogger(__name__)
 

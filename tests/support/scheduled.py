@@ -68,7 +68,7 @@ class Scheduled:
             if self.old:
                 self._one_batch(run, source)
             else:
-                source.only_what_is_there()
+                source.freeze_cutoff()
                 while self._batch(run, source, self._newest(source)):
                     pass
         finally:
