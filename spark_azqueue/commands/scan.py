@@ -134,8 +134,8 @@ class ScanCounts:
 
     done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, damaged,
     beyond: see `ScanFate`. closed: envelopes that could not be opened. refused: the target did not
-    take the copy. taken: another consumer had the message before it was deleted. twice: copied, and
-    then not deleted.
+    take the copy. broken: lines and logged messages that cannot be sent as they are. taken: another
+    consumer had the message before it was deleted. twice: copied, and then not deleted.
     maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
     a dequeue whose answer was lost. not_released: they come back when their lease ends.
     """
@@ -149,6 +149,7 @@ class ScanCounts:
     beyond: int = 0
     closed: int = 0
     refused: int = 0
+    broken: int = 0
     taken: int = 0
     twice: int = 0
     maybe_twice: int = 0
@@ -162,7 +163,7 @@ class ScanCounts:
     @property
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
-        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released)
+        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released, self.broken)
         return not any((*stay, self.twice, self.maybe_twice, self.maybe_hidden))
 
 
