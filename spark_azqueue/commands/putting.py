@@ -93,7 +93,10 @@ def send(arguments: list[str]) -> int:
     run = _Put.of(parser, found, found.queue)
     with contextlib.ExitStack() as opened:
         from_file = found.file not in (None, "-")
-        file = opened.enter_context(open(found.file, "rb")) if from_file else sys.stdin
+        try:
+            file = opened.enter_context(open(found.file, "rb")) if from_file else sys.stdin
+        except OSError as error:
+            parser.error(f"FILE cannot be read: {error.strerror}")
         name = shown(found.file if from_file else "standard input")
         lines = _Lines(file.fileno(), name, run.access.encoding, found)
         if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spark_azqueue.errors import AzQueueError, InvalidRow, ServiceError
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Call, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
@@ -93,7 +93,9 @@ class Sending:
                 yield index, Put(self.queue, text, self.delay_s, self.ttl_s)
 
         try:
-            for index, result in results_of(self.client, calls(), SEND.noting(note)):
+            for index, result in results_of(
+                self.client, calls(), SEND.noting(note), most=MAX_PER_REQUEST
+            ):
                 if not isinstance(result, Exception):
                     self.tally.done += 1
                     left.discard(index)

@@ -92,3 +92,16 @@ def test_peek_count_and_purge(client, pair, capsys):
     assert client.now(Count(poison)) == 3
     assert main(["purge", poison.name, "--execute"]) == 0
     assert client.now(Count(poison)) == 0
+
+
+def test_what_is_exported_can_be_sent_and_is_the_same(client, pair, tmp_path, capsys):
+    target, poison = pair
+    for text in ODD:
+        client.queue(poison).put(text)
+    file = tmp_path / "lines"
+
+    assert main(["export", poison.name, "--to", str(file)]) == 0
+    assert main(["send", target.name, str(file)]) == 0
+
+    assert sorted(message.text for message in all_of(client, target)) == sorted(ODD)
+    assert {message.dequeue_count for message in all_of(client, poison)} == {2}
