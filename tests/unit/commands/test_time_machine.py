@@ -304,10 +304,11 @@ def test_what_is_wrong_is_one_clear_error(shop, tmp_path, capsys):
         (["send", "nothing", os.devnull], "QUEUE_NOT_FOUND"),
         (["export", "--log", place], "is the folder of a"),
         (["export", "--log", f"file:{tmp_path}/none"], "LOG_UNAVAILABLE"),
-        (["export", FROM, "--to", f"{tmp_path}/none/file"], "No such file"),
     ):
         assert main(arguments) == 1, arguments
         assert said in capsys.readouterr().err
+    status, _, err = run(shop, "export", FROM, "--to", tmp_path / "none" / "file")
+    assert (status, "could not be written: [Errno 2] No such file" in err) == (1, True)
     file = tmp_path / "there"
     file.touch()
     log = ["--log", place]
