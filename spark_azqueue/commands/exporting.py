@@ -26,7 +26,7 @@ from spark_azqueue.service.retry import CONTROL
 
 from .logged import LoggedMessage, LogRange, add_log
 from .report import report
-from .scan import LEASE_S, End, ScanCounts, TransferPlan
+from .scan import LEASE_S, MOST_EXPORTED, End, ScanCounts, TransferPlan
 from .shared import (
     QUEUE_TYPE,
     ProgressBar,
@@ -180,7 +180,8 @@ class _Run:
 
         with closing(QueueClient(access.account)) as client:
             now = CONTROL(client.queue(source).check).timestamp()
-            plan = TransferPlan(source, int(now * 1_000_000), only=only, most=found.max)
+            cutoff, most = int(now * 1_000_000), found.max
+            plan = TransferPlan(source, cutoff, only=only, most=most, most_kept=MOST_EXPORTED)
             with self._progress(count_of(client, source)) as (progress, stop):
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress, write=write)
                 try:

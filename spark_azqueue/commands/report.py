@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_azqueue.doctor.finding import advice_on, say
 
-from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts
+from .scan import LEASE_S, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts
 from .shared import as_json
 from .transfer import TransferResult
 
@@ -92,6 +92,6 @@ _ENDS = {
     End.INTERRUPTED: "Interrupted. {}",
     End.FAILED: "Ended by an error. {}",
     End.TOO_MANY_KEPT: (
-        f"Ended: {MOST_KEPT:,} messages that stay are leased. Nothing behind them was looked at."
+        "Ended: no more messages that stay can be leased. Nothing behind them was looked at."
     ),
 }

@@ -32,6 +32,9 @@ LEASE_S = 300
 MOST_KEPT = 100_000
 """A run ends when it holds this many messages that stay."""
 
+MOST_EXPORTED = 500_000
+"""The same of a run that writes messages, and has nothing but their leases in memory: 200 MB."""
+
 MOST_PAGES_WITHOUT_NEWS = 4
 """A run ends after this many answers in a row with newer messages only."""
 
@@ -69,6 +72,7 @@ class TransferPlan:
     """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
     later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
+    most_kept: end when so many messages stay.
     """
 
     source: QueueRef
@@ -79,6 +83,7 @@ class TransferPlan:
     most: int | None = None
     time_to_live: int | None = None
     opens_envelopes: bool = False
+    most_kept: int = MOST_KEPT
 
     @property
     def encoding(self) -> Encoding:
@@ -239,7 +244,7 @@ class Scan:
             return End.DONE
         if self._without_news >= MOST_PAGES_WITHOUT_NEWS:
             return End.NEWER
-        return End.TOO_MANY_KEPT if len(self.kept) >= MOST_KEPT else None
+        return End.TOO_MANY_KEPT if len(self.kept) >= self.plan.most_kept else None
 
     def _fate_of(self, message: Message) -> ScanFate:
         if copied := self._copied.get(message.message_id):
