@@ -366,7 +366,7 @@ def test_a_broken_line_is_named_and_nothing_behind_it_is_sent(shop, tmp_path, ca
 
 def test_of_a_pipe_what_stands_before_a_broken_line_is_sent(shop):
     status, out, err = run(
-        shop, "send", FROM, text='{"text": "a"}\n{"text": "b"}\n{\n{"text": "c"}'
+        shop, "send", FROM, text='{"text": "a"}\n{"text": "b"}\n{\n{"text": "c"}\n'
     )
     assert (status, texts(shop, FROM)) == (1, ["a", "b"])
     assert "line 3 of standard input" in err
@@ -435,12 +435,14 @@ def test_by_a_transaction_each_is_there_once_after_a_kill(shop, file, tmp_path):
     process.communicate(timeout=PATIENCE_S)
     shop.faults.clear()
     assert 0 < shop.visible(TO) < len(MANY)
+    put = shop.statuses["put", 201]
 
     for _ in range(2):
         status, out, _ = run(shop, *arguments)
         assert (status, json.loads(out)["done"]) == (0, 2_000)
         assert shop.visible(TO) == len(MANY)
         assert texts(shop, TO) == sorted(MANY)
+        assert shop.statuses["put", 201] == put, "it is recorded, so nothing is put again"
 
 
 @WRITERS
