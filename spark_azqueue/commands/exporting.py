@@ -77,7 +77,9 @@ def export(arguments: list[str]) -> int:
     )
     found = parser.given(arguments)
     with _output(parser, found.to) as (out, finish):
-        run = _Run(parser, found, "exported", _Lines(out, _as_line), to_stderr=found.to is None)
+        run = _Look(
+            parser, found, "exported", _MessageLines(out, _as_line), to_stderr=found.to is None
+        )
         status, why = run.all()
         finish(why in (End.DONE, End.ENOUGH))
     return status
@@ -104,8 +106,8 @@ def search(arguments: list[str]) -> int:
             told[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
         return "\n".join(told)
 
-    shown = _Lines(sys.stdout, _as_line if found.json else lines)
-    return _Run(parser, found, "found", shown, to_stderr=found.json).all()[0]
+    shown = _MessageLines(sys.stdout, _as_line if found.json else lines)
+    return _Look(parser, found, "found", shown, to_stderr=found.json).all()[0]
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +130,7 @@ def _as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None)
 
 
 @dataclass
-class _Lines:
+class _MessageLines:
     """Writes messages, and notes the first and the last time: microseconds since 1970."""
 
     out: TextIO
@@ -148,13 +150,13 @@ class _Lines:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Look:
     """One run. verb: what is done to a message, for texts. to_stderr: see `report`."""
 
     parser: argparse.ArgumentParser
     found: argparse.Namespace
     verb: str
-    lines: _Lines
+    lines: _MessageLines
     to_stderr: bool
     _tally: ScanCounts = field(default_factory=ScanCounts)
 

@@ -90,7 +90,7 @@ def send(arguments: list[str]) -> int:
     )
     _add_put(parser)
     found = parser.given(arguments)
-    run = _Put.of(parser, found, found.queue)
+    run = _PutRun.of(parser, found, found.queue)
     with contextlib.ExitStack() as opened:
         from_file = found.file not in (None, "-")
         try:
@@ -98,7 +98,7 @@ def send(arguments: list[str]) -> int:
         except OSError as error:
             parser.error(f"FILE cannot be read: {error.strerror}")
         name = shown(found.file if from_file else "standard input")
-        lines = _Lines(file.fileno(), name, run.access.encoding, found)
+        lines = _LinesToSend(file.fileno(), name, run.access.encoding, found)
         if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:
             begin = os.lseek(lines.descriptor, 0, os.SEEK_CUR)
             for _ in lines.groups(Event(), ScanCounts()):
@@ -134,9 +134,9 @@ def replay(arguments: list[str]) -> int:
     found = parser.given(arguments)
     if not found.batch and not (found.since and found.until):
         parser.error("say what is to be sent again: --from and --to-time, or --batch")
-    run = _Put.of(parser, found, found.into)
+    run = _PutRun.of(parser, found, found.into)
     with closing(LogRange(parser, found, uncommitted=False)) as log:
-        again = _Replay(log, found)
+        again = _ReplayRun(log, found)
         about = {"command": "replay", "log": found.log, "to": found.into}
         about |= {"executed": found.execute}
         if found.execute:
@@ -183,7 +183,7 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class _Put:
+class _PutRun:
     """What `send` and `replay` share: where to, how, and the report."""
 
     found: argparse.Namespace
@@ -192,7 +192,7 @@ class _Put:
     transaction: SinkConfig | None
 
     @classmethod
-    def of(cls, parser: argparse.ArgumentParser, found: argparse.Namespace, queue: str) -> _Put:
+    def of(cls, parser: argparse.ArgumentParser, found: argparse.Namespace, queue: str) -> _PutRun:
         """Check the arguments. Raises InvalidOption, ServiceUnavailable."""
         if reason := delay_not_below_ttl(found.delay, found.time_to_live):
             parser.error(f"--delay, --time-to-live: {reason}")
@@ -269,7 +269,7 @@ class _Put:
 
 
 @dataclass(frozen=True)
-class _Lines:
+class _LinesToSend:
     """The lines of a file, or of what is not one. name: for texts. Reads what is there at once."""
 
     descriptor: int
@@ -340,7 +340,7 @@ def _pass_over(tally: ScanCounts, error: InvalidRow) -> None:
 
 
 @dataclass(frozen=True)
-class _Replay:
+class _ReplayRun:
     """The messages of a log that the arguments mean."""
 
     log: LogRange
