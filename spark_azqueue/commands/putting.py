@@ -21,7 +21,7 @@ from threading import Event
 from typing import Any
 
 from spark_azqueue.doctor.finding import say
-from spark_azqueue.errors import AzQueueError, InvalidRow
+from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow
 from spark_azqueue.options import parsers
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
@@ -230,7 +230,8 @@ class _PutRun:
         about: dict[str, Any],
     ) -> int:
         """Send them; return the exit status. what: behind the counts. place: "line" or "batch"."""
-        found, tally, more, again = self.found, ScanCounts(), [], ""
+        found, tally, again = self.found, ScanCounts(), ""
+        said: list[str] = []
         progress = ProgressBar(sys.stderr, "sent", None, most=getattr(found, "max", None))
         self.check()
         with (
@@ -240,8 +241,7 @@ class _PutRun:
         ):
             if self.transaction:
                 result, said = self._once(groups(stop, tally), tally, stop)
-                more.append(said)
-                again = "Nothing of it is visible."
+                again = "Repeat it with the same --txn-version."
             else:
                 sending = Sending(
                     client,
@@ -253,19 +253,26 @@ class _PutRun:
                 result = sending.run(groups(stop, tally))
                 if left := sending.first_left:
                     again = f"All before {place} {left:,} are sent, and perhaps some from it on."
-        more = [each for each in more if each]
-        return report(result, what, about, is_json=found.json, more=more, again=again)
+        return report(result, what, about, is_json=found.json, more=said, again=again)
 
-    def _once(self, groups: Groups, tally: ScanCounts, stop: Event) -> tuple[TransferResult, str]:
+    def _once(
+        self, groups: Groups, tally: ScanCounts, stop: Event
+    ) -> tuple[TransferResult, list[str]]:
         assert self.transaction
         try:
             committed = send_once(self.transaction, groups, stop)
+            tally.done = committed.rows
+            if committed.rows != committed.given:
+                raise InvalidOption(
+                    f"--txn-version {self.found.txn_version} was recorded before, with"
+                    f" {committed.rows:,} messages, and these are {committed.given:,}: none of them"
+                    " was sent. For others, take a higher number"
+                )
         except AzQueueError as error:
-            return TransferResult(tally, End.FAILED, error), ""
+            return TransferResult(tally, End.FAILED, error), []
         except KeyboardInterrupt:
-            return TransferResult(tally, End.INTERRUPTED), ""
-        tally.done = committed.rows
-        return TransferResult(tally, End.DONE), f"{committed.in_words()}."
+            return TransferResult(tally, End.INTERRUPTED), []
+        return TransferResult(tally, End.DONE), [f"{committed.in_words()}."]
 
 
 @dataclass(frozen=True)

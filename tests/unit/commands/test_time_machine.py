@@ -443,6 +443,10 @@ def test_by_a_transaction_each_is_there_once_after_a_kill(shop, file, tmp_path):
         assert shop.visible(TO) == len(MANY)
         assert texts(shop, TO) == sorted(MANY)
         assert shop.statuses["put", 201] == put, "it is recorded, so nothing is put again"
+    file.write_text('{"text": "another"}')
+    status, _, err = run(shop, *arguments)
+    assert (status, "recorded before, with 2,000 messages, and these are 1" in err) == (1, True)
+    assert texts(shop, TO) == sorted(MANY)
 
 
 @WRITERS
