@@ -20,6 +20,7 @@ from itertools import islice
 from threading import Event
 from typing import Any
 
+from spark_azqueue.conditions import Condition
 from spark_azqueue.doctor.finding import say
 from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow
 from spark_azqueue.options import parsers
@@ -266,7 +267,8 @@ class _PutRun:
                 raise InvalidOption(
                     f"--txn-version {self.found.txn_version} was recorded before, with"
                     f" {committed.rows:,} messages, and these are {committed.given:,}: none of them"
-                    " was sent. For others, take a higher number"
+                    " was sent. For others, take a higher number",
+                    condition=Condition.INVALID_TRANSACTION_OPTION,
                 )
         except AzQueueError as error:
             return TransferResult(tally, End.FAILED, error), []
