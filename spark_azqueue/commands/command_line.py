@@ -53,6 +53,18 @@ COMMANDS: Mapping[str, Command] = {
     "redrive": Command("QUEUE", "move messages of a poison queue back", f"{_HERE}.moving:redrive"),
     "move": Command("QUEUE --to TARGET", "move messages to another queue", f"{_HERE}.moving:move"),
     "purge": Command("QUEUE", "delete messages", f"{_HERE}.moving:purge"),
+    "export": Command(
+        "[QUEUE]",
+        "write all messages of a queue, or of a log, as JSON",
+        f"{_HERE}.exporting:export",
+    ),
+    "search": Command(
+        "[QUEUE]", "find messages in a queue, or in a log", f"{_HERE}.exporting:search"
+    ),
+    "send": Command("QUEUE [FILE]", "put lines into a queue", f"{_HERE}.putting:send"),
+    "replay": Command(
+        "--log LOG --into QUEUE", "send again what a log has", f"{_HERE}.putting:replay"
+    ),
     "finish": Command(
         "LOG", "show, or delete, what a transaction log still hides", f"{_DOCTOR}.finish:main"
     ),

@@ -11,26 +11,28 @@ import argparse
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict
 from typing import Any
 
-from spark_azqueue.doctor.finding import advice_on, say
-from spark_azqueue.errors import AccessDenied
+from spark_azqueue.doctor.finding import say
 from spark_azqueue.options import parsers
 from spark_azqueue.options.selection import POISON_SUFFIX
-from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
-from spark_azqueue.service.queues.calls import Count, Peek
+from spark_azqueue.service.messages import MAX_PER_REQUEST
+from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
-from .scan import LEASE_S, MOST_KEPT, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts, TransferPlan
+from .report import report
+from .scan import LEASE_S, TransferPlan
 from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
     add_filters,
+    add_max,
+    add_rate,
     as_json,
+    count_of,
     ends_on_signals,
     filter_of,
     lines_of,
@@ -38,9 +40,8 @@ from .shared import (
     of_type,
     parser_of,
 )
-from .transfer import Transfer, TransferResult
+from .transfer import Transfer
 
-_MOST_RATE = 1_000
 _YEARS_S = 100 * 365 * 86_400.0
 
 _HOW = (
@@ -145,18 +146,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="only what was put into the queue so long ago: '2 days', '90 minutes'",
     )
-    parser.add_argument(
-        "--max",
-        type=of_type(parsers.whole_number(1, 10**9)),
-        metavar="N",
-        help="end after N messages",
-    )
-    parser.add_argument(
-        "--rate",
-        type=of_type(parsers.whole_number(1, _MOST_RATE)),
-        metavar="N",
-        help=f"at most N messages a second, 1 to {_MOST_RATE:,} (default: as fast as it goes)",
-    )
+    add_max(parser)
+    add_rate(parser)
 
 
 def _add_time_to_live(parser: argparse.ArgumentParser) -> None:
@@ -201,7 +192,7 @@ def _run(
             getattr(found, "time_to_live", None),
             opens_envelopes,
         )
-        total = _count(client, source)
+        total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
         about |= {"executed": found.execute, "messages_before": total}
         if not found.execute:
@@ -217,25 +208,8 @@ def _run(
                 raise
             finally:
                 progress.close()
-    if found.json:
-        print(as_json(about | asdict(result.tally) | {"ended": result.why.name.lower()}))
-    else:
-        say("\n".join(_summary(result, plan, verb)))
-    if result.error:
-        say(advice_on(result.error), is_error=True)
-    if result.why is End.INTERRUPTED:
-        return 130
-    is_whole = result.why in (End.DONE, End.ENOUGH) and result.tally.is_clean
-    return 0 if is_whole else 1
-
-
-def _count(client: QueueClient, queue: QueueRef) -> int | None:
-    """About how many messages there are, None if we may not know."""
-    try:
-        found: int = CONTROL(client.now, Count(queue))
-        return found
-    except AccessDenied:
-        return None
+    where = f" to '{target}'" if target else ""
+    return report(result, f"messages of '{found.queue}' {verb}{where}", about, is_json=found.json)
 
 
 def _tell_dry_run(
@@ -265,67 +239,11 @@ def _tell_dry_run(
     say("Nothing was changed. To do it, add --execute.")
 
 
-def _summary(result: TransferResult, plan: TransferPlan, verb: str) -> list[str]:
-    """What a run did, for people."""
-    tally, name = result.tally, plan.source.name
-    where = f" to '{plan.target.name}'" if plan.target else ""
-    done = f"{tally.done:,} of {tally.looked:,} messages of '{name}' {verb}{where}"
-    if tally.opened:
-        done += f", {tally.opened:,} of them out of their envelopes"
-    lines = [done + "."]
-    for number, words in _notes(tally):
-        if number:
-            lines.append(f"  {number:>9,}  {words}")
-    if result.why not in (End.DONE, End.ENOUGH):
-        lines.append(_ENDS[result.why])
-    return lines
-
-
-def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
-    minutes = LEASE_S // 60
-    return (
-        (tally.other, "stay: they do not fit"),
-        (tally.newer, "stay: they are newer than the start of the run, or than --older-than"),
-        (tally.beyond, "stay: more than --max"),
-        (
-            tally.damaged,
-            "stay: they hold characters that XML does not allow, so they cannot be read",
-        ),
-        (
-            tally.closed,
-            "stay: envelopes that cannot be opened. In base64? Then --option"
-            " messageEncoding=base64. --as-is moves them closed",
-        ),
-        (tally.refused, "stay: the target does not take such a message"),
-        (tally.taken, "were not deleted: another consumer had them first, or they have expired"),
-        (
-            tally.twice,
-            "are copied and not deleted: another consumer had them, they expired, or an error",
-        ),
-        (tally.maybe_twice, "further copies at most: so many answers were lost"),
-        (tally.maybe_hidden, f"at most are hidden for {minutes} minutes: an answer was lost"),
-        (tally.not_released, f"stay, and are hidden for {minutes} minutes at most"),
-    )
-
-
-_ENDS = {
-    End.NEWER: (
-        f"Ended after {MOST_PAGES_WITHOUT_NEWS} answers with nothing but newer messages. What may"
-        " stand behind them was not looked at."
-    ),
-    End.INTERRUPTED: "Interrupted. Start it again to go on.",
-    End.FAILED: "Ended by an error. Start it again to go on.",
-    End.TOO_MANY_KEPT: (
-        f"Ended: {MOST_KEPT:,} messages that stay are leased. Nothing behind them was looked at."
-    ),
-}
-
-
 def _clear(parser: argparse.ArgumentParser, found: argparse.Namespace) -> int:
     """Delete all messages by one call, or print a dry run; return the exit status."""
     access = access_of(parser, found)
     with closing(QueueClient(access.account)) as client:
-        total = _count(client, access.ref(found.queue))
+        total = count_of(client, access.ref(found.queue))
     number = "an unknown number of" if total is None else f"about {total:,}"
     about = {"command": "purge", "queue": found.queue, "to": None, "executed": found.execute}
     if found.execute:

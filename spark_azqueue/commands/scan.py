@@ -32,6 +32,9 @@ LEASE_S = 300
 MOST_KEPT = 100_000
 """A run ends when it holds this many messages that stay."""
 
+MOST_EXPORTED = 500_000
+"""The same of a run that writes messages, and has nothing but their leases in memory: 200 MB."""
+
 MOST_PAGES_WITHOUT_NEWS = 4
 """A run ends after this many answers in a row with newer messages only."""
 
@@ -69,6 +72,7 @@ class TransferPlan:
     """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
     later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
+    most_kept: end when so many messages stay.
     """
 
     source: QueueRef
@@ -79,6 +83,7 @@ class TransferPlan:
     most: int | None = None
     time_to_live: int | None = None
     opens_envelopes: bool = False
+    most_kept: int = MOST_KEPT
 
     @property
     def encoding(self) -> Encoding:
@@ -134,8 +139,8 @@ class ScanCounts:
 
     done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, damaged,
     beyond: see `ScanFate`. closed: envelopes that could not be opened. refused: the target did not
-    take the copy. taken: another consumer had the message before it was deleted. twice: copied, and
-    then not deleted.
+    take the copy. broken: lines and logged messages that cannot be sent as they are. taken: another
+    consumer had the message before it was deleted. twice: copied, and then not deleted.
     maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
     a dequeue whose answer was lost. not_released: they come back when their lease ends.
     """
@@ -149,6 +154,7 @@ class ScanCounts:
     beyond: int = 0
     closed: int = 0
     refused: int = 0
+    broken: int = 0
     taken: int = 0
     twice: int = 0
     maybe_twice: int = 0
@@ -162,7 +168,7 @@ class ScanCounts:
     @property
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
-        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released)
+        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released, self.broken)
         return not any((*stay, self.twice, self.maybe_twice, self.maybe_hidden))
 
 
@@ -238,7 +244,7 @@ class Scan:
             return End.DONE
         if self._without_news >= MOST_PAGES_WITHOUT_NEWS:
             return End.NEWER
-        return End.TOO_MANY_KEPT if len(self.kept) >= MOST_KEPT else None
+        return End.TOO_MANY_KEPT if len(self.kept) >= self.plan.most_kept else None
 
     def _fate_of(self, message: Message) -> ScanFate:
         if copied := self._copied.get(message.message_id):

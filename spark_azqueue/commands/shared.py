@@ -23,19 +23,25 @@ from types import FrameType
 from typing import Any, TextIO, TypeVar
 
 from spark_azqueue.doctor.command_line import Parser, add_options, options_of
+from spark_azqueue.errors import AccessDenied
+from spark_azqueue.options import parsers
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.parse import account_options
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import UNKNOWN_TIME, Message, QueueRef, queue_name
-from spark_azqueue.service.queues.calls import Peeked
+from spark_azqueue.service.queues.calls import Count, Peeked
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.redaction import shown
+from spark_azqueue.service.retry import CONTROL
 
 from .filters import AtPath, Filter, at_path, body_of
 from .scan import ScanCounts
 
 T = TypeVar("T")
+
+_MOST_RATE = 1_000
 
 _STOPPING = b"\nending, after the messages under way; once more ends it at once\n"
 
@@ -114,6 +120,26 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_max(parser: argparse.ArgumentParser) -> None:
+    """How many messages at most."""
+    parser.add_argument(
+        "--max",
+        type=of_type(parsers.whole_number(1, 10**9)),
+        metavar="N",
+        help="end after N messages",
+    )
+
+
+def add_rate(parser: argparse.ArgumentParser) -> None:
+    """How many messages a second at most."""
+    parser.add_argument(
+        "--rate",
+        type=of_type(parsers.whole_number(1, _MOST_RATE)),
+        metavar="N",
+        help=f"at most N messages a second, 1 to {_MOST_RATE:,} (default: as fast as it goes)",
+    )
+
+
 def _part(written: str) -> str:
     """A text to look for. An empty one, of a variable that is not set, would fit all messages."""
     if not written:
@@ -151,6 +177,15 @@ def filter_of(found: argparse.Namespace, encoding: Encoding) -> Filter:
     """The filter that the arguments describe."""
     paths: list[AtPath] = found.where
     return Filter(tuple(found.contains), tuple(paths), tuple(found.reason), encoding)
+
+
+def count_of(client: QueueClient, queue: QueueRef) -> int | None:
+    """About how many messages there are, None if we may not know."""
+    try:
+        found: int = CONTROL(client.now, Count(queue))
+        return found
+    except AccessDenied:
+        return None
 
 
 @contextlib.contextmanager
@@ -211,8 +246,9 @@ def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "queue": message.queue.name,
         "message_id": message.message_id,
-        "insertion_time": _moment(message.insertion_time),
-        "expiration_time": _moment(message.expiration_time),
+        "insertion_time": moment(message.insertion_time),
+        "expiration_time": moment(message.expiration_time),
+        "next_visible_time": moment(message.next_visible_time or UNKNOWN_TIME),
         "dequeue_count": message.dequeue_count,
         "bytes": message.size,
         "intact": message.intact,
@@ -252,11 +288,12 @@ def lines_of(
     return lines
 
 
-def _moment(microseconds: int) -> str | None:
+def moment(microseconds: int) -> str | None:
+    """A time in microseconds since 1970 as JSON has it, None if it is unknown."""
     if microseconds == UNKNOWN_TIME:
         return None
-    moment = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+    at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class ProgressBar:

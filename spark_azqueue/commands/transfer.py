@@ -66,7 +66,8 @@ class Transfer:
 
     wait: sleeps this many seconds, or less if the run is to end. is_stopped: true if it is to end
     after the messages under way. watch: called with the tally when it has changed. clock: seconds;
-    it continues while the process or the machine is suspended.
+    it continues while the process or the machine is suspended. write: what is chosen goes to it, in
+    place of a copy and a delete, and is released at the end like all that stays.
     """
 
     client: QueueClient
@@ -75,6 +76,7 @@ class Transfer:
     is_stopped: Callable[[], bool] = lambda: False
     watch: Callable[[ScanCounts], object] = lambda tally: None
     clock: Callable[[], float] = time.time
+    write: Callable[[Sequence[Message]], object] | None = None
     _scan: Scan = field(init=False)
 
     def __post_init__(self) -> None:
@@ -139,7 +141,13 @@ class Transfer:
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
     def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> None:
-        """Copy these, then delete those that were copied."""
+        """Copy these, then delete those that were copied; or write them."""
+        if self.write is not None:
+            for received, _ in chosen:
+                self._scan.keep(received.lease)
+            self.write([received.message for received, _ in chosen])
+            self._scan.tally.done += len(chosen)
+            return
         finished = [_Work(received) for received, fate in chosen if fate is ScanFate.FINISH]
         fresh = [_Work(received) for received, fate in chosen if fate is ScanFate.ACT]
         error: Exception | None = None
@@ -174,7 +182,7 @@ class Transfer:
                 continue
             if isinstance(result, ServiceError):
                 work.lost += result.may_have_taken_effect
-            if not work.lost and _is_of_this_message(result):
+            if not work.lost and is_of_this_message(result):
                 self._stays(work, "refused")
             else:
                 tally.maybe_twice += work.lost
@@ -250,7 +258,7 @@ def _leased_at(message: Message, answered_at: int | None) -> int:
     return int(time.time() * 1_000_000)
 
 
-def _is_of_this_message(error: Exception) -> bool:
+def is_of_this_message(error: Exception) -> bool:
     """True if the service refuses this body, and may take others."""
     if not isinstance(error, ServiceError) or isinstance(error, (AccessDenied, QueueNotFound)):
         return False

@@ -10,8 +10,10 @@
     body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
                      service stored it
     written_by       "spark-azqueue"; older envelopes lack it
+    replayed_from    which batch of which write-ahead log it is from; of `replay --mark` only
 
-`settle(dead=…)` and poisonFormat=envelope write them. `envelope_of` and `stored_text` undo that.
+`settle(dead=…)`, poisonFormat=envelope and `replay --mark` write them. `envelope_of` and
+`stored_text` undo that.
 
 A user's own JSON may have the same names, and opening it would lose its other fields. So a text is
 an envelope only if `written_by` says so; or, for an older one, if it is, character for character,
@@ -179,7 +181,8 @@ def envelope_of(text: str) -> DeadLetterEnvelope | None:
     except (ValueError, RecursionError):
         return None
     queue, message_id, body = (fields[name] for name in ("queue", "message_id", "body"))
-    unknown = next((name for name in fields if name not in _FIELDS | _OF_PARTS), "")
+    known = {*_FIELDS, *_OF_PARTS, "replayed_from"}
+    unknown = next((name for name in fields if name not in known), "")
     is_part = not _OF_PARTS.keys().isdisjoint(fields)
     return DeadLetterEnvelope(
         queue, message_id, body, encoding, fields.get("reason", ""), unknown, is_part

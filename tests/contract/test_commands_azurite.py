@@ -6,9 +6,13 @@ import json
 
 import pytest
 from accounts import account_of
+from file_logs import write_log
 
 from spark_azqueue.commands.command_line import main
+from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.options.log import log_place
+from spark_azqueue.options.parse import history_config
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import NEVER_EXPIRES, QueueRef
 from spark_azqueue.service.queues.calls import Count, Dequeue
@@ -92,3 +96,31 @@ def test_peek_count_and_purge(client, pair, capsys):
     assert client.now(Count(poison)) == 3
     assert main(["purge", poison.name, "--execute"]) == 0
     assert client.now(Count(poison)) == 0
+
+
+def test_what_is_exported_can_be_sent_and_is_the_same(client, pair, tmp_path, capsys):
+    target, poison = pair
+    for text in ODD:
+        client.queue(poison).put(text)
+    file = tmp_path / "lines"
+
+    assert main(["export", poison.name, "--to", str(file)]) == 0
+    assert main(["send", target.name, str(file)]) == 0
+
+    assert sorted(message.text for message in all_of(client, target)) == sorted(ODD)
+    assert {message.dequeue_count for message in all_of(client, poison)} == {2}
+
+
+def test_a_log_in_blobs_is_exported_and_replayed(client, pair, blobs, capsys):
+    target, _ = pair
+    place = log_place(f"blob:{blobs.container_name}/wal")
+    options = {"readLog": f"blob:{blobs.container_name}/wal"}
+    account = history_config(options).account
+    write_log(log_store(place, account), [ODD[:2], ODD[2:4]], 2)
+    log = ["--log", options["readLog"]]
+
+    assert main(["export", *log]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["text"] for each in told] == ODD[:4]
+    assert main(["replay", *log, "--batch", "2", "--into", target.name, "--execute"]) == 0
+    assert sorted(message.text for message in all_of(client, target)) == sorted(ODD[2:4])

@@ -30,7 +30,7 @@ from ..log.outcomes import verdict_on
 from ..log.segment import Segments
 from ..log.undecodable import LoggedRows, Reading, has_decisions, segment_rows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
-from ..rows import TYPES, record_batch
+from ..rows import TYPES, Row, record_batch
 from .batches import UNKNOWN, Piece, lost
 
 log = logging.getLogger(__name__)
@@ -166,8 +166,24 @@ def rows_of(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these pieces with these columns, in record batches of bounded size.
 
+    may_lack_removed, raises: see `rows_by_piece`. Also raises LostBlob.
+    """
+    own = dict(OWN_COLUMNS)
+    asked = tuple(column for column in requested if column[0] not in own) or _ANY
+    columns = carried(asked, config)
+    for piece, rows in rows_by_piece(objects, pieces, config, may_lack_removed=may_lack_removed):
+        batches = (record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_BYTES))
+        for batch in resolved(batches, asked, config):
+            yield _with_own(batch, piece, requested)
+
+
+def rows_by_piece(
+    objects: Objects, pieces: Iterable[Piece], config: HistoryConfig, *, may_lack_removed: bool
+) -> Iterator[tuple[Piece, Iterator[Row]]]:
+    """Each piece with its rows, without leases; a body in a blob is the reference to it.
+
     may_lack_removed: a batch that its writer has removed meanwhile is left out, with a warning.
-    Raises what `Objects.rows` does, UndecodableBody and LostBlob.
+    Raises what `Objects.rows` does, and UndecodableBody.
     """
     container = config.claim_check.container if config.claim_check else None
     today = Reading(
@@ -181,8 +197,6 @@ def rows_of(
             return reading
         return replace(reading, encoding=config.encoding, body_type=config.body_type)
 
-    own = dict(OWN_COLUMNS)
-    asked = tuple(column for column in requested if column[0] not in own) or _ANY
     for piece in pieces:
         try:
             logged = objects.rows(piece, today, read_as)
@@ -190,13 +204,8 @@ def rows_of(
             is_tolerated = may_lack_removed and objects.is_removed(piece.batch)
             tell_loss(error, lose=is_tolerated or not config.fail_on_data_loss)
             continue
-        if logged is None:
-            continue
-        rows = (replace(row, lease=None) for row in logged.rows() if row is not None)
-        columns = carried(asked, config)
-        batches = (record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_BYTES))
-        for batch in resolved(batches, asked, config):
-            yield _with_own(batch, piece, requested)
+        if logged is not None:
+            yield piece, (replace(row, lease=None) for row in logged.rows() if row is not None)
 
 
 def _with_own(batch: pa.RecordBatch, piece: Piece, requested: Columns) -> pa.RecordBatch:

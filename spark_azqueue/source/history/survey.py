@@ -58,8 +58,8 @@ class SegmentHistory:
             newest = self._header(newest.number + 1)
         return self._marked().committed > found.committed
 
-    def survey(self) -> LogSurvey:
-        """What the log holds now."""
+    def survey(self, *, uncommitted: bool = False) -> LogSurvey:
+        """See `History`."""
         for _ in range(_TRIES):
             entries = self._store.entries(names.SEGMENTS)
             stored = {number: each for each in entries if (number := number_in(each.name))}
@@ -75,13 +75,14 @@ class SegmentHistory:
         floor = newest.floor if newest else 0
         while newest is not None:
             floor, newest = newest.floor, self._header(newest.number + 1)
+        last = max(progress.committed, head) if uncommitted else progress.committed
         batches = []
-        for number in standing(range(floor + 1, progress.committed + 1), stored):
+        for number in standing(range(floor + 1, last + 1), stored):
             each = stored[number]
             at = int(each.written * 1_000_000) if each.written else UNKNOWN
             piece = Piece(number, at, each.size, number in verdicts, number in decided)
             batches.append(Logged(number, at, (piece,)))
-        return LogSurvey(self._store.where, floor, progress.committed, tuple(batches))
+        return LogSurvey(self._store.where, floor, last, tuple(batches))
 
     def _header(self, number: int) -> SegmentHeader | None:
         try:
@@ -121,8 +122,8 @@ class PlanHistory:
         listed = self._store.names(slot_names.SLOTS, f"{found.committed + 1:012d}-")
         return any(map(_closed, listed))
 
-    def survey(self) -> LogSurvey:
-        """What the log holds now."""
+    def survey(self, *, uncommitted: bool = False) -> LogSurvey:
+        """See `History`."""
         closed = {
             plan.number: plan for plan in map(_closed, self._store.names(slot_names.SLOTS)) if plan
         }
@@ -143,6 +144,14 @@ class PlanHistory:
             plan, before = closed[number], closed.get(number - 1)
             if before is not None and plan in slots:
                 batches.append(_logged(plan, before, slots[plan], decided, plan in repeated))
+        is_open = uncommitted and committed in closed
+        following = self._folder.following(closed[committed]) if is_open else None
+        if following is not None and following.id in slots:
+            # Tasks may still put objects for it, so its slots are not compared with the plan.
+            put = slots[following.id]
+            batch = _logged(following.id, None, put, decided, following.id in repeated)
+            batches.append(batch)
+            committed = following.number
         return LogSurvey(self._store.where, floor, committed, tuple(batches))
 
 
@@ -154,12 +163,12 @@ def _closed(name: str) -> PlanId | None:
 
 def _logged(
     plan: PlanId,
-    before: PlanId,
+    before: PlanId | None,
     slots: dict[int, tuple[int, float]],
     decided: set[tuple[PlanId, int]],
     has_verdict: bool,
 ) -> Logged:
-    """A batch. Its time is that of the first object that was put for it."""
+    """A batch. Its time is that of the first object that was put for it. before: see `Chained`."""
     times = [written for _, written in slots.values() if written]
     at = int(min(times) * 1_000_000) if times else UNKNOWN
     places = tuple(sorted(slots))
@@ -172,7 +181,7 @@ def _logged(
             (plan, place) in decided,
             plan=plan,
             slot=place,
-            chained=Chained(before, places) if place == places[0] else None,
+            chained=Chained(before, places) if before and place == places[0] else None,
         )
         for place in places
     )
@@ -188,8 +197,11 @@ class History(Protocol):
     def has_news(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
 
-    def survey(self) -> LogSurvey:
-        """What the log holds now. Raises ServiceError, LogDamaged, LostSegment."""
+    def survey(self, *, uncommitted: bool = False) -> LogSurvey:
+        """What the log holds now. Raises ServiceError, LogDamaged, LostSegment.
+
+        uncommitted: also what is not committed yet, and may still be given up.
+        """
 
 
 def history_of(journal: Journal) -> History:

@@ -12,6 +12,10 @@ NEEDED = {
     "redrive": ["orders-poison"],
     "move": ["orders", "--to", "later"],
     "purge": ["orders"],
+    "export": ["orders"],
+    "search": ["orders", "--contains", "a"],
+    "send": ["orders", "-"],
+    "replay": ["--log", "file:/log", "--batch", "1", "--into", "orders"],
     "finish": ["file:/log"],
     "certify": [],
 }
@@ -21,6 +25,10 @@ FLAGS = {
     "redrive": ["json", "execute", "as-is"],
     "move": ["json", "execute"],
     "purge": ["json", "execute", "each"],
+    "export": ["json", "uncommitted"],
+    "search": ["json", "whole"],
+    "send": ["json", "raw", "skip-broken"],
+    "replay": ["json", "execute", "mark"],
     "finish": ["discard", "execute"],
     "certify": ["load"],
 }
@@ -43,6 +51,8 @@ def test_every_command_is_tried():
         *((command, [f"--{flag}={SECRET}"]) for command, flags in FLAGS.items() for flag in flags),
         ("check", ["--as", SECRET]),
         ("finish", ["--queue", SECRET]),
+        ("export", ["--from", SECRET]),
+        ("replay", ["--batch", SECRET]),
     ],
 )
 def test_a_mistake_ends_with_status_2_and_is_not_repeated(capsys, command, mistyped):
@@ -70,7 +80,7 @@ def test_a_choice_names_what_there_is(capsys):
     assert "invalid choice (not shown) (choose from" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["redrive", "move", "purge", "finish"])
+@pytest.mark.parametrize("command", ["redrive", "move", "purge", "replay", "finish"])
 def test_what_changes_messages_has_a_dry_run(capsys, command):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

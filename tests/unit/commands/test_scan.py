@@ -102,9 +102,8 @@ def test_messages_that_come_again_do_not_end_a_run_before_all_came():
     assert run.end_after([kept[0]]) is End.DONE
 
 
-def test_too_many_kept(monkeypatch):
-    monkeypatch.setattr("spark_azqueue.commands.scan.MOST_KEPT", 2)
-    run = scan(only=Filter(("a",)))
+def test_too_many_kept():
+    run = scan(only=Filter(("a",)), most_kept=2)
     page = [received(1), received(2)]
     run.sort(page)
     assert run.end_after(page) is End.TOO_MANY_KEPT

@@ -25,11 +25,13 @@ from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
 from spark_azqueue.source.history.batches import chosen, parted, pieces_of
+from spark_azqueue.source.history.readers import LogReader
 from spark_azqueue.source.history.survey import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome
 from spark_azqueue.source.log.progress import LogProgress
+from spark_azqueue.source.readers import AzQueueReader
 
 RETENTION = 10
 
@@ -284,3 +286,8 @@ def test_small_objects_share_a_partition_and_large_ones_have_one(writer, log):
 def test_a_kind_for_reading_asks_for_less():
     assert "'r' and 'l'" in WRITE_AHEAD.for_reading().needs
     assert "'d'" in WRITE_AHEAD.needs
+
+
+def test_no_filter_of_spark_narrows_what_is_read():
+    """Spark 4.1 to 4.3 keep one plan for all uses of a DataFrame: see decision 29."""
+    assert not any("pushFilters" in vars(each) for each in (LogReader, AzQueueReader))

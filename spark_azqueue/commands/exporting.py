@@ -1,0 +1,278 @@
+"""`export` and `search`: all visible messages of a queue, or what a write-ahead log has of it.
+
+python -m spark_azqueue export orders --to orders.jsonl
+python -m spark_azqueue search --log blob:logs/orders --where '$.id=42' --from 2026-11-17T08:00:00Z
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from spark_azqueue.doctor.finding import say
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.messages import UNKNOWN_TIME, Message
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import CONTROL
+
+from .logged import LoggedMessage, LogRange, add_log
+from .report import report
+from .scan import LEASE_S, MOST_EXPORTED, End, ScanCounts, TransferPlan
+from .shared import (
+    QUEUE_TYPE,
+    ProgressBar,
+    access_of,
+    add_filters,
+    add_max,
+    as_json,
+    count_of,
+    ends_on_signals,
+    fields_of,
+    filter_of,
+    lines_of,
+    moment,
+    parser_of,
+)
+from .transfer import Transfer, TransferResult
+
+_HOW = (
+    f"Each visible message is leased for {LEASE_S // 60} minutes at most and released at the end:"
+    " nothing is deleted, and each dequeue count rises by one. Takes the SAS letters 'rup'. With"
+    " --log, the committed batches of a write-ahead log are read instead, and nothing is leased or"
+    " changed."
+)
+_BROKEN_OFF = (
+    f"Broken off in the middle: what was leased is hidden for {LEASE_S // 60} minutes at most."
+)
+
+Shown = Callable[[Message, Encoding, LoggedMessage | None], str]
+
+
+def export(arguments: list[str]) -> int:
+    """Run the command line behind the word `export`; return the exit status."""
+    parser = parser_of(
+        "export",
+        "Write every visible message of a queue as one line of JSON, which `send` takes. 'text' is"
+        " what the queue stores, byte for byte; 'body' is decoded.\n" + _HOW,
+        "export orders --to orders.jsonl\n"
+        "export orders --where '$.kind=report' | jq .body\n"
+        "export --log blob:logs/orders --from 2026-11-17T08:00:00Z --to-time 2026-11-17T09:00:00Z",
+    )
+    _add_what(parser)
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE",
+        help="write it there, under its name with .partial until it is whole (default: standard"
+        " output)",
+    )
+    found = parser.given(arguments)
+    with _output(parser, found.to) as (out, finish):
+        run = _Look(
+            parser, found, "exported", _MessageLines(out, _as_line), to_stderr=found.to is None
+        )
+        status, why = run.all()
+        finish(why in (End.DONE, End.ENOUGH))
+    return status
+
+
+def search(arguments: list[str]) -> int:
+    """Run the command line behind the word `search`; return the exit status."""
+    parser = parser_of(
+        "search",
+        "Show the messages that fit, how many they are, and the times of the first and the last"
+        " one.\n" + _HOW,
+        "search orders --where '$.customer.id=42'\n"
+        "search --log file:/data/wal --contains invoice --from 2026-11-17 --json",
+    )
+    _add_what(parser)
+    parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
+    found = parser.given(arguments)
+    if not (found.contains or found.where or found.reason):
+        parser.error("say what to look for: --contains, --where or --reason")
+
+    def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
+        told = lines_of(message, encoding, time.time(), is_whole=found.whole)
+        if logged:
+            told[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
+        return "\n".join(told)
+
+    shown = _MessageLines(sys.stdout, _as_line if found.json else lines)
+    return _Look(parser, found, "found", shown, to_stderr=found.json).all()[0]
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("queue", type=QUEUE_TYPE, nargs="?", help="the queue, without --log")
+    add_filters(parser)
+    add_max(parser)
+    add_log(parser)
+    parser.add_argument(
+        "--uncommitted",
+        action="store_true",
+        help="with --log: also batches that are not committed, and may still be given up",
+    )
+
+
+def _as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
+    fields = fields_of(message, encoding)
+    if logged:
+        fields |= {"log_batch": logged.batch, "logged_at": moment(logged.logged_at)}
+    return as_json(fields)
+
+
+@dataclass
+class _MessageLines:
+    """Writes messages, and notes the first and the last time: microseconds since 1970."""
+
+    out: TextIO
+    shown: Shown
+    first: int = UNKNOWN_TIME
+    last: int = UNKNOWN_TIME
+
+    def write(
+        self, message: Message, encoding: Encoding, logged: LoggedMessage | None = None
+    ) -> None:
+        """Write one."""
+        self.out.write(self.shown(message, encoding, logged) + "\n")
+        at = logged.logged_at if logged else message.insertion_time
+        if at > UNKNOWN_TIME:
+            self.first = min(at, self.first or at)
+            self.last = max(at, self.last)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One run. verb: what is done to a message, for texts. to_stderr: see `report`."""
+
+    parser: argparse.ArgumentParser
+    found: argparse.Namespace
+    verb: str
+    lines: _MessageLines
+    to_stderr: bool
+    _tally: ScanCounts = field(default_factory=ScanCounts)
+
+    def all(self) -> tuple[int, End]:
+        """Do it. Returns the exit status, and why it ended."""
+        found = self.found
+        if (found.queue is None) == (found.log is None):
+            self.parser.error("name the queue, or a log with --log: one of the two")
+        if found.queue and (found.since or found.until or found.batch or found.uncommitted):
+            self.parser.error("--from, --to-time, --batch and --uncommitted are for --log")
+        return self._from_log() if found.log else self._from_queue()
+
+    def _from_queue(self) -> tuple[int, End]:
+        found, lines = self.found, self.lines
+        access = access_of(self.parser, found)
+        only = filter_of(found, access.encoding)
+        source = access.ref(found.queue)
+
+        def write(messages: Sequence[Message]) -> None:
+            for message in messages:
+                lines.write(message, access.encoding)
+            lines.out.flush()
+
+        with closing(QueueClient(access.account)) as client:
+            now = CONTROL(client.queue(source).check).timestamp()
+            cutoff, most = int(now * 1_000_000), found.max
+            plan = TransferPlan(source, cutoff, only=only, most=most, most_kept=MOST_EXPORTED)
+            with self._progress(count_of(client, source)) as (progress, stop):
+                transfer = Transfer(client, plan, stop.wait, stop.is_set, progress, write=write)
+                try:
+                    result = transfer.run()
+                except KeyboardInterrupt:
+                    say(_BROKEN_OFF, is_error=True)
+                    raise
+        looked = result.tally.looked
+        risen = f"Of {looked:,} messages the dequeue count has risen by one. Nothing was deleted."
+        return self._report(result, f"messages of '{found.queue}'", risen), result.why
+
+    def _from_log(self) -> tuple[int, End]:
+        found, tally = self.found, self._tally
+        only = filter_of(found, Encoding.NONE)
+        why, error = End.DONE, None
+        with (
+            closing(LogRange(self.parser, found, uncommitted=found.uncommitted)) as log,
+            self._progress(None) as (progress, stop),
+        ):
+            try:
+                for each in log:
+                    if stop.is_set() or tally.done == found.max:
+                        why = End.INTERRUPTED if stop.is_set() else End.ENOUGH
+                        break
+                    tally.looked += 1
+                    if replace(only, encoding=each.encoding).matches(each.message.text):
+                        self.lines.write(each.message, each.encoding, each)
+                        tally.done += 1
+                    progress(tally)
+            except AzQueueError as raised:
+                why, error = End.FAILED, raised
+            self.lines.out.flush()
+        return self._report(TransferResult(tally, why, error), f"messages in {log.where}"), why
+
+    @contextlib.contextmanager
+    def _progress(self, total: int | None) -> Iterator[Any]:
+        """A bar, and the event that a signal sets."""
+        progress = ProgressBar(sys.stderr, self.verb, total, most=self.found.max)
+        with closing(progress), ends_on_signals() as stop:
+            yield progress, stop
+
+    def _report(self, result: TransferResult, what: str, *more: str) -> int:
+        found, first, last = self.found, moment(self.lines.first), moment(self.lines.last)
+        about = {"command": self.parser.prog.split()[-1], "queue": found.queue, "log": found.log}
+        about |= {"first": first, "last": last}
+        if first:
+            put = "stored in the log" if found.log else "put"
+            more = (f"The first was {put} at {first}, the last at {last}.", *more)
+        return report(
+            *(result, f"{what} {self.verb}", about),
+            is_json=found.json,
+            more=more,
+            again="Start it again for all of them.",
+            to_stderr=self.to_stderr,
+        )
+
+
+@contextlib.contextmanager
+def _output(
+    parser: argparse.ArgumentParser, to: Path | None
+) -> Iterator[tuple[TextIO, Callable[[bool], None]]]:
+    """Where to write, and what to call at the end: true if all was written. Raises OSError."""
+    if to is None:
+        yield sys.stdout, lambda is_whole: None
+        return
+    part = to.with_name(to.name + ".partial")
+    for path in (to, part):
+        if path.exists():
+            parser.error(f"--to: {path.name} exists already. Name another file, or remove it")
+
+    def finish(is_whole: bool) -> None:
+        if is_whole:
+            out.flush()
+            os.fsync(out.fileno())
+            part.rename(to)
+            return
+        with contextlib.suppress(OSError):  # the disk may be full
+            out.flush()
+        if part.stat().st_size:
+            say(f"{part} is not whole: it has what was exported so far.", is_error=True)
+        else:
+            part.unlink()
+
+    def private(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o600)
+
+    with open(part, "x", encoding="ascii", opener=private) as out:
+        try:
+            yield out, finish
+        except BaseException:
+            finish(False)
+            raise

@@ -1,0 +1,134 @@
+"""Messages of a write-ahead log, for commands: which are meant, and how they were encoded.
+
+Nothing is leased, claimed or written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spark_azqueue.doctor.command_line import options_of
+from spark_azqueue.journal.refusals import tell_loss
+from spark_azqueue.options import parsers
+from spark_azqueue.options.account import SharedConfig
+from spark_azqueue.options.choices import Side
+from spark_azqueue.options.option import options_of as declared_in
+from spark_azqueue.options.parse import history_config, parse
+from spark_azqueue.service.blobs.store import require_package
+from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.messages import Message
+from spark_azqueue.source.history.batches import chosen, pieces_of
+from spark_azqueue.source.history.objects import objects_of, rows_by_piece
+from spark_azqueue.source.history.survey import history_of, opened
+
+from .shared import of_type
+
+_BATCHES = re.compile(r"\s*(\d{1,12})(?:\s*-\s*(\d{1,12}))?\s*")
+_TAKEN = frozenset(
+    {each.name for each in declared_in(SharedConfig)} - {"createQueue"}
+    | {"blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"}
+)
+"""Options that a command hands on. A large body stays the reference that its sender has sent."""
+
+
+class LoggedMessage(NamedTuple):
+    """A message of a log. logged_at: of its batch, microseconds since 1970. encoding: its own."""
+
+    message: Message
+    encoding: Encoding
+    batch: int
+    logged_at: int
+
+
+def add_log(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """The options that name a log, and batches in it."""
+    group = parser.add_argument_group("what of a write-ahead log")
+    group.add_argument(
+        "--log",
+        required=required,
+        metavar="PLACE",
+        help="what the writing query has for writeAheadLog: blob:<container>/<folder> or file:/…",
+    )
+    for name, place, which in (("from", "since", "later"), ("to-time", "until", "earlier")):
+        group.add_argument(
+            f"--{name}",
+            dest=place,
+            type=of_type(_instant),
+            metavar="TIME",
+            help=f"batches that were stored at this time or {which}: 2026-11-17T08:00:00Z",
+        )
+    group.add_argument(
+        "--batch", type=of_type(_batches), metavar="N[-M]", help="batches with these numbers"
+    )
+
+
+def _instant(written: str) -> str:
+    parsers.instant(written)
+    return written
+
+
+def _batches(written: str) -> tuple[str, str]:
+    found = _BATCHES.fullmatch(written)
+    if not found or int(found[1]) < 1:
+        raise ValueError("the number of a batch, or the first and the last one: 7, 7-12")
+    return found[1], found[2] or found[1]
+
+
+def place_options(parser: argparse.ArgumentParser, found: argparse.Namespace) -> dict[str, str]:
+    """What the options say of the account, and of where a log is. Raises InvalidOption."""
+    given = parse(options_of(parser, found), Side.BOTH).written
+    return {name: text for name, text in given.items() if name in _TAKEN}
+
+
+class LogRange:
+    """The batches of a log that the arguments name. Used by one thread."""
+
+    def __init__(
+        self, parser: argparse.ArgumentParser, found: argparse.Namespace, *, uncommitted: bool
+    ) -> None:
+        """Find out which there are. uncommitted: also those that may still be given up.
+
+        Raises InvalidOption, LogConflict for a log of another kind, LostSegment, LogDamaged,
+        ServiceError.
+        """
+        options = place_options(parser, found)
+        first, last = found.batch or (None, None)
+        bounds = {
+            "startingTimestamp": found.since,
+            "endingTimestamp": found.until,
+            "startingBatch": first,
+            "endingBatch": last,
+        }
+        options |= {name: text for name, text in bounds.items() if text is not None}
+        self._config = history_config(
+            options | {"readLog": found.log, "onUndecodable": "permissive"}
+        )
+        if self._config.account:
+            require_package("--log blob:…")
+        self._journal = opened(self._config)
+        survey = history_of(self._journal).survey(uncommitted=uncommitted)
+        self.where = survey.where
+        self._batches, losses = chosen(survey, self._config)
+        for error in losses:
+            tell_loss(error, lose=not self._config.fail_on_data_loss)
+
+    def __iter__(self) -> Iterator[LoggedMessage]:
+        """The messages that readers of the log have rows of. Raises what the constructor does."""
+        by_piece = rows_by_piece(
+            objects_of(self._journal),
+            pieces_of(self._batches),
+            self._config,
+            may_lack_removed=not self._config.has_start,
+        )
+        for piece, rows in by_piece:
+            for row in rows:
+                is_text = row.body is None or row.body == row.message.text
+                encoding = Encoding.NONE if is_text else Encoding.BASE64
+                yield LoggedMessage(row.message, encoding, piece.batch, piece.logged_at)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._journal.close()

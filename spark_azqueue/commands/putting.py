@@ -1,0 +1,417 @@
+"""`send` and `replay`: put lines, or what a write-ahead log has, into a queue.
+
+python -m spark_azqueue send orders orders.jsonl
+python -m spark_azqueue replay --log blob:logs/orders --batch 7-12 --into orders --execute
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from threading import Event
+from typing import Any
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.doctor.finding import say
+from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow
+from spark_azqueue.options import parsers
+from spark_azqueue.options.parse import sink_config
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.options.transaction import MOST_VERSION
+from spark_azqueue.options.transaction import app_id as parse_app_id
+from spark_azqueue.service.blobs.store import require_package
+from spark_azqueue.service.encoding import Encoding, encode
+from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, delay_not_below_ttl
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.redaction import shown
+from spark_azqueue.service.retry import CONTROL
+
+from .logged import LoggedMessage, LogRange, add_log, place_options
+from .report import report
+from .scan import End, ScanCounts
+from .sending import AT_ONCE, Groups, Outgoing, Sending, send_once
+from .shared import (
+    QUEUE_TYPE,
+    Access,
+    ProgressBar,
+    access_of,
+    add_filters,
+    add_max,
+    add_rate,
+    as_json,
+    ends_on_signals,
+    filter_of,
+    lines_of,
+    moment,
+    of_type,
+    parser_of,
+)
+from .transfer import TransferResult
+
+_LINE_AT_MOST = 2**20
+"""Bytes: a line of `export` with all its characters escaped has less."""
+
+_READ_BYTES = 2**18
+_LOOKS_EVERY_S = 0.5
+_SHOWN = 5
+
+_ONCE = (
+    "\nAt least once: the counts say how many further copies there may be. With --transaction-log"
+    " each message is there once or not at all; after a kill, repeat it with the same"
+    " --txn-version. Takes the SAS letter 'a'; a transaction also 'up'."
+)
+
+
+def send(arguments: list[str]) -> int:
+    """Run the command line behind the word `send`; return the exit status."""
+    parser = parser_of(
+        "send",
+        "Put lines of JSON as `export` writes them, or raw lines, into a queue. Of a line, 'text'"
+        " is put as it is; without it 'body', stored as messageEncoding says. All lines of a file"
+        " are checked before the first is sent." + _ONCE,
+        "send orders orders.jsonl\n"
+        "send orders --raw --rate 100 <bodies.txt\n"
+        "send orders orders.jsonl --transaction-log file:/data/sent --txn-version 7",
+    )
+    parser.add_argument("queue", type=QUEUE_TYPE, help="the queue")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="(default: standard input)")
+    parser.add_argument("--raw", action="store_true", help="each line is a body as it is")
+    parser.add_argument(
+        "--skip-broken", action="store_true", help="pass over what cannot be sent, and go on"
+    )
+    _add_put(parser)
+    found = parser.given(arguments)
+    run = _PutRun.of(parser, found, found.queue)
+    with contextlib.ExitStack() as opened:
+        from_file = found.file not in (None, "-")
+        try:
+            file = opened.enter_context(open(found.file, "rb")) if from_file else sys.stdin
+        except OSError as error:
+            parser.error(f"FILE cannot be read: {error.strerror}")
+        name = shown(found.file if from_file else "standard input")
+        lines = _LinesToSend(file.fileno(), name, run.access.encoding, found)
+        if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:
+            begin = os.lseek(lines.descriptor, 0, os.SEEK_CUR)
+            for _ in lines.groups(Event(), ScanCounts()):
+                pass
+            os.lseek(lines.descriptor, begin, os.SEEK_SET)
+        about = {"command": "send", "queue": found.queue, "file": found.file}
+        return run.all(lines.groups, f"lines of {name} sent to '{found.queue}'", "line", about)
+
+
+def replay(arguments: list[str]) -> int:
+    """Run the command line behind the word `replay`; return the exit status."""
+    parser = parser_of(
+        "replay",
+        "Send again what a query has read and committed, from its write-ahead log. A dry run"
+        " without --execute." + _ONCE,
+        "replay --log blob:logs/orders --from 2026-11-17T08:00:00Z --to-time 2026-11-17T09:00:00Z"
+        " --into orders\n"
+        "replay --log file:/data/wal --batch 7-12 --where '$.kind=report' --into again --execute",
+    )
+    parser.add_argument(
+        "--into", required=True, type=QUEUE_TYPE, metavar="QUEUE", help="the queue to send it to"
+    )
+    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument(
+        "--mark",
+        action="store_true",
+        help="put them in envelopes (JSON): the text in 'body', the batch in 'replayed_from'",
+    )
+    add_log(parser, required=True)
+    add_filters(parser)
+    add_max(parser)
+    _add_put(parser)
+    found = parser.given(arguments)
+    if not found.batch and not (found.since and found.until):
+        parser.error("say what is to be sent again: --from and --to-time, or --batch")
+    run = _PutRun.of(parser, found, found.into)
+    with closing(LogRange(parser, found, uncommitted=False)) as log:
+        again = _ReplayRun(log, found)
+        about = {"command": "replay", "log": found.log, "to": found.into}
+        about |= {"executed": found.execute}
+        if found.execute:
+            what = f"messages in {log.where} sent to '{found.into}'"
+            return run.all(again.groups, what, "batch", about)
+        run.check()
+        again.tell_dry_run(about)
+        return 0
+
+
+def _add_put(parser: argparse.ArgumentParser) -> None:
+    add_rate(parser)
+    parser.add_argument(
+        "--delay",
+        type=of_type(parsers.duration(0, MAX_VISIBILITY_S, whole=True)),
+        default=0,
+        metavar="DURATION",
+        help="until they are visible: '10 minutes'",
+    )
+    parser.add_argument(
+        "--time-to-live",
+        type=of_type(parsers.time_to_live),
+        metavar="DURATION",
+        help="until they expire; -1: never (default: 7 days)",
+    )
+    parser.add_argument(
+        "--transaction-log",
+        metavar="PLACE",
+        help="exactly once: as for transactionLog, blob:<container>/<folder> or file:/…",
+    )
+    parser.add_argument(
+        "--txn-version",
+        type=of_type(parsers.whole_number(0, MOST_VERSION)),
+        metavar="N",
+        help="the number of this run: higher than that of the last one, the same to repeat it",
+    )
+    parser.add_argument(
+        "--txn-app-id",
+        type=of_type(parse_app_id),
+        default="spark-azqueue send",
+        metavar="NAME",
+        help="whose numbers these are (default: %(default)s)",
+    )
+
+
+@dataclass(frozen=True)
+class _PutRun:
+    """What `send` and `replay` share: where to, how, and the report."""
+
+    found: argparse.Namespace
+    access: Access
+    queue: str
+    transaction: SinkConfig | None
+
+    @classmethod
+    def of(cls, parser: argparse.ArgumentParser, found: argparse.Namespace, queue: str) -> _PutRun:
+        """Check the arguments. Raises InvalidOption, ServiceUnavailable."""
+        if reason := delay_not_below_ttl(found.delay, found.time_to_live):
+            parser.error(f"--delay, --time-to-live: {reason}")
+        if (found.transaction_log is None) != (found.txn_version is None):
+            parser.error("--transaction-log and --txn-version go together")
+        transaction = None
+        if found.transaction_log is not None:
+            if found.rate:
+                parser.error("--rate: with --transaction-log all become visible at the end")
+            options = {
+                "queue": queue,
+                "visibilityDelay": str(found.delay),
+                "transactionLog": found.transaction_log,
+                "txnAppId": found.txn_app_id,
+                "txnVersion": str(found.txn_version),
+                "messageEncoding": "none",
+            }
+            if found.time_to_live is not None:
+                options["timeToLive"] = str(found.time_to_live)
+            transaction = sink_config(place_options(parser, found) | options)
+            if transaction.transaction and transaction.transaction.account:
+                require_package("--transaction-log blob:…")
+        return cls(found, access_of(parser, found), queue, transaction)
+
+    def check(self) -> None:
+        """Raise ServiceError if the queue does not exist, or nothing may be put into it."""
+        with closing(QueueClient(self.access.account)) as client:
+            CONTROL(client.queue(self.access.ref(self.queue)).check_put)
+
+    def all(
+        self,
+        groups: Callable[[Event, ScanCounts], Groups],
+        what: str,
+        place: str,
+        about: dict[str, Any],
+    ) -> int:
+        """Send them; return the exit status. what: behind the counts. place: "line" or "batch"."""
+        found, tally, again = self.found, ScanCounts(), ""
+        said: list[str] = []
+        progress = ProgressBar(sys.stderr, "sent", None, most=getattr(found, "max", None))
+        self.check()
+        with (
+            closing(QueueClient(self.access.account)) as client,
+            closing(progress),
+            ends_on_signals() as stop,
+        ):
+            if self.transaction:
+                result, said = self._once(groups(stop, tally), tally, stop)
+                again = "Repeat it with the same --txn-version."
+            else:
+                sending = Sending(
+                    client,
+                    self.access.ref(self.queue),
+                    *(tally, stop, progress, place),
+                    *(found.delay, found.time_to_live, found.rate),
+                    skips=getattr(found, "skip_broken", False),
+                )
+                result = sending.run(groups(stop, tally))
+                if left := sending.first_left:
+                    again = f"All before {place} {left:,} are sent, and perhaps some from it on."
+        return report(result, what, about, is_json=found.json, more=said, again=again)
+
+    def _once(
+        self, groups: Groups, tally: ScanCounts, stop: Event
+    ) -> tuple[TransferResult, list[str]]:
+        assert self.transaction
+        try:
+            committed = send_once(self.transaction, groups, stop)
+            tally.done = committed.rows
+            if committed.rows != committed.given:
+                raise InvalidOption(
+                    f"--txn-version {self.found.txn_version} was recorded before, with"
+                    f" {committed.rows:,} messages, and these are {committed.given:,}: none of them"
+                    " was sent. For others, take a higher number",
+                    condition=Condition.INVALID_TRANSACTION_OPTION,
+                )
+        except AzQueueError as error:
+            return TransferResult(tally, End.FAILED, error), []
+        except KeyboardInterrupt:
+            return TransferResult(tally, End.INTERRUPTED), []
+        return TransferResult(tally, End.DONE), [f"{committed.in_words()}."]
+
+
+@dataclass(frozen=True)
+class _LinesToSend:
+    """The lines of a file, or of what is not one. name: for texts. Reads what is there at once."""
+
+    descriptor: int
+    name: str
+    encoding: Encoding
+    found: argparse.Namespace
+
+    def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
+        """Their messages, as they come. Raises InvalidRow behind those before a broken line."""
+        rest, number, is_read = b"", 0, False
+        while not is_read:
+            if not select.select([self.descriptor], [], [], _LOOKS_EVERY_S)[0]:
+                if stop.is_set():
+                    return
+                continue
+            data = os.read(self.descriptor, _READ_BYTES)
+            is_read = not data
+            *lines, rest = (rest + data).split(b"\n")
+            if is_read and rest:
+                lines.append(rest)
+            rest = rest[: _LINE_AT_MOST + 1]
+            group: list[Outgoing] = []
+            broken: InvalidRow | None = None
+            for line in lines:
+                number += 1
+                if not (line.strip() or self.found.raw):
+                    continue
+                tally.looked += 1
+                try:
+                    group.append(Outgoing(number, self._text(line)))
+                except (ValueError, RecursionError) as error:
+                    said = error.sentence if isinstance(error, AzQueueError) else str(error)
+                    broken = InvalidRow(f"line {number:,} of {self.name} is no message: {said}")
+                    if not self.found.skip_broken:
+                        break
+                    _pass_over(tally, broken)
+            if group:
+                yield group
+            if broken and not self.found.skip_broken:
+                raise InvalidRow(
+                    f"{broken.sentence}. Neither it nor what follows was sent: correct it, or pass"
+                    " over such lines with --skip-broken"
+                )
+
+    def _text(self, line: bytes) -> str:
+        if len(line) > _LINE_AT_MOST:
+            raise ValueError(f"it has more than {_LINE_AT_MOST:,} bytes")
+        written = line.decode("utf-8")
+        if self.found.raw:
+            return encode(written, self.encoding)
+        fields = json.loads(written)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no JSON object")
+        if fields.get("intact") is False:
+            raise ValueError("its text was damaged before it was exported")
+        if isinstance(text := fields.get("text"), str):
+            return encode(text, Encoding.NONE)
+        if isinstance(body := fields.get("body"), str):
+            return encode(body, self.encoding)
+        raise ValueError("it has no 'text' and no 'body' that is a text")
+
+
+def _pass_over(tally: ScanCounts, error: InvalidRow) -> None:
+    """Count what cannot be sent; the first ones are named."""
+    tally.broken += 1
+    if tally.broken <= _SHOWN:
+        say(f"passed over: {error.sentence}", is_error=True)
+
+
+@dataclass(frozen=True)
+class _ReplayRun:
+    """The messages of a log that the arguments mean."""
+
+    log: LogRange
+    found: argparse.Namespace
+
+    def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
+        """Them as they are to be put. One that cannot be is counted, and passed over."""
+        outgoing = (each for _, each in self._meant(tally))
+        while group := list(islice(outgoing, AT_ONCE)):
+            yield group
+
+    def _meant(self, tally: ScanCounts) -> Iterator[tuple[LoggedMessage, Outgoing]]:
+        only, meant = filter_of(self.found, Encoding.NONE), 0
+        for each in self.log:
+            tally.looked += 1
+            if not replace(only, encoding=each.encoding).matches(each.message.text):
+                continue
+            if meant == self.found.max:
+                return
+            meant += 1
+            try:
+                yield each, Outgoing(each.batch, self._text(each))
+            except InvalidRow as error:
+                named = f"message {shown(each.message.message_id, 64)} of batch {each.batch}"
+                _pass_over(tally, InvalidRow(f"{named}: {error.sentence}"))
+
+    def _text(self, each: LoggedMessage) -> str:
+        message = each.message
+        if not message.intact:
+            raise InvalidRow("its text was damaged when it was read")
+        if not self.found.mark:
+            return message.text
+        marked = envelope_text(
+            *(message.queue.name, message.message_id, None, message.text, BodyEncoding.STORED),
+            insertion_time=moment(message.insertion_time) or "",
+            dequeue_count=message.dequeue_count,
+            replayed_from=f"batch {each.batch} of {self.log.where}",
+        )
+        return encode(marked, each.encoding)
+
+    def tell_dry_run(self, about: dict[str, Any]) -> None:
+        """Say what would be sent."""
+        tally, meant, is_json = ScanCounts(), 0, self.found.json
+        first: list[LoggedMessage] = []
+        last = None
+        for last, _ in self._meant(tally):
+            meant += 1
+            if len(first) < _SHOWN:
+                first.append(last)
+        if is_json:
+            print(as_json({**about, "looked": tally.looked, "meant": meant}))
+            return
+        say(
+            f"Of {tally.looked:,} messages in {self.log.where}, {meant:,} would be sent to"
+            f" '{self.found.into}'."
+        )
+        if last:
+            said = " to ".join(
+                f"{each.batch} ({moment(each.logged_at)})" for each in (first[0], last)
+            )
+            say(f"They are of batches {said}.")
+        for each in first:
+            now = max(each.logged_at, each.message.insertion_time) / 1_000_000
+            say("\n".join(lines_of(each.message, each.encoding, now)))
+        say("Nothing was sent. To do it, add --execute.")

@@ -1,0 +1,97 @@
+"""What a command that went through many messages says at its end, and its exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from spark_azqueue.doctor.finding import advice_on, say
+
+from .scan import LEASE_S, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts
+from .shared import as_json
+from .transfer import TransferResult
+
+
+def report(
+    result: TransferResult,
+    done_what: str,
+    about: Mapping[str, Any],
+    *,
+    is_json: bool,
+    more: Sequence[str] = (),
+    again: str = "Start it again to go on.",
+    to_stderr: bool = False,
+) -> int:
+    """Print what a run did; return the exit status.
+
+    done_what: behind the counts, "messages of 'orders' moved". about: further fields, with
+    `is_json`. more: further lines, without. again: what to do if it did not end by itself.
+    to_stderr: standard output has the messages.
+    """
+    if is_json:
+        told = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})
+    else:
+        told = "\n".join([*_summary(result, done_what, again), *more])
+    say(told, is_error=to_stderr)
+    if result.error:
+        say(advice_on(result.error), is_error=True)
+    if result.why is End.INTERRUPTED:
+        return 130
+    is_whole = result.why in (End.DONE, End.ENOUGH) and result.tally.is_clean
+    return 0 if is_whole else 1
+
+
+def _summary(result: TransferResult, done_what: str, again: str) -> list[str]:
+    tally = result.tally
+    done = f"{tally.done:,} of {tally.looked:,} {done_what}"
+    if tally.opened:
+        done += f", {tally.opened:,} of them out of their envelopes"
+    lines = [done + "."]
+    for number, words in _notes(tally):
+        if number:
+            lines.append(f"  {number:>9,}  {words}")
+    if result.why not in (End.DONE, End.ENOUGH):
+        lines.append(_ENDS[result.why].format(again).rstrip())
+    return lines
+
+
+def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
+    minutes = LEASE_S // 60
+    return (
+        (tally.other, "stay: they do not fit"),
+        (tally.newer, "stay: they are newer than the start of the run, or than --older-than"),
+        (tally.beyond, "stay: more than --max"),
+        (
+            tally.damaged,
+            "stay: they hold characters that XML does not allow, so they cannot be read",
+        ),
+        (
+            tally.closed,
+            "stay: envelopes that cannot be opened. In base64? Then --option"
+            " messageEncoding=base64. --as-is moves them closed",
+        ),
+        (tally.refused, "stay: the target does not take such a message"),
+        (tally.broken, "were passed over: they cannot be sent as they are"),
+        (tally.taken, "were not deleted: another consumer had them first, or they have expired"),
+        (
+            tally.twice,
+            "are copied and not deleted: another consumer had them, they expired, or an error",
+        ),
+        (tally.maybe_twice, "further copies at most: so many answers were lost"),
+        (tally.maybe_hidden, f"at most are hidden for {minutes} minutes: an answer was lost"),
+        (tally.not_released, f"stay, and are hidden for {minutes} minutes at most"),
+    )
+
+
+_ENDS = {
+    End.NEWER: (
+        f"Ended after {MOST_PAGES_WITHOUT_NEWS} answers with nothing but newer messages. What may"
+        " stand behind them was not looked at."
+    ),
+    End.INTERRUPTED: "Interrupted. {}",
+    End.FAILED: "Ended by an error. {}",
+    End.TOO_MANY_KEPT: (
+        "Ended: no more messages that stay can be leased. Nothing behind them was looked at."
+    ),
+}

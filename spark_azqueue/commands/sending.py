@@ -1,0 +1,147 @@
+"""Puts texts into a queue: at least once, or exactly once by a transaction. Needs no Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from threading import Event
+from typing import NamedTuple
+
+from spark_azqueue.errors import AzQueueError, InvalidRow, ServiceError
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, QueueRef
+from spark_azqueue.service.queues.calls import Call, Put
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.retry import SEND
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.row_errors import requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.transaction.commit import Committed, Transactions
+from spark_azqueue.sink.transaction.task import Writer
+
+from .scan import End, ScanCounts, step_of
+from .transfer import TransferResult, is_of_this_message
+
+AT_ONCE = 1_000
+"""How many messages are put, and acknowledged, before more are read."""
+
+
+class Outgoing(NamedTuple):
+    """A text to put. place: the number of its line, or of its batch; ascending."""
+
+    place: int
+    text: str
+
+
+Groups = Iterable[Sequence[Outgoing]]
+
+
+@dataclass
+class Sending:
+    """One run. Used by one thread.
+
+    stop: set if it is to end after the messages under way. watch: called when the tally has
+    changed. kind: of places, "line". skips: pass over what the service does not take.
+    """
+
+    client: QueueClient
+    queue: QueueRef
+    tally: ScanCounts
+    stop: Event
+    watch: Callable[[ScanCounts], object]
+    kind: str
+    delay_s: int = 0
+    ttl_s: int | None = None
+    rate: int | None = None
+    skips: bool = False
+    first_left: int = field(default=0, init=False)
+    """Of the messages that are not acknowledged, the first one's place; 0 without any."""
+
+    def run(self, groups: Groups) -> TransferResult:
+        """Send them, one group after the other. An error ends the run, and is in the result."""
+        why, error = End.DONE, None
+        step = AT_ONCE if self.rate is None else step_of(self.rate)
+        try:
+            for group in groups:
+                for start in range(0, len(group), step):
+                    if not self.first_left:
+                        self._send(group[start : start + step])
+                if self.first_left:
+                    break
+        except AzQueueError as raised:
+            why, error = End.FAILED, raised
+        if self.stop.is_set() and not error:
+            why = End.INTERRUPTED
+        return TransferResult(self.tally, why, error)
+
+    def _send(self, group: Sequence[Outgoing]) -> None:
+        """Send these. Raises the first error that ends the run, after all have ended."""
+        begun_at = time.monotonic()
+        left = set(range(len(group)))
+        fatal: list[Exception] = []
+
+        def note(error: ServiceError) -> None:
+            self.tally.maybe_twice += error.may_have_taken_effect
+
+        def calls() -> Iterator[tuple[int, Call[Lease | None]]]:
+            for index, (_, text) in enumerate(group):
+                if self.stop.is_set() or fatal:
+                    return
+                yield index, Put(self.queue, text, self.delay_s, self.ttl_s)
+
+        try:
+            for index, result in results_of(
+                self.client, calls(), SEND.noting(note), most=MAX_PER_REQUEST
+            ):
+                if not isinstance(result, Exception):
+                    self.tally.done += 1
+                    left.discard(index)
+                    continue
+                if isinstance(result, ServiceError):
+                    note(result)
+                if is_of_this_message(result):
+                    self.tally.broken += 1
+                    result = InvalidRow(
+                        f"the message of {self.kind} {group[index].place:,} was refused: {result}"
+                    )
+                    if self.skips:
+                        left.discard(index)
+                        continue
+                fatal.append(result)
+        finally:
+            if left:
+                self.first_left = group[min(left)].place
+            self.watch(self.tally)
+        if fatal:
+            raise fatal[0]
+        if self.rate:
+            self.stop.wait(max(0.0, len(group) / self.rate - (time.monotonic() - begun_at)))
+
+
+def send_once(config: SinkConfig, groups: Groups, stop: Event) -> Committed:
+    """Send them as the transaction that the config names, unless it is recorded already.
+
+    Raises KeyboardInterrupt if `stop` is set before all are put: nothing of it is visible then.
+    Raises InvalidRow, TransactionUnknown, TransactionConflict, ServiceError.
+    """
+
+    def rows() -> Iterator[tuple[str]]:
+        for group in groups:
+            for each in group:
+                if stop.is_set():
+                    raise KeyboardInterrupt
+                yield (each.text,)
+
+    with closing(Transactions(config)) as transactions:
+        plan, writer = transactions.plan(), Writer()
+        if plan.is_recorded(writer):
+            prepared = writer.passed_over(sum(1 for _ in rows()), plan.log)
+        else:
+            sender = Sender(config)
+            sent = sender.send(requests(rows(), SinkColumns(body=0), config))
+            done = sent.done + sent.set_aside
+            prepared = writer.prepared(done, sender.hidden, sender.abandoned, plan.log)
+        return transactions.commit(plan, [prepared])

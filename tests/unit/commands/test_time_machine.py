@@ -1,0 +1,499 @@
+"""`export`, `search`, `send` and `replay` against the fake, with faults, and over logs."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from file_logs import write_log, write_slots
+from history import COLUMNS, log_in
+from log_stores import MemoryLogStore
+
+from spark_azqueue.commands.command_line import main
+from spark_azqueue.commands.filters import envelope_in
+from spark_azqueue.commands.scan import LEASE_S
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.options.parse import history_config
+from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.envelopes import stored_text
+from spark_azqueue.source.history.batches import pieces_of
+from spark_azqueue.source.history.objects import objects_of, rows_of
+from spark_azqueue.source.history.survey import history_of, opened
+from spark_azqueue.testing import Fault
+
+ROOT = Path(__file__).resolve().parents[3]
+FROM, TO = "orders", "again"
+MANY = [json.dumps({"id": number}) for number in range(2_000)]
+PATIENCE_S = 120
+ODD = [
+    *(
+        "",
+        " ",
+        "a\r\nb\tc",
+        "\n",
+        "\r",
+        "\t",
+        "<&>\"'",
+        "]]>",
+        "&#0;",
+        "ü€😀",
+        "\ud7ff\ue000\ufffd",
+    ),
+    *("aGVsbG8=", "aGVsbG8", "{", '{"text": 1}', "null", "\x7f\x85\u2028", "\u202e\u0301", "0"),
+    *("x" * 65_536, "€" * 21_845, base64.b64encode(bytes(range(256))).decode()),
+]
+
+
+@pytest.fixture
+def shop(fake, monkeypatch):
+    fake.create_queue(FROM)
+    fake.create_queue(TO)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
+    return fake
+
+
+def texts(fake, queue):
+    return sorted(message.text for message in fake.messages(queue))
+
+
+def lines_in(path):
+    return [json.loads(line) for line in path.read_text("ascii").splitlines()]
+
+
+def begin(fake, *arguments, **given):
+    return subprocess.Popen(
+        [sys.executable, "-m", "spark_azqueue", *map(str, arguments)],
+        env=os.environ | {ENVIRONMENT_VARIABLE: fake.connection_string},
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **given,
+    )
+
+
+def run(fake, *arguments, text=""):
+    with begin(fake, *arguments) as process:
+        try:
+            out, err = process.communicate(text, timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def faults(*operations):
+    """503, 500 and resets; none of them has an effect."""
+    kinds = [("busy_503", 7), ("busy_429", 11), ("error_500", 13), ("reset", 17)]
+    return [Fault(op, kind, every=every) for op in operations for kind, every in kinds]
+
+
+# ── export and search ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_22_odd_bodies_come_back_byte_for_byte(shop, tmp_path, capsys):
+    assert len(set(ODD)) == 22
+    shop.put_many(FROM, ODD)
+    file = tmp_path / "orders.jsonl"
+
+    assert main(["export", FROM, "--to", str(file)]) == 0
+    assert main(["send", TO, str(file)]) == 0
+
+    assert texts(shop, TO) == texts(shop, FROM) == sorted(ODD)
+    assert file.stat().st_mode & 0o077 == 0, "bodies are for nobody else"
+    told = capsys.readouterr().out
+    assert "22 of 22 messages of 'orders' exported" in told
+    assert "Of 22 messages the dequeue count has risen by one. Nothing was deleted." in told
+
+
+def test_a_line_has_the_times_and_the_decoded_body(shop, capsys):
+    shop.put(FROM, base64.b64encode(b"hello").decode())
+
+    assert main(["export", FROM, "--option", "messageEncoding=base64"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["body"], told["text"], told["dequeue_count"]) == ("hello", "aGVsbG8=", 1)
+    times = [told[name] for name in ("insertion_time", "expiration_time", "next_visible_time")]
+    assert all(time.endswith("Z") for time in times)
+
+
+def test_with_faults_all_are_exported_once_and_none_stays_hidden(shop, tmp_path):
+    shop.put_many(FROM, MANY)
+    for fault in faults("dequeue", "update"):
+        shop.faults.add(fault)
+    shop.faults.add(Fault("update", "reply_lost", every=19))
+    file = tmp_path / "orders.jsonl"
+
+    status, out, _ = run(shop, "export", FROM, "--to", file, "--json")
+
+    told = json.loads(out)
+    assert sorted(each["text"] for each in lines_in(file)) == sorted(MANY)
+    assert (told["done"], told["not_released"], told["ended"]) == (2_000, 0, "done")
+    assert shop.visible(FROM) == 2_000
+    assert {each.dequeue_count for each in shop.messages(FROM)} == {1}
+    # An answer of 500 does not say that nothing was leased.
+    assert (status, told["maybe_hidden"] > 0) == (1, True)
+
+
+def test_what_a_lost_answer_hides_is_counted(shop, tmp_path):
+    shop.put_many(FROM, MANY)
+    shop.faults.add(Fault("dequeue", "reply_lost", nth=5))
+    file = tmp_path / "orders.jsonl"
+
+    status, out, _ = run(shop, "export", FROM, "--to", file, "--json")
+
+    told = json.loads(out)
+    hidden = len(MANY) - shop.visible(FROM)
+    assert (status, told["maybe_hidden"], hidden) == (1, 32, 32)
+    assert len(lines_in(file)) == told["done"] == len(MANY) - hidden
+    shop.clock.advance(LEASE_S + 1)
+    assert shop.visible(FROM) == len(MANY)
+
+
+def test_what_is_put_meanwhile_or_does_not_fit_stays(shop, tmp_path, capsys):
+    shop.put_many(FROM, MANY[:40])
+    file = tmp_path / "some.jsonl"
+
+    assert main(["export", FROM, "--where", "id=7", "--to", str(file)]) == 0
+    assert [each["text"] for each in lines_in(file)] == ['{"id": 7}']
+    assert main(["export", FROM, "--max", "3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3 + 4
+    assert shop.visible(FROM) == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_export_releases_what_it_leased(shop, tmp_path, number):
+    shop.put_many(FROM, MANY)
+    shop.faults.add(Fault("dequeue", "slow", nth=20, seconds=2))
+    file = tmp_path / "orders.jsonl"
+    process = begin(shop, "export", FROM, "--to", file)
+    shop.wait_until(lambda: shop.faults.injected["slow"], PATIENCE_S)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 130
+    assert "Interrupted." in out
+    assert "is not whole" in err
+    assert shop.visible(FROM) == len(MANY)
+    assert not file.exists()
+    part = lines_in(tmp_path / "orders.jsonl.partial")
+    assert 0 < len(part) < len(MANY)
+
+
+def test_a_killed_export_hides_what_it_leased_for_one_lease(shop, tmp_path):
+    shop.put_many(FROM, MANY)
+    shop.faults.add(Fault("dequeue", "slow", nth=20, seconds=600))
+    file = tmp_path / "orders.jsonl"
+    process = begin(shop, "export", FROM, "--to", file)
+    shop.wait_until(lambda: shop.faults.injected["slow"], PATIENCE_S)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+
+    assert not file.exists()
+    assert texts(shop, FROM) == sorted(MANY)
+    shop.clock.advance(LEASE_S + 1)
+    assert shop.visible(FROM) == len(MANY)
+
+
+@pytest.mark.parametrize("behind", ["| head -n 1", ">/dev/full"])
+def test_output_that_ends_early_leaves_nothing_hidden(shop, behind):
+    shop.put_many(FROM, MANY)
+    line = f"{sys.executable} -m spark_azqueue export {FROM} {behind}"
+    ended = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
+
+    assert b"Traceback" not in ended.stderr
+    assert (b"could not be written" in ended.stderr) == ("full" in behind)
+    assert shop.visible(FROM) == len(MANY)
+
+
+def test_search_counts_and_says_first_and_last(shop, capsys):
+    shop.put(FROM, '{"kind": "a"}')
+    shop.clock.advance(3_600)
+    shop.put_many(FROM, ['{"kind": "b"}', '{"kind": "a"}'])
+
+    assert main(["search", FROM, "--where", "kind=a"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 3 messages of 'orders' found." in out
+    assert "The first was put at 20" in out
+    assert main(["search", FROM, "--where", "kind=a", "--json"]) == 0
+    told = capsys.readouterr()
+    found, counts = [json.loads(line) for line in told.out.splitlines()], json.loads(told.err)
+    assert [each["body"] for each in found] == ['{"kind": "a"}'] * 2
+    assert (counts["first"], counts["last"]) == tuple(each["insertion_time"] for each in found)
+    assert shop.visible(FROM) == 3
+
+
+# ── logs ──────────────────────────────────────────────────────────────────────────────────────────
+
+BATCHES = [[f'{{"id": {10 * number + place}}}' for place in range(5)] for number in range(1, 5)]
+WRITERS = pytest.mark.parametrize("write", [write_log, write_slots])
+
+
+def files_in(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def read_log(place, **options):
+    """What `spark.read` gives: batch, id and body of each row."""
+    config = history_config({"readLog": place, **options}, {})
+    log = opened(config)
+    pieces = pieces_of(history_of(log).survey().batches)
+    columns = (*COLUMNS, ("message_id", "string"))
+    batches = rows_of(objects_of(log), pieces, config, columns, may_lack_removed=True)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [(row["log_batch"], row["message_id"], row["body"]) for row in rows]
+
+
+@WRITERS
+def test_a_log_gives_the_rows_of_read_log_and_needs_no_queue(tmp_path, monkeypatch, capsys, write):
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    encoded = [[base64.b64encode(text.encode()).decode() for text in each] for each in BATCHES]
+    place = write(tmp_path / "wal", encoded, 3, messageEncoding="base64")
+    before = files_in(tmp_path / "wal")
+
+    assert main(["export", "--log", place]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    rows = [(each["log_batch"], each["message_id"], each["body"]) for each in told]
+    assert rows == read_log(place)
+    assert {number for number, *_ in rows} == {1, 2, 3}
+    assert [each["text"] for each in told] == [text for each in encoded[:3] for text in each]
+    assert files_in(tmp_path / "wal") == before, "nothing is claimed or written"
+
+    assert main(["export", "--log", place, "--uncommitted"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 20
+    assert main(["export", "--log", place, "--batch", "2-3", "--max", "7"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["log_batch"] for each in found] == [2] * 5 + [3] * 2
+    assert main(["search", "--log", place, "--where", "id=31"]) == 0
+    told = capsys.readouterr().out
+    assert f"1 of 15 messages in {place} found." in told
+    assert ", batch 3 of 20" in told
+    assert main(["export", "--log", place, "--from", "2100-01-01T00:00:00Z"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_of_a_thousand_batches_one_is_read_if_one_is_named(monkeypatch, capsys):
+    store = MemoryLogStore()
+    write_log(store.another(), [["text"]] * 1_000, 1_000)
+    log_in(store, monkeypatch)
+    store.calls.clear()
+
+    assert main(["export", "--log", "file:/not/used", "--batch", "500"]) == 0
+
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    read = {name for method, name in store.calls if method == "get" and name[:4] == "seg/"}
+    # The newest, and the one that may be behind it, say what is committed.
+    assert read == {"seg/000000000500", "seg/000000001000", "seg/000000001001"}
+
+
+# ── bad input ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_wrong_is_one_clear_error(shop, tmp_path, capsys):
+    place = f"file:{tmp_path}/log"
+    sent = ["--transaction-log", place, "--txn-version", "1"]
+    assert main(["send", FROM, os.devnull, *sent]) == 0
+    for arguments, said in (
+        (["export", "nothing"], "QUEUE_NOT_FOUND"),
+        (["send", "nothing", os.devnull], "QUEUE_NOT_FOUND"),
+        (["export", "--log", place], "is the folder of a"),
+        (["export", "--log", f"file:{tmp_path}/none"], "LOG_UNAVAILABLE"),
+    ):
+        assert main(arguments) == 1, arguments
+        assert said in capsys.readouterr().err
+    status, _, err = run(shop, "export", FROM, "--to", tmp_path / "none" / "file")
+    assert (status, "could not be written: [Errno 2] No such file" in err) == (1, True)
+    file = tmp_path / "there"
+    file.touch()
+    log = ["--log", place]
+    for arguments, said in (
+        (["export", *log, "--from", "2026-11-17T08:00:00"], "a time with its zone"),
+        (["export", *log, "--batch", "0"], "the number of a batch"),
+        (["export"], "name the queue, or a log"),
+        (["export", FROM, *log], "one of the two"),
+        (["export", FROM, "--batch", "1"], "are for --log"),
+        (["export", FROM, "--to", str(file)], "exists already"),
+        (["search", FROM], "say what to look for"),
+        (["replay", *log, "--into", FROM], "--from and --to-time, or --batch"),
+        (["send", FROM, "--txn-version", "1"], "go together"),
+        (["send", FROM, "--delay", "8 days"], "whole seconds"),
+        (["send", FROM, f"{tmp_path}/none"], "FILE cannot be read: No such file"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "{",
+            "[]",
+            "7",
+            "null",
+            "{}",
+            '{"text": 1}',
+            '{"text": "\\u0000"}',
+            '{"text": "\\ud800"}',
+        ),
+        *('{"text": "a", "intact": false}', '{"body": "' + "x" * 65_537 + '"}', "[" * 100_000),
+        '"' + "x" * 2**20 + '"',
+    ],
+    ids=range(12),
+)
+def test_a_broken_line_is_named_and_nothing_behind_it_is_sent(shop, tmp_path, capsys, line):
+    file = tmp_path / "lines"
+    file.write_text('{"text": "a"}\n\n{"body": "b"}\n' + line + '\n{"text": "c"}')
+
+    assert main(["send", FROM, str(file)]) == 1
+    told = capsys.readouterr()
+    assert "line 4 of" in told.err
+    assert "Traceback" not in told.err
+    assert texts(shop, FROM) == [], "a file is checked before the first put"
+    assert main(["send", FROM, str(file), "--skip-broken"]) == 1
+    assert texts(shop, FROM) == ["a", "b", "c"]
+    assert "passed over: line 4" in capsys.readouterr().err
+
+
+def test_of_a_pipe_what_stands_before_a_broken_line_is_sent(shop):
+    status, out, err = run(
+        shop, "send", FROM, text='{"text": "a"}\n{"text": "b"}\n{\n{"text": "c"}\n'
+    )
+    assert (status, texts(shop, FROM)) == (1, ["a", "b"])
+    assert "line 3 of standard input" in err
+    assert "2 of 3 lines of standard input sent" in out
+
+
+def test_raw_lines_are_bodies(shop):
+    ended = run(shop, "send", FROM, "--raw", "--delay", "60", "--time-to-live", "-1", text="a\n\nü")
+    assert ended[0] == 0
+    assert texts(shop, FROM) == ["", "a", "ü"]
+    assert shop.visible(FROM) == 0
+    shop.clock.advance(8 * 86_400)
+    assert shop.visible(FROM) == 3
+
+
+# ── send and replay ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "orders.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in MANY))
+    return path
+
+
+def test_with_faults_all_are_sent_and_doubles_are_counted(shop, file):
+    for fault in faults("put"):
+        shop.faults.add(fault)
+    shop.faults.add(Fault("put", "reply_lost", every=100))
+
+    status, out, _ = run(shop, "send", TO, file, "--json")
+
+    told = json.loads(out)
+    there = texts(shop, TO)
+    assert set(there) == set(MANY)
+    assert (told["done"], told["looked"], status) == (2_000, 2_000, 1)
+    doubles = len(there) - len(MANY)
+    assert 0 < doubles <= told["maybe_twice"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_send_says_from_where_to_go_on(shop, file, number):
+    shop.faults.add(Fault("put", "slow", nth=1_300, seconds=2))
+    process = begin(shop, "send", TO, file)
+    shop.wait_until(lambda: shop.faults.injected["slow"], PATIENCE_S)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 130
+    place = int(out.split("All before line ")[1].split(" are sent")[0].replace(",", ""))
+    assert len(texts(shop, TO)) == int(out.split(" of ")[0].replace(",", ""))
+    rest = "".join(file.read_text().splitlines(keepends=True)[place - 1 :])
+    assert run(shop, "send", TO, text=rest)[0] == 0
+    there = texts(shop, TO)
+    assert set(there) == set(MANY)
+    assert len(there) - len(MANY) <= 1_000
+
+
+def test_by_a_transaction_each_is_there_once_after_a_kill(shop, file, tmp_path):
+    arguments = ["send", TO, file, "--transaction-log", f"file:{tmp_path}/sent"]
+    arguments += ["--txn-version", "7", "--json"]
+    shop.faults.add(Fault("update", "slow", nth=900, seconds=600))
+    process = begin(shop, *arguments)
+    shop.wait_until(lambda: shop.faults.injected["slow"], PATIENCE_S)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    shop.faults.clear()
+    assert 0 < shop.visible(TO) < len(MANY)
+    put = shop.statuses["put", 201]
+
+    for _ in range(2):
+        status, out, _ = run(shop, *arguments)
+        assert (status, json.loads(out)["done"]) == (0, 2_000)
+        assert shop.visible(TO) == len(MANY)
+        assert texts(shop, TO) == sorted(MANY)
+        assert shop.statuses["put", 201] == put, "it is recorded, so nothing is put again"
+    file.write_text('{"text": "another"}')
+    status, _, err = run(shop, *arguments)
+    assert (status, "recorded before, with 2,000 messages, and these are 1" in err) == (1, True)
+    assert texts(shop, TO) == sorted(MANY)
+
+
+@WRITERS
+def test_a_replay_is_a_dry_run_until_it_is_told_to(shop, tmp_path, capsys, write):
+    place = write(tmp_path / "wal", BATCHES, 3)
+    arguments = ["replay", "--log", place, "--batch", "2-3", "--where", "id=22", "--into", TO]
+
+    assert main(arguments) == 0
+    told = capsys.readouterr().out
+    assert f"Of 10 messages in {place}, 1 would be sent to 'again'." in told
+    assert "Nothing was sent." in told
+    assert texts(shop, TO) == []
+
+    assert main([*arguments, "--execute", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["done"], told["looked"], texts(shop, TO)) == (1, 10, ['{"id": 22}'])
+    by_time = ["--from", "2020-01-01T00:00:00Z", "--to-time", "2100-01-01T00:00:00+01:00"]
+    assert main(["replay", "--log", place, *by_time, "--into", TO, "--execute"]) == 0
+    assert len(texts(shop, TO)) == 1 + 15, "committed batches alone"
+
+
+def test_a_mark_says_where_a_message_is_from_and_its_text_is_inside(shop, tmp_path, capsys):
+    place = write_log(tmp_path / "wal", [ODD], 1)
+    arguments = ["replay", "--log", place, "--batch", "1", "--into", TO, "--mark", "--execute"]
+
+    assert main(arguments) == 1, "texts of 64 KiB do not fit into an envelope"
+
+    told = capsys.readouterr()
+    assert "20 of 22 messages" in told.out
+    assert "2  were passed over" in told.out
+    inside = []
+    for text in texts(shop, TO):
+        assert json.loads(text)["replayed_from"] == f"batch 1 of {place}"
+        inside.append(stored_text(envelope_in(text, Encoding.NONE), Encoding.NONE))
+    assert sorted(inside) == sorted(text for text in ODD if len(text.encode()) < 65_000)
+
+
+def test_a_replay_with_faults_sends_all(shop, tmp_path):
+    place = write_log(
+        tmp_path / "wal", [MANY[start : start + 100] for start in range(0, 2_000, 100)], 20
+    )
+    for fault in faults("put"):
+        shop.faults.add(fault)
+    status, out, _ = run(
+        shop, "replay", "--log", place, "--batch", "1-20", "--into", TO, "--execute", "--json"
+    )
+    told = json.loads(out)
+    assert (status, told["done"]) == (1, 2_000), "500 may mean a copy"
+    assert set(texts(shop, TO)) == set(MANY)
+    assert len(texts(shop, TO)) - 2_000 <= told["maybe_twice"]
