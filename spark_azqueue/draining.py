@@ -78,8 +78,8 @@ def drain(
     hidden: wait up to so many seconds for messages that cannot be read, because a consumer that was
         killed or works elsewhere leases them, or because they are delayed. 0: do not wait; a
         warning says how many are left.
-    within: stop the query after so many seconds; `finished` is False then, and the next call goes
-        on where it stopped. None: no limit.
+    within: stop the query after so many seconds; `finished` is False then, and the next call
+        resumes. None: no limit.
     bar: True prints a progress bar to stderr; a function gets the numbers once a second.
     listener: as of `run_until_done`.
     queues, now: for tests.
