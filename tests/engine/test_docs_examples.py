@@ -54,7 +54,7 @@ def test_the_quickstart_pasted_block_by_block(tmp_path: Path) -> None:
     printed = "\n".join(line.lstrip(">.") for line in shown)
     assert "|300|897|" in printed, done.stdout
     assert "(350,0)" in printed, done.stdout
-    assert printed.rstrip().endswith("650"), done.stdout
+    assert printed.rstrip().endswith("(650,0)"), done.stdout
 
 
 def test_the_ten_lines_of_the_readme(
