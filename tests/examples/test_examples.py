@@ -206,6 +206,14 @@ def test_replay_a_log(main, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_shadow_run(main, capsys: pytest.CaptureFixture[str]) -> None:
+    main("shadow_run")
+
+    said = capsys.readouterr().out
+    assert said.endswith("6 rows differ\n")
+    assert said.count("|    old|") == said.count("|    new|     0|") == 3
+
+
 def test_supervised(
     main, spark: SparkSession, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]
 ) -> None:
