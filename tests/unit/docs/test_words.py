@@ -33,6 +33,9 @@ INSTEAD = {
     r"copies suppressed|left to expire|lanes|gathering": "see the glossary",
 }
 """What must not be on a page, and the word to use."""
+GENERATED = ("docs/options.md", "docs/api.md", "docs/troubleshooting.md", "CHANGELOG.md")
+TO_PRODUCTION = ("README.md", "docs/quickstart.md", "docs/production.md", "docs/permissions.md")
+"""What leads from nothing to a first job in production."""
 QUOTED = re.compile(r"^```.*?^```|^    .*?$|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 
 
@@ -51,6 +54,23 @@ def test_the_page_uses_the_words_of_the_field(page: str) -> None:
     }
 
     assert not found, f"{page}: other words, please: {found}"
+
+
+def counted(page: str) -> int:
+    """How many words a page has, code included."""
+    return len((REPOSITORY / page).read_text(encoding="utf-8").split())
+
+
+def test_the_pages_can_be_finished() -> None:
+    """The limits of words; code counts, but not against a single page."""
+    own = [page for page in PAGES if page not in GENERATED]
+    long = [page for page in own if len(words((REPOSITORY / page).read_text()).split()) > 1_500]
+
+    assert not long, "split, shorten, or link to another page"
+    assert len([page for page in PAGES if page.startswith("docs/")]) <= 26
+    assert sum(map(counted, own)) <= 28_000
+    assert sum(map(counted, GENERATED)) <= 13_500
+    assert sum(map(counted, TO_PRODUCTION)) <= 4_000
 
 
 def test_prose_alone_is_looked_at() -> None:
