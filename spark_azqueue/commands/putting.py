@@ -103,10 +103,7 @@ def send(arguments: list[str]) -> int:
             parser.error("standard input is closed: name a FILE")
         name = shown(found.file if from_file else "standard input")
         lines = _LinesToSend(file.fileno(), name, run.access.encoding, found)
-        mode = os.fstat(lines.descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            parser.error("standard input is a directory: name a FILE")
-        if stat.S_ISREG(mode) and not found.skip_broken:
+        if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:
             begin = os.lseek(lines.descriptor, 0, os.SEEK_CUR)
             for _ in lines.groups(Event(), ScanCounts()):
                 pass
@@ -189,7 +186,7 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _Source(Protocol):
+class _ToSend(Protocol):
     """What is to be sent. at: the first line or batch that is not handed over in whole."""
 
     @property
@@ -241,7 +238,7 @@ class _PutRun:
 
     def all(
         self,
-        source: _Source,
+        source: _ToSend,
         what: str,
         place: str,
         about: dict[str, Any],
@@ -320,7 +317,7 @@ class _LinesToSend:
     encoding: Encoding
     found: argparse.Namespace
     at: int = field(default=1, init=False)
-    """See `_Source`."""
+    """See `_ToSend`."""
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Their messages, as they come. Raises InvalidRow behind those before a broken line."""
