@@ -40,6 +40,7 @@ from .shared import (
     filter_of,
     lines_of,
     moment,
+    of_type,
     parser_of,
 )
 from .transfer import Transfer, TransferResult
@@ -70,19 +71,15 @@ def export(arguments: list[str]) -> int:
     _add_what(parser)
     parser.add_argument(
         "--to",
-        type=Path,
+        type=of_type(_file_path),
         metavar="FILE",
         help="write it there, under its name with .partial until it is whole (default: standard"
         " output)",
     )
     found = parser.given(arguments)
     with _output(parser, found.to) as (out, finish):
-        run = _Look(
-            parser, found, "exported", _MessageLines(out, _as_line), to_stderr=found.to is None
-        )
-        status, why = run.all()
-        finish(why in (End.DONE, End.ENOUGH))
-    return status
+        lines = _MessageLines(out, _as_line, finish)
+        return _Look(parser, found, "exported", lines, to_stderr=found.to is None).all()
 
 
 def search(arguments: list[str]) -> int:
@@ -107,7 +104,18 @@ def search(arguments: list[str]) -> int:
         return "\n".join(told)
 
     shown = _MessageLines(sys.stdout, _as_line if found.json else lines)
-    return _Look(parser, found, "found", shown, to_stderr=found.json).all()[0]
+    return _Look(parser, found, "found", shown, to_stderr=found.json).all()
+
+
+def _file_path(written: str) -> Path:
+    path = Path(written)
+    try:
+        is_name = b"\0" not in os.fsencode(path) and path.name not in ("", "..")
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise ValueError("the name of a file")
+    return path
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
@@ -131,10 +139,14 @@ def _as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None)
 
 @dataclass
 class _MessageLines:
-    """Writes messages, and notes the first and the last time: microseconds since 1970."""
+    """Writes messages, and notes the first and the last time: microseconds since 1970.
+
+    finish: to be called at the end, see `_output`.
+    """
 
     out: TextIO
     shown: Shown
+    finish: Callable[[bool], None] = lambda is_whole: None
     first: int = UNKNOWN_TIME
     last: int = UNKNOWN_TIME
 
@@ -160,8 +172,8 @@ class _Look:
     to_stderr: bool
     _tally: ScanCounts = field(default_factory=ScanCounts)
 
-    def all(self) -> tuple[int, End]:
-        """Do it. Returns the exit status, and why it ended."""
+    def all(self) -> int:
+        """Do it. Returns the exit status."""
         found = self.found
         if (found.queue is None) == (found.log is None):
             self.parser.error("name the queue, or a log with --log: one of the two")
@@ -169,7 +181,7 @@ class _Look:
             self.parser.error("--from, --to-time, --batch and --uncommitted are for --log")
         return self._from_log() if found.log else self._from_queue()
 
-    def _from_queue(self) -> tuple[int, End]:
+    def _from_queue(self) -> int:
         found, lines = self.found, self.lines
         access = access_of(self.parser, found)
         only = filter_of(found, access.encoding)
@@ -193,9 +205,9 @@ class _Look:
                     raise
         looked = result.tally.looked
         risen = f"Of {looked:,} messages the dequeue count has risen by one. Nothing was deleted."
-        return self._report(result, f"messages of '{found.queue}'", risen), result.why
+        return self._report(result, f"messages of '{found.queue}'", risen)
 
-    def _from_log(self) -> tuple[int, End]:
+    def _from_log(self) -> int:
         found, tally = self.found, self._tally
         only = filter_of(found, Encoding.NONE)
         why, error = End.DONE, None
@@ -216,7 +228,7 @@ class _Look:
             except AzQueueError as raised:
                 why, error = End.FAILED, raised
             self.lines.out.flush()
-        return self._report(TransferResult(tally, why, error), f"messages in {log.where}"), why
+        return self._report(TransferResult(tally, why, error), f"messages in {log.where}")
 
     @contextlib.contextmanager
     def _progress(self, total: int | None) -> Iterator[Any]:
@@ -232,11 +244,17 @@ class _Look:
         if first:
             put = "stored in the log" if found.log else "put"
             more = (f"The first was {put} at {first}, the last at {last}.", *more)
+        again = "Start it again for all of them."
+        try:  # before the report, which may fail to be printed
+            self.lines.finish(result.why in (End.DONE, End.ENOUGH))
+        except FileExistsError as error:
+            say(f"--to: {error}", is_error=True)
+            result, again = replace(result, why=End.FAILED), ""
         return report(
             *(result, f"{what} {self.verb}", about),
             is_json=found.json,
             more=more,
-            again="Start it again for all of them.",
+            again=again,
             to_stderr=self.to_stderr,
         )
 
@@ -245,21 +263,31 @@ class _Look:
 def _output(
     parser: argparse.ArgumentParser, to: Path | None
 ) -> Iterator[tuple[TextIO, Callable[[bool], None]]]:
-    """Where to write, and what to call at the end: true if all was written. Raises OSError."""
+    """Where to write, and what to call at the end: true if all was written.
+
+    That raises FileExistsError if there is such a file by then. Both raise OSError.
+    """
     if to is None:
         yield sys.stdout, lambda is_whole: None
         return
     part = to.with_name(to.name + ".partial")
     for path in (to, part):
-        if path.exists():
+        if os.path.lexists(path):
             parser.error(f"--to: {path.name} exists already. Name another file, or remove it")
 
+    is_over = False
+
     def finish(is_whole: bool) -> None:
+        nonlocal is_over
+        if is_over:
+            return
         if is_whole:
             out.flush()
             os.fsync(out.fileno())
-            part.rename(to)
+            is_over = True
+            _give_name(part, to)
             return
+        is_over = True
         with contextlib.suppress(OSError):  # the disk may be full
             out.flush()
         if part.stat().st_size:
@@ -276,3 +304,18 @@ def _output(
         except BaseException:
             finish(False)
             raise
+
+
+def _give_name(part: Path, to: Path) -> None:
+    """Rename a file. Raises FileExistsError if there is one of that name."""
+    try:
+        os.link(part, to)
+    except OSError:  # it exists, or the file system has no links
+        if os.path.lexists(to):
+            raise FileExistsError(
+                f"{to.name} was created by another process during the export, and was left as it"
+                f" is. The whole export is in {part}"
+            ) from None
+        part.rename(to)
+    else:
+        part.unlink()

@@ -20,7 +20,7 @@ from spark_azqueue.options.parse import history_config, parse
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import Message
-from spark_azqueue.source.history.batches import chosen, pieces_of
+from spark_azqueue.source.history.batches import Piece, chosen, pieces_of
 from spark_azqueue.source.history.objects import objects_of, rows_by_piece
 from spark_azqueue.source.history.survey import history_of, opened
 
@@ -111,6 +111,8 @@ class LogRange:
         self._journal = opened(self._config)
         survey = history_of(self._journal).survey(uncommitted=uncommitted)
         self.where = survey.where
+        self.at = 0
+        """The number of the batch that is being read; 0 before the first."""
         self._batches, losses = chosen(survey, self._config)
         for error in losses:
             tell_loss(error, lose=not self._config.fail_on_data_loss)
@@ -119,7 +121,7 @@ class LogRange:
         """The messages that readers of the log have rows of. Raises what the constructor does."""
         by_piece = rows_by_piece(
             objects_of(self._journal),
-            pieces_of(self._batches),
+            self._pieces(),
             self._config,
             may_lack_removed=not self._config.has_start,
         )
@@ -128,6 +130,11 @@ class LogRange:
                 is_text = row.body is None or row.body == row.message.text
                 encoding = Encoding.NONE if is_text else Encoding.BASE64
                 yield LoggedMessage(row.message, encoding, piece.batch, piece.logged_at)
+
+    def _pieces(self) -> Iterator[Piece]:
+        for piece in pieces_of(self._batches):
+            self.at = piece.batch
+            yield piece
 
     def close(self) -> None:
         """Close the connections."""

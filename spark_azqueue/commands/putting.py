@@ -13,16 +13,15 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any
+from typing import Any, Protocol
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.doctor.finding import say
-from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow
+from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow, TransactionUnknown
 from spark_azqueue.options import parsers
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
@@ -35,6 +34,8 @@ from spark_azqueue.service.messages import MAX_VISIBILITY_S, delay_not_below_ttl
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
+from spark_azqueue.sink.transaction.commit import Committed
+from spark_azqueue.sink.transaction.listing import PassedOver, Step
 
 from .logged import LoggedMessage, LogRange, add_log, place_options
 from .report import report
@@ -96,8 +97,10 @@ def send(arguments: list[str]) -> int:
         from_file = found.file not in (None, "-")
         try:
             file = opened.enter_context(open(found.file, "rb")) if from_file else sys.stdin
-        except OSError as error:
-            parser.error(f"FILE cannot be read: {error.strerror}")
+        except (OSError, ValueError) as error:  # ValueError: characters that no name can have
+            parser.error(f"FILE cannot be read: {getattr(error, 'strerror', None) or error}")
+        if file is None:
+            parser.error("standard input is closed: name a FILE")
         name = shown(found.file if from_file else "standard input")
         lines = _LinesToSend(file.fileno(), name, run.access.encoding, found)
         if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:
@@ -106,7 +109,7 @@ def send(arguments: list[str]) -> int:
                 pass
             os.lseek(lines.descriptor, begin, os.SEEK_SET)
         about = {"command": "send", "queue": found.queue, "file": found.file}
-        return run.all(lines.groups, f"lines of {name} sent to '{found.queue}'", "line", about)
+        return run.all(lines, f"lines of {name} sent to '{found.queue}'", "line", about)
 
 
 def replay(arguments: list[str]) -> int:
@@ -142,7 +145,7 @@ def replay(arguments: list[str]) -> int:
         about |= {"executed": found.execute}
         if found.execute:
             what = f"messages in {log.where} sent to '{found.into}'"
-            return run.all(again.groups, what, "batch", about)
+            return run.all(again, what, "batch", about)
         run.check()
         again.tell_dry_run(about)
         return 0
@@ -181,6 +184,16 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="whose numbers these are (default: %(default)s)",
     )
+
+
+class _ToSend(Protocol):
+    """What is to be sent. at: the first line or batch that is not handed over in whole."""
+
+    @property
+    def at(self) -> int: ...
+
+    def groups(self, stop: Event, tally: ScanCounts) -> Groups:
+        """Them, until `stop` is set. Raises AzQueueError behind all that come before it."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +238,7 @@ class _PutRun:
 
     def all(
         self,
-        groups: Callable[[Event, ScanCounts], Groups],
+        source: _ToSend,
         what: str,
         place: str,
         about: dict[str, Any],
@@ -241,8 +254,18 @@ class _PutRun:
             ends_on_signals() as stop,
         ):
             if self.transaction:
-                result, said = self._once(groups(stop, tally), tally, stop)
-                again = "Repeat it with the same --txn-version."
+                result, committed = self._once(source.groups(stop, tally), tally, stop)
+                if not isinstance(result.error, (InvalidOption, TransactionUnknown)):
+                    again = "Repeat it with the same --txn-version."
+                if committed:
+                    said = [f"{committed.in_words()}."]
+                    is_before = _is_before(committed)
+                    about |= {"recorded_before": is_before}
+                    if is_before:
+                        what += (
+                            f": --txn-version {found.txn_version} was recorded before, and nothing"
+                            " was sent by this run"
+                        )
             else:
                 sending = Sending(
                     client,
@@ -251,18 +274,19 @@ class _PutRun:
                     *(found.delay, found.time_to_live, found.rate),
                     skips=getattr(found, "skip_broken", False),
                 )
-                result = sending.run(groups(stop, tally))
-                if left := sending.first_left:
-                    again = f"All before {place} {left:,} are sent, and perhaps some from it on."
+                result = sending.run(source.groups(stop, tally))
+                if left := sending.first_left or source.at:
+                    again = f"All before {place} {left:,} are sent"
+                    is_cut = sending.first_left or place == "batch"
+                    again += ", and perhaps some from it on." if is_cut else "."
         return report(result, what, about, is_json=found.json, more=said, again=again)
 
     def _once(
         self, groups: Groups, tally: ScanCounts, stop: Event
-    ) -> tuple[TransferResult, list[str]]:
+    ) -> tuple[TransferResult, Committed | None]:
         assert self.transaction
         try:
             committed = send_once(self.transaction, groups, stop)
-            tally.done = committed.rows
             if committed.rows != committed.given:
                 raise InvalidOption(
                     f"--txn-version {self.found.txn_version} was recorded before, with"
@@ -271,13 +295,20 @@ class _PutRun:
                     condition=Condition.INVALID_TRANSACTION_OPTION,
                 )
         except AzQueueError as error:
-            return TransferResult(tally, End.FAILED, error), []
+            return TransferResult(tally, End.FAILED, error), None
         except KeyboardInterrupt:
-            return TransferResult(tally, End.INTERRUPTED), []
-        return TransferResult(tally, End.DONE), [f"{committed.in_words()}."]
+            return TransferResult(tally, End.INTERRUPTED), None
+        tally.done = committed.rows if committed.step is Step.WRITE else 0
+        return TransferResult(tally, End.DONE), committed
 
 
-@dataclass(frozen=True)
+def _is_before(committed: Committed) -> bool:
+    """True if this number was recorded by an earlier run: perhaps with other lines."""
+    is_written = committed.passed_over is PassedOver.WRITTEN
+    return committed.step is Step.SHOW or (committed.step is Step.OVER and is_written)
+
+
+@dataclass
 class _LinesToSend:
     """The lines of a file, or of what is not one. name: for texts. Reads what is there at once."""
 
@@ -285,14 +316,17 @@ class _LinesToSend:
     name: str
     encoding: Encoding
     found: argparse.Namespace
+    at: int = field(default=1, init=False)
+    """See `_ToSend`."""
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Their messages, as they come. Raises InvalidRow behind those before a broken line."""
         rest, number, is_read = b"", 0, False
+        self.at = 1
         while not is_read:
+            if stop.is_set():
+                return
             if not select.select([self.descriptor], [], [], _LOOKS_EVERY_S)[0]:
-                if stop.is_set():
-                    return
                 continue
             data = os.read(self.descriptor, _READ_BYTES)
             is_read = not data
@@ -315,9 +349,12 @@ class _LinesToSend:
                     if not self.found.skip_broken:
                         break
                     _pass_over(tally, broken)
+            ends_here = broken and not self.found.skip_broken
+            self.at = number if ends_here else number + 1
             if group:
                 yield group
-            if broken and not self.found.skip_broken:
+            if ends_here:
+                assert broken
                 raise InvalidRow(
                     f"{broken.sentence}. Neither it nor what follows was sent: correct it, or pass"
                     " over such lines with --skip-broken"
@@ -356,14 +393,32 @@ class _ReplayRun:
     found: argparse.Namespace
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Them as they are to be put. One that cannot be is counted, and passed over."""
-        outgoing = (each for _, each in self._meant(tally))
-        while group := list(islice(outgoing, AT_ONCE)):
-            yield group
+        """Them as they are to be put. One that cannot be is counted, and passed over.
 
-    def _meant(self, tally: ScanCounts) -> Iterator[tuple[LoggedMessage, Outgoing]]:
+        Raises what `LogRange` does, behind all that could be read before.
+        """
+        group: list[Outgoing] = []
+        try:
+            for _, each in self._meant(tally, stop):
+                group.append(each)
+                if len(group) == AT_ONCE:
+                    yield group
+                    group = []
+        except AzQueueError:
+            yield group
+            raise
+        yield group
+
+    @property
+    def at(self) -> int:
+        """The batch that is being read."""
+        return self.log.at
+
+    def _meant(self, tally: ScanCounts, stop: Event) -> Iterator[tuple[LoggedMessage, Outgoing]]:
         only, meant = filter_of(self.found, Encoding.NONE), 0
         for each in self.log:
+            if stop.is_set():
+                return
             tally.looked += 1
             if not replace(only, encoding=each.encoding).matches(each.message.text):
                 continue
@@ -395,7 +450,7 @@ class _ReplayRun:
         tally, meant, is_json = ScanCounts(), 0, self.found.json
         first: list[LoggedMessage] = []
         last = None
-        for last, _ in self._meant(tally):
+        for last, _ in self._meant(tally, Event()):
             meant += 1
             if len(first) < _SHOWN:
                 first.append(last)

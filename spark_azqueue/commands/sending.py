@@ -134,6 +134,8 @@ def send_once(config: SinkConfig, groups: Groups, stop: Event) -> Committed:
                 if stop.is_set():
                     raise KeyboardInterrupt
                 yield (each.text,)
+        if stop.is_set():  # they may have ended because of it
+            raise KeyboardInterrupt
 
     with closing(Transactions(config)) as transactions:
         plan, writer = transactions.plan(), Writer()

@@ -1,11 +1,13 @@
 """`export`, `search`, `send` and `replay` against the fake, with faults, and over logs."""
 
 import base64
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from file_logs import write_log, write_slots
 from history import COLUMNS, log_in
 from log_stores import MemoryLogStore
 
+from spark_azqueue.commands import putting
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.commands.filters import envelope_in
 from spark_azqueue.commands.scan import LEASE_S
@@ -211,6 +214,41 @@ def test_output_that_ends_early_leaves_nothing_hidden(shop, behind):
     assert shop.visible(FROM) == len(MANY)
 
 
+def test_an_export_has_its_name_before_its_report_is_printed(shop, tmp_path):
+    shop.put(FROM, "a")
+    line = f"{sys.executable} -m spark_azqueue export {FROM} --to {tmp_path}/file >/dev/full"
+    ended = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
+
+    assert (ended.returncode, b"not whole" in ended.stderr) == (1, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert len(lines_in(tmp_path / "file")) == 1
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_was_created_during_an_export_stays(
+    shop, tmp_path, monkeypatch, capsys, has_links
+):
+    shop.put(FROM, "a")
+    file, part = tmp_path / "file", tmp_path / "file.partial"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: file.write_text("precious"))
+        if not has_links:
+            patched.setattr(os, "link", no_links)
+        assert main(["export", FROM, "--to", str(file)]) == 1
+        told = capsys.readouterr()
+        assert file.read_text() == "precious"
+        assert "file was created by another process during the export" in told.err
+        assert f"The whole export is in {part}" in told.err
+        assert len(lines_in(part)) == 1
+        patched.setattr(os, "fsync", lambda _: None)
+        assert main(["export", FROM, "--to", str(tmp_path / "other")]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.partial", "other"]
+
+
+def no_links(*_):
+    raise PermissionError(1, "Operation not permitted")
+
+
 def test_search_counts_and_says_first_and_last(shop, capsys):
     shop.put(FROM, '{"kind": "a"}')
     shop.clock.advance(3_600)
@@ -295,7 +333,11 @@ def test_of_a_thousand_batches_one_is_read_if_one_is_named(monkeypatch, capsys):
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_wrong_is_one_clear_error(shop, tmp_path, capsys):
+NO_FILES = ["", ".", "/", "..", "\ud800x", "a\0"]
+
+
+def test_what_is_wrong_is_one_clear_error(shop, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
     place = f"file:{tmp_path}/log"
     sent = ["--transaction-log", place, "--txn-version", "1"]
     assert main(["send", FROM, os.devnull, *sent]) == 0
@@ -324,6 +366,10 @@ def test_what_is_wrong_is_one_clear_error(shop, tmp_path, capsys):
         (["send", FROM, "--txn-version", "1"], "go together"),
         (["send", FROM, "--delay", "8 days"], "whole seconds"),
         (["send", FROM, f"{tmp_path}/none"], "FILE cannot be read: No such file"),
+        (["send", FROM, "\ud800"], "FILE cannot be read"),
+        (["send", FROM, "a\0"], "FILE cannot be read"),
+        (["send", FROM], "standard input is closed"),
+        *((["export", FROM, "--to", to], "the name of a file") for to in NO_FILES),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
@@ -371,6 +417,7 @@ def test_of_a_pipe_what_stands_before_a_broken_line_is_sent(shop):
     assert (status, texts(shop, FROM)) == (1, ["a", "b"])
     assert "line 3 of standard input" in err
     assert "2 of 3 lines of standard input sent" in out
+    assert "Ended by an error. All before line 3 are sent.\n" in out
 
 
 def test_raw_lines_are_bodies(shop):
@@ -439,7 +486,8 @@ def test_by_a_transaction_each_is_there_once_after_a_kill(shop, file, tmp_path):
 
     for _ in range(2):
         status, out, _ = run(shop, *arguments)
-        assert (status, json.loads(out)["done"]) == (0, 2_000)
+        told = json.loads(out)
+        assert (status, told["done"], told["recorded_before"]) == (0, 0, True)
         assert shop.visible(TO) == len(MANY)
         assert texts(shop, TO) == sorted(MANY)
         assert shop.statuses["put", 201] == put, "it is recorded, so nothing is put again"
@@ -447,6 +495,92 @@ def test_by_a_transaction_each_is_there_once_after_a_kill(shop, file, tmp_path):
     status, _, err = run(shop, *arguments)
     assert (status, "recorded before, with 2,000 messages, and these are 1" in err) == (1, True)
     assert texts(shop, TO) == sorted(MANY)
+
+
+def test_a_number_that_is_taken_sends_nothing_and_says_so(shop, tmp_path, capsys):
+    sent = ["--transaction-log", f"file:{tmp_path}/log", "--txn-version"]
+
+    def run_with(text, number, *more):
+        file = tmp_path / "lines"
+        file.write_text("".join(json.dumps({"text": each}) + "\n" for each in text))
+        return main(["send", FROM, str(file), *sent, str(number), *more]), capsys.readouterr()
+
+    for text, number in (("ab", 7), ("ef", 8)):
+        status, told = run_with(text, number, "--json")
+        counts = json.loads(told.out)
+        assert (status, counts["done"], counts["recorded_before"]) == (0, 2, False)
+    for number in (7, 8):
+        status, told = run_with("cd", number)
+        assert (status, "0 of 2 lines of" in told.out) == (0, True)
+        assert f"--txn-version {number} was recorded before, and nothing was sent" in told.out
+        status, told = run_with("cd", number, "--json")
+        counts = json.loads(told.out)
+        assert (status, counts["done"], counts["recorded_before"]) == (0, 0, True)
+    for text, number, said in (("c", 8, "take a higher number"), ("cd", 6, "take a number above")):
+        status, told = run_with(text, number)
+        assert (status, said in told.err, "Repeat" in told.out) == (1, True, False)
+        assert "0 of " in told.out
+    assert texts(shop, FROM) == ["a", "b", "e", "f"]
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """A signal came before anything was read."""
+    stop = threading.Event()
+    stop.set()
+    monkeypatch.setattr(putting, "ends_on_signals", lambda: contextlib.nullcontext(stop))
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_signal_ends_also_what_finds_nothing_to_send(shop, tmp_path, capsys):
+    place = write_log(tmp_path / "wal", BATCHES, 3)
+    file = tmp_path / "lines"
+    file.write_text("broken\n" * 3)
+    again = ["replay", "--log", place, "--batch", "2-3", "--into", TO, "--execute"]
+    for arguments in (
+        ["send", FROM, str(file), "--skip-broken"],
+        [*again, "--contains", "nothing"],
+    ):
+        assert main([*arguments, "--json"]) == 130
+        told = json.loads(capsys.readouterr().out)
+        assert (told["looked"], told["broken"], told["ended"]) == (0, 0, "interrupted")
+    assert main(again) == 130
+    assert "Interrupted. All before batch 2 are sent" in capsys.readouterr().out
+    file.write_text('{"text": "a"}\n')
+    assert main(["send", FROM, str(file)]) == 130
+    assert "Interrupted. All before line 1 are sent" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("stopped")
+def test_lines_that_end_by_a_signal_are_not_recorded_as_a_transaction(shop, tmp_path):
+    sent = ["--transaction-log", f"file:{tmp_path}/log", "--txn-version", "1"]
+    assert main(["send", FROM, os.devnull, *sent]) == 130
+    assert not list((tmp_path / "log").rglob("*-1.*"))
+
+
+def test_a_replay_sends_all_before_a_damaged_batch(shop, tmp_path, capsys):
+    place = write_log(tmp_path / "wal", BATCHES, 4)
+    arguments = ["replay", "--log", place, "--batch", "1-4", "--into", TO, "--execute"]
+    segment = tmp_path / "wal" / "seg" / "000000000003"
+    segment.write_bytes(b"garbage" + segment.read_bytes()[7:])
+
+    assert main(arguments) == 1
+
+    told = capsys.readouterr()
+    assert texts(shop, TO) == sorted(text for each in BATCHES[:2] for text in each)
+    assert "seg/000000000003" in told.err
+    assert "All before batch 3 are sent, and perhaps some from it on." in told.out
+
+
+def test_an_error_of_the_service_says_from_which_batch_to_go_on(shop, tmp_path, capsys):
+    place = write_log(tmp_path / "wal", BATCHES, 4)
+    shop.faults.add(Fault("put", "forbidden", nth=12))
+
+    assert main(["replay", "--log", place, "--batch", "1-4", "--into", TO, "--execute"]) == 1
+
+    left = int(capsys.readouterr().out.split("All before batch ")[1][0])
+    there = texts(shop, TO)
+    assert {text for each in BATCHES[: left - 1] for text in each} <= set(there)
 
 
 @WRITERS
