@@ -304,12 +304,11 @@ class Silent:
 
 def test_two_runs_that_read_nothing_are_the_end() -> None:
     end = {"version": 1, "batch": 7, "account": "shop", "queues": {}}
-    nothing = Silent({"startOffset": None, "endOffset": end, "latestOffset": end})
     started: list[Silent] = []
 
     def start() -> Silent:
-        started.append(nothing)
-        return nothing
+        started.append(Silent({"startOffset": None, "endOffset": end, "latestOffset": end}))
+        return started[-1]
 
     result = drain(start)
 
