@@ -305,7 +305,8 @@ class _Drain:
             # A batch without messages may be one of before the options changed.
             if each.messages and (others := self._queues.unknown(each.places)):
                 raise _Unfinished(
-                    f"the query reads {others}: give drain the options that its reader has"
+                    f"the options are not those of the query, which reads {others}: give drain the"
+                    " options of its reader"
                 )
 
     def _look(self) -> Left | None:

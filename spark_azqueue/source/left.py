@@ -66,10 +66,10 @@ class QueuesLeft:
         for account, names in places:
             in_account = [each for each in self._sources if each.selection.account == account]
             if not in_account:
-                return f"an account other than {self._sources[0].selection.account!r}"
+                return f"an account other than '{self._sources[0].selection.account}'"
             queues = [QueueRef(account, name) for name in names]
             if all(each.selection.not_read(queues) for each in in_account):
-                return f"queues of {account!r} that they do not name"
+                return f"queues of '{account}' that they do not name"
         return ""
 
     def close(self) -> None:
