@@ -478,6 +478,17 @@ def test_a_plan_that_was_given_up_comes_again_though_the_queue_is_empty() -> Non
     assert (result.finished, result.messages, query.runs) == (True, 25, 7)
 
 
+@pytest.mark.parametrize(("issued", "runs"), [("2000", 9), ("2999", 2)])
+def test_plans_of_before_the_call_come_from_the_log(issued: str, runs: int) -> None:
+    """So the ages in the queues say nothing of what is left there."""
+    plan = PLAN | {"slots": [{"queues": ["orders"]}], "issued": f"{issued}-01-01T00:00:00Z"}
+    query = Scripted(*[(plan | {"batch": number}, 5) for number in range(1, 9)])
+
+    result = drain(query.start, queues=Always(Left(9, None)))
+
+    assert (result.finished, query.runs) == (True, runs)
+
+
 def _batch(number: int, **more: Any) -> tuple[dict[str, Any], int]:
     queues = {"orders": {"messages": 1}}
     return {"version": 1, "batch": number, "account": "shop", "queues": queues} | more, 1
@@ -707,12 +718,15 @@ def test_a_query_that_does_not_stop_ends_the_time_all_the_same() -> None:
     result = drain(lambda: query, within=5, clock=lambda: query.now)
 
     assert result.reason.startswith("within=5 s is over")
+    assert result.error is None
 
 
 def test_damaged_progress_ends_nothing() -> None:
     query = Scripted(_batch(1, report={"at": "x"}), _batch(2, report=[1]), _batch(3, oldest=[]))
 
-    assert drain(query.start).finished
+    result = drain(query.start)
+
+    assert (result.finished, result.restarts) == (True, 0)
 
 
 class Terminal(io.StringIO):
