@@ -34,6 +34,14 @@ _LOOK_AGAIN_S = 5.0
 _ENOUGH = 2
 """So many runs in a row without anything older than the call end it."""
 
+_TOO_MANY = 10
+"""So many runs in a row that read nothing, although there is something to read."""
+
+_LEAVES = (
+    "deleteOnCommit=false: on Spark 4.0 and 4.1 each run reads again what you did not delete, so"
+    " drain cannot tell when all is read, and stopped after one batch. Remove it, or use Spark 4.2"
+)
+
 _WIDTH = 40
 
 Shows = Callable[[int, int | None], None]
@@ -89,16 +97,18 @@ def drain(
     What arrives meanwhile is not waited for: the run of 4.2 leaves it; on 4.0 and 4.1 some of it is
     read, and the call ends when two runs in a row read nothing older than the call. The messages of
     the last of these runs are deleted by the next start.
-    Returns when that is so, when a query is given up, or when `within` is over. Raises what the
-    first call of `start` raises, InvalidOption for bad options, and ValueError. If it is
-    interrupted, it stops the query.
+    Returns when that is so, when a query is given up, or when `within` is over; `finished` is False
+    if it cannot know: with deleteOnCommit=false on 4.0 and 4.1, if the options name other queues
+    than the query reads, or if `hidden` messages cannot be counted. Raises what the first call of
+    `start` raises, InvalidOption for bad options, TypeError and ValueError. If it is interrupted,
+    it stops the query.
     """
     if not (hidden >= 0 and math.isfinite(hidden)):
         raise ValueError(f"hidden={hidden}: expected 0 or more seconds")
     if within is not None and not within > 0:
         raise ValueError(f"within={within}: expected more than 0 seconds, or None for no limit")
     if queues is None and options:
-        queues = QueuesLeft([options] if isinstance(options, Mapping) else options)
+        queues = QueuesLeft(options)
     if hidden and queues is None:
         raise ValueError("'hidden' needs the options of the source, to count what is hidden")
     checked = RestartLimits(**limits)
@@ -142,6 +152,10 @@ class DrainBar:
                 print(file=self._stream)
 
 
+class _Unfinished(Exception):  # noqa: N818
+    """No further run helps; says why."""
+
+
 class _Drain:
     """One call of `drain`."""
 
@@ -157,6 +171,7 @@ class _Drain:
         limits: RestartLimits,
     ) -> None:
         self._queues, self._hidden, self._shows = queues, hidden, shows
+        self._may_hide = hidden > 0
         self._within, self._limits = within, limits
         self._began = limits.clock()
         self._now = now
@@ -180,7 +195,11 @@ class _Drain:
                 self._left = self._look()
                 finished, reason = self._is_over([*reads(query)])
                 finished = finished and not self._waits()
+        except _Unfinished as why:
+            finished, reason = False, str(why)
+            log.warning("%s", reason)
         except OutOfTime:
+            finished = False
             reason = f"within={self._within:g} s is over: the next call resumes"
             log.warning("%s", reason)
         finally:
@@ -190,7 +209,7 @@ class _Drain:
             self._left = self._look()
         if finished and self._left and self._left.messages:
             reason = reason or f"{self._left.messages} messages are left, hidden or new"
-            if self._left.oldest_s is None:
+            if self._left.oldest_s is None and self._left.all_seen:
                 log.warning(
                     "%d messages are left and hidden: another consumer leases them, or they are"
                     " delayed. A later run reads them; drain(…, hidden=90) waits for them",
@@ -206,33 +225,52 @@ class _Drain:
         )
 
     def _is_over(self, reads: list[Read]) -> tuple[bool, str]:
-        """Whether all that could be read at the call is read and deleted, after a run; and why."""
+        """Whether all that could be read at the call is read and deleted, after a run; and why.
+
+        Raises _Unfinished if no further run can tell.
+        """
         sources = max((each.sources for each in reads), default=0)
         is_counted = self._queues is not None and self._queues.sources == sources
         left = self._left if is_counted else None
-        if left and not left.messages:
+        if is_counted:
+            self._check_places(reads)
+        if reads and not any(each.is_old_spark for each in reads):
             return True, ""
         new = [each for each in reads if each.is_new]
-        if reads and not (new and new[-1].is_old_spark):
-            return True, ""
+        if any(each.leaves for each in new):
+            raise _Unfinished(_LEAVES)
         has_messages = any(each.messages for each in new)
+        if self._failures != self._runs.restarts:
+            self._barren = 0
+        # Older than the call, or visible although this run read nothing.
+        has_older = left is not None and self._has_older(left)
+        if reads and not new and not has_older:
+            return True, ""
         if not has_messages or self._failures != self._runs.restarts:
             # What a failed run had leased is released: it may be behind what came until now.
             self._began, self._began_at = self._limits.clock(), self._now()
         self._failures = self._runs.restarts
         self._barren = 0 if has_messages else self._barren + 1
-        if self._barren == _ENOUGH:
+        if self._barren >= _TOO_MANY:
+            raise _Unfinished(
+                f"{self._barren} runs in a row read no message, although the queues have some that"
+                " can be read"
+            )
+        if self._barren >= _ENOUGH and not has_older:
             return True, "two runs in a row read no message"
         self._newer = self._newer + 1 if new and self._is_newer(new[-1], left) else 0
-        if self._newer == _ENOUGH:
+        if self._newer >= _ENOUGH:
             return True, "two runs in a row read only messages that came after the call"
         return False, ""
 
     def _is_newer(self, read: Read, left: Left | None) -> bool:
         """True if no message is left that could be read at the call, as far as can be known."""
+        after = self._began_at + CLOCKS_DIFFER_S
+        if read.logged is not None and read.logged <= after:
+            return False  # the log has more than the queues show
         if left:
-            return not self._has_older(left)
-        return read.oldest is not None and read.oldest > self._began_at + CLOCKS_DIFFER_S
+            return left.all_seen and not self._has_older(left)
+        return read.oldest is not None and read.oldest > after
 
     def _has_older(self, left: Left) -> bool:
         since = self._limits.clock() - self._began
@@ -243,7 +281,7 @@ class _Drain:
         clock = self._limits.clock
         if self._wait_until is None:
             self._wait_until = clock() + self._hidden
-        while self._left and self._left.messages and self._hidden:
+        while self._hidden and (self._left is None or self._left.messages):
             rest = self._wait_until - clock()
             if rest <= 0:
                 self._hidden = 0.0  # one more run, and no more waits
@@ -255,7 +293,21 @@ class _Drain:
             self._left = self._look()
             if self._left and self._has_older(self._left):
                 return True
+        if self._may_hide and self._left is None:
+            raise _Unfinished("the queues could not be counted: hidden messages may be left")
         return False
+
+    def _check_places(self, reads: list[Read]) -> None:
+        """Raise _Unfinished if the options are of other queues than the query reads."""
+        if not isinstance(self._queues, QueuesLeft):
+            return
+        for each in reads:
+            # A batch without messages may be one of before the options changed.
+            if each.messages and (others := self._queues.unknown(each.places)):
+                raise _Unfinished(
+                    f"the options are not those of the query, which reads {others}: give drain the"
+                    " options of its reader"
+                )
 
     def _look(self) -> Left | None:
         if self._queues is None:
@@ -268,14 +320,12 @@ class _Drain:
 
     def _watch(self, query: Any) -> None:
         """Count what the query has read so far, and show it."""
-        try:
-            newest = [parsed(each) for each in [*query.recentProgress]]
-        except Exception:  # noqa: BLE001 (its session has gone: the run ends, too)
-            return
-        for progress in newest:
-            if read := read_of(progress):
-                batch = str(progress["runId"]), int(progress["batchId"])
-                self._read[batch] = max(read.messages, self._read.get(batch, 0))
+        with contextlib.suppress(Exception):  # its session has gone: the run ends, too
+            for each in [*query.recentProgress]:
+                progress = parsed(each)
+                if read := read_of(progress):
+                    batch = str(progress["runId"]), int(progress["batchId"])
+                    self._read[batch] = max(read.messages, self._read.get(batch, 0))
         if self._shows is None:
             return
         try:

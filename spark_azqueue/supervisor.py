@@ -109,9 +109,10 @@ def run_until_done(
 
     Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
     error that no restart can mend (`PERMANENT`), or after the last restart. Raises only what the
-    first call of `start` raises, since nothing ran by then. If it is interrupted, it stops the
-    query. On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: a warning and
-    `reason` say so, and `drain` reads them, too.
+    first call of `start` raises, since nothing ran by then, and TypeError or ValueError if `start`
+    returns no query, or the one of an earlier call. If it is interrupted, it stops the query.
+    On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: a warning and `reason` say
+    so, and `drain` reads them, too.
     """
     limits = RestartLimits(
         restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
@@ -168,6 +169,10 @@ class OutOfTime(Exception):  # noqa: N818
     """The time of a `drain` is over."""
 
 
+class _NotStarted(Exception):  # noqa: N818
+    """What `start` returned is no run of its own; the cause says why."""
+
+
 class Runs:
     """The runs of one query, one after another, and their failures."""
 
@@ -183,39 +188,61 @@ class Runs:
         self._start, self._listener, self._limits = start, listener, limits
         self._watch, self._until = watch, until
         self._in_all = self._without_progress = 0
-        self._has_started = False
+        self._newest: Any = None
         self.restarts = 0
         self.error: Exception | None = None
 
     def until_one_ends(self) -> Any | None:
         """Start the query until a run ends without an error. Returns that run; None: given up.
 
-        Raises OutOfTime, and what the very first start raises.
+        Raises OutOfTime, what the very first start raises, and TypeError or ValueError if a start
+        returns no new run.
         """
+        try:
+            return self._until_one_ends()
+        except _NotStarted as error:
+            raise (error.__cause__ or error) from None
+
+    def _until_one_ends(self) -> Any | None:
         limits = self._limits
-        query = None if self._has_started else self._start()
-        self._has_started = True
+        query = self._started() if self._newest is None else None
         while True:
             began = limits.clock()
             try:
                 if query is None:
-                    query = self._start()
+                    query = self._started()
                 self._wait_for(query)
-            except OutOfTime:
+            except (OutOfTime, _NotStarted):
                 raise
             except Exception as failure:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
                 self.error = failure
             else:
-                self._without_progress = 0
+                if _made_progress(query):  # after a failure it may have replayed without rows
+                    self._without_progress = 0
                 return query
             healthy = limits.clock() - began >= limits.healthy_after
             self._in_all = 1 if healthy else self._in_all + 1
             made_progress = healthy or _made_progress(query)
             self._without_progress = 1 if made_progress else self._without_progress + 1
+            if query is not None:
+                _stop(query)
             if not self._may_go_on(explain(self.error)):
                 return None
             query = None
             self.restarts += 1
+
+    def _started(self) -> Any:
+        before, query = self._newest, self._start()
+        if not hasattr(query, "awaitTermination"):
+            raise _NotStarted from TypeError(
+                f"start returned {type(query).__name__}: it must return the query that it starts"
+            )
+        if before is not None and (query is before or _run_id(query) == _run_id(before) != ""):
+            raise _NotStarted from ValueError(
+                "start returned the run of an earlier call: it must start the query at each call"
+            )
+        self._newest = query
+        return query
 
     def _may_go_on(self, why: Explanation) -> bool:
         """Wait before the next start; False if there is none."""
@@ -240,7 +267,7 @@ class Runs:
             self._await(query)
         except Exception as error:
             if isinstance(error, OutOfTime):
-                query.stop()
+                _stop(query)
             _wait_until_heard(query, self._listener)
             raise
         except BaseException:
@@ -252,17 +279,21 @@ class Runs:
         if self._watch is None and self._until is None:
             query.awaitTermination()
             return
-        while True:
+        ended = False
+        while not ended:
             left = _LOOK_EVERY_S
             if self._until is not None:
                 left = min(left, self._until - self._limits.clock())
             if left <= 0:
                 raise OutOfTime
-            ended = query.awaitTermination(left)
+            try:
+                ended = query.awaitTermination(left)
+            except Exception:
+                if self._watch:
+                    self._watch(query)  # its last batches count, too
+                raise
             if self._watch:
                 self._watch(query)
-            if ended:
-                return
 
 
 def reads(query: Any) -> Iterator[Read]:
@@ -279,6 +310,21 @@ def parsed(progress: Any) -> Mapping[str, Any]:
         found: Mapping[str, Any] = json.loads(text)
         return found
     return dict(progress)
+
+
+def _run_id(query: Any) -> str:
+    try:
+        return str(getattr(query, "runId", ""))
+    except Exception:  # noqa: BLE001 (its session has gone)
+        return ""
+
+
+def _stop(query: Any) -> None:
+    try:
+        if getattr(query, "isActive", True):
+            query.stop()
+    except Exception as error:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
+        log.warning("the query does not stop: %s: %s", type(error).__name__, error)
 
 
 def _made_progress(query: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
@@ -228,7 +229,10 @@ class Read(NamedTuple):
     oldest: insertion time of its oldest message, in seconds since 1970, by the service's clock;
     None if unknown. is_new: there was a batch of one of them, also one without rows. is_old_spark:
     it is of Spark 4.0 or 4.1, where `availableNow` runs a single batch. sources: how many read
-    queues.
+    queues. places: of each, its account and the names of queues that its batch has, as far as it
+    says. logged: with a log, the earliest time that the ends of the batches tell, when their oldest
+    message was inserted or their plan made; minus infinity if that is unknown, or if more waits in
+    the log; None without one. leaves: its messages are not deleted (deleteOnCommit=false).
     """
 
     sources: int
@@ -236,10 +240,23 @@ class Read(NamedTuple):
     oldest: float | None
     is_new: bool
     is_old_spark: bool
+    places: tuple[tuple[str, frozenset[str]], ...] = ()
+    logged: float | None = None
+    leaves: bool = False
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
-    """What a progress event (parsed JSON) says was read; None if the query reads no queue."""
+    """What a progress event (parsed JSON) says was read; None if the query reads no queue.
+
+    Never raises.
+    """
+    try:
+        return _read(progress)
+    except _DAMAGE:
+        return None
+
+
+def _read(progress: Mapping[str, Any]) -> Read | None:
     found = [(each, ours) for each in progress.get("sources") or () if (ours := _source(each))]
     if not found:
         return None
@@ -247,6 +264,8 @@ def read_of(progress: Mapping[str, Any]) -> Read | None:
         [_parsed(each.get(name)) or {} for name in ("startOffset", "endOffset", "latestOffset")]
         for each, _ in found
     ]
+    ends = [end for _, end, _ in offsets]
+    logged = [_logged_at(end) for end in ends if "log" in end]
     return Read(
         len(found),
         sum(ours.messages for _, ours in found),
@@ -254,7 +273,26 @@ def read_of(progress: Mapping[str, Any]) -> Read | None:
         any(start != end and end["batch"] for start, end, _ in offsets),
         # The end of the batch, in place of the source's report.
         all({"batch", "account"} <= latest.keys() for _, _, latest in offsets),
+        tuple((str(end["account"]), _queues_in(end)) for end in ends),
+        min(logged, default=None),
+        any(end.get("deleteOnCommit") is False for end in ends),
     )
+
+
+_NOT_YET = -math.inf
+
+
+def _logged_at(end: Mapping[str, Any]) -> float:
+    """When what this offset of a log brought came, at the earliest: see `Read.logged`."""
+    if "slots" not in end:
+        return _moment(end["oldest"]) if "oldest" in end else _NOT_YET
+    waits = end.get("waiting") or end.get("gaveUp") or any("from" in each for each in end["slots"])
+    return _NOT_YET if waits else _moment(end["issued"])
+
+
+def _queues_in(end: Mapping[str, Any]) -> frozenset[str]:
+    slots = end.get("slots") or ()
+    return frozenset(end.get("queues") or ()).union(*(each["queues"] for each in slots))
 
 
 def _added(before: ByQueue, now: ByQueue) -> ByQueue:
@@ -313,7 +351,14 @@ class _Source(NamedTuple):
 
 
 def _source(source: Mapping[str, Any]) -> _Source | None:
-    """Read a source's part of the progress; None if it is not an azqueue source."""
+    """Read a source's part of the progress; None if it is not an azqueue source, or damaged."""
+    try:
+        return _undamaged(source)
+    except _DAMAGE:
+        return None
+
+
+def _undamaged(source: Mapping[str, Any]) -> _Source | None:
     start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
     if end is None or not {"version", "batch", "account"} <= end.keys():
         return None
@@ -322,7 +367,8 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
         return None
     report, made_at = _report(_parsed(source.get("latestOffset"))), None
     if report is None and isinstance(in_offset := end.get("report"), dict):
-        report, made_at = _report(in_offset), int(in_offset.get(AT, 0))
+        report, made_at = _report(in_offset), _made_at(in_offset)
+        report = None if made_at is None else report
     # Without a log, a batch that is replayed after a crash has no rows: they come again later.
     if end == start or not source.get("numInputRows"):
         return _Source(0, None, report, made_at)
@@ -339,8 +385,13 @@ def _source(source: Mapping[str, Any]) -> _Source | None:
 def _report(value: Mapping[str, Any] | None) -> Report | None:
     try:
         return Report.from_json(value or {})
-    except (LookupError, TypeError, ValueError):
+    except _DAMAGE:
         return None
+
+
+def _made_at(report: Mapping[str, Any]) -> int | None:
+    at = report.get(AT, 0)
+    return at if type(at) is int else None
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
@@ -355,9 +406,13 @@ def _parsed(offset: Any) -> dict[str, Any] | None:
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return offset if isinstance(offset, dict) else None
+
+
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What comes of values that no source wrote."""
 
 
 def _moment(text: str) -> float:

@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .offsets import OffsetJson, text_of
+from .offsets import OffsetJson, refusing_damage, text_of
+from .partitions import DamagedOffset
 
 REPORT = "report"
 """The last field of an offset. The consumers see offsets without it."""
@@ -28,10 +29,19 @@ class CarriedReports:
         self._is_named = False
 
     def plain(self, offset: Mapping[str, Any]) -> OffsetJson:
-        """An offset that Spark names, without its report."""
+        """An offset that Spark names, without its report. Raises CheckpointMismatch for damage."""
         self._is_named = True
-        plain = {name: value for name, value in offset.items() if name != REPORT}
-        self._keep(_digest(plain), offset.get(REPORT))
+        with refusing_damage():
+            if not isinstance(offset, Mapping):
+                raise DamagedOffset("it is not a JSON object")
+            plain = {name: value for name, value in offset.items() if name != REPORT}
+            report = offset.get(REPORT)
+            try:
+                text_of({REPORT: report})  # it goes back to Spark as text
+                digest = _digest(plain)
+            except RecursionError:
+                raise DamagedOffset("it is nested too deep") from None
+        self._keep(digest, report)
         return plain
 
     def whole(self, offset: OffsetJson, report: Callable[[], Any]) -> OffsetJson:

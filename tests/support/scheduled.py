@@ -117,6 +117,11 @@ class Scheduled:
         self._committed = len(self._offsets)
         run.tell(start, end, len(bodies))
 
+    def roll_back(self) -> None:
+        """Go back behind the first batch, as a checkpoint that was restored from a copy."""
+        self.rows = self.rows[: sum(each["numInputRows"] for each in self.runs[0].recentProgress)]
+        self._offsets, self._committed = self._offsets[:1], 1
+
     def counts(self) -> Counter[str]:
         """How often each body came."""
         return Counter(self.rows)

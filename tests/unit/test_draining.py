@@ -11,7 +11,7 @@ from scheduled import Run, Scheduled, numbered
 import spark_azqueue
 from spark_azqueue import errors
 from spark_azqueue.draining import DrainBar, drain
-from spark_azqueue.source.left import Left
+from spark_azqueue.source.left import Left, QueuesLeft
 from spark_azqueue.supervisor import RunResult, run_until_done
 from spark_azqueue.testing import FakeQueueService
 
@@ -304,12 +304,11 @@ class Silent:
 
 def test_two_runs_that_read_nothing_are_the_end() -> None:
     end = {"version": 1, "batch": 7, "account": "shop", "queues": {}}
-    nothing = Silent({"startOffset": None, "endOffset": end, "latestOffset": end})
     started: list[Silent] = []
 
     def start() -> Silent:
-        started.append(nothing)
-        return nothing
+        started.append(Silent({"startOffset": None, "endOffset": end, "latestOffset": end}))
+        return started[-1]
 
     result = drain(start)
 
@@ -419,6 +418,315 @@ def test_a_bar_that_fails_ends_nothing(
 
     assert (result.finished, result.restarts, result.messages) == (True, 0, 50)
     assert caplog.text.count("the progress is not shown any more: OSError: the terminal") == 1
+
+
+def test_what_is_in_the_log_alone_is_read(service: FakeQueueService, *, is_counted: bool) -> None:
+    query = Scheduled(service, old=True, has_log=True, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(100))
+    drained(query, service)
+    query.roll_back()
+
+    result = drained(query, service, counted=is_counted)
+
+    assert result.finished
+    assert query.counts() == dict.fromkeys(numbered(100), 1)
+
+
+PLAN = {"version": 3, "account": "shop", "log": "f" * 32, "issued": "2000-01-01T00:00:00Z"}
+
+
+class Scripted:
+    """Runs of old Spark with these ends of batches and rows, and then idle ones."""
+
+    def __init__(self, *ends: tuple[dict[str, Any], int]) -> None:
+        self.ends = [({"version": 1, "batch": 0, "account": "shop", "queues": {}}, 0), *ends]
+        self.runs = 0
+
+    def start(self) -> Silent:
+        if self.runs > 50:
+            pytest.fail("it does not end")
+        self.runs += 1
+        last = len(self.ends) - 1
+        (start, _), (end, rows) = (
+            self.ends[min(each, last)] for each in (self.runs - 1, self.runs)
+        )
+        told = {"startOffset": start, "endOffset": end, "latestOffset": end}
+        run = Silent(told | {"numInputRows": rows if self.runs <= last else 0})
+        run.recentProgress[0]["runId"] = str(self.runs)
+        return run
+
+
+class Always(Whole):
+    """The same answer each time, or one after another."""
+
+    def __init__(self, *answers: Left | None) -> None:
+        self.answers = list(answers)
+
+    def now(self) -> Left | None:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def test_a_plan_that_was_given_up_comes_again_though_the_queue_is_empty() -> None:
+    again = {"queues": [], "messages": 5, "bytes": 1, "from": [1, "f" * 32, 0, 0, 5]}
+    plans = [PLAN | {"batch": number, "slots": [again], "waiting": []} for number in range(2, 7)]
+    query = Scripted(
+        (PLAN | {"batch": 1, "slots": [{"queues": ["orders"]}]}, 0), *[(plan, 5) for plan in plans]
+    )
+
+    result = drain(query.start, queues=Always(Left(0, None)))
+
+    assert (result.finished, result.messages, query.runs) == (True, 25, 7)
+
+
+@pytest.mark.parametrize(("issued", "runs"), [("2000", 9), ("2999", 2)])
+def test_plans_of_before_the_call_come_from_the_log(issued: str, runs: int) -> None:
+    """So the ages in the queues say nothing of what is left there."""
+    plan = PLAN | {"slots": [{"queues": ["orders"]}], "issued": f"{issued}-01-01T00:00:00Z"}
+    query = Scripted(*[(plan | {"batch": number}, 5) for number in range(1, 9)])
+
+    result = drain(query.start, queues=Always(Left(9, None)))
+
+    assert (result.finished, query.runs) == (True, runs)
+
+
+def _batch(number: int, **more: Any) -> tuple[dict[str, Any], int]:
+    queues = {"orders": {"messages": 1}}
+    return {"version": 1, "batch": number, "account": "shop", "queues": queues} | more, 1
+
+
+def test_first_messages_that_were_not_seen_prove_nothing() -> None:
+    query = Scripted(*map(_batch, range(1, 9)))
+
+    result = drain(query.start, queues=Always(Left(9, None, all_seen=False)))
+
+    assert (result.finished, query.runs) == (True, 9)
+
+
+def test_queues_beyond_the_first_hundred_are_not_passed_over(service: FakeQueueService) -> None:
+    for number in range(101):
+        service.create_queue(f"load-{number:03}")
+    service.put_many("load-100", numbered(100))
+    query = Scheduled(service, "load-*", old=True, maxMessagesPerTrigger="20")
+
+    assert drained(query, service).finished
+    assert len(query.counts()) == 100
+
+
+def test_messages_that_no_run_reads_end_it_unfinished() -> None:
+    """They can be seen, so two runs without rows are not the end; nor does it go on for ever."""
+    query = Scripted(*[(_batch(number)[0], 0) for number in range(1, 40)])
+
+    result = drain(query.start, queues=Always(Left(9, 100)))
+
+    assert (result.finished, query.runs) == (False, 10)
+    assert result.reason.startswith("10 runs in a row read no message")
+
+
+def test_a_failure_begins_the_count_of_runs_without_rows_anew(
+    service: FakeQueueService, *, is_counted: bool
+) -> None:
+    """Without a log a failure is followed by a run without rows, that replays."""
+    query = Scheduled(service, old=True)
+    service.put_many(QUEUE, numbered(5))
+
+    def fail(run: int) -> None:
+        if run % 2 == 0 and run < 8:
+            raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+    result = drained(query, service, counted=is_counted)
+
+    assert (result.finished, result.restarts) == (True, 4)
+    assert query.counts() == dict.fromkeys(numbered(5), 1)
+
+
+@pytest.mark.parametrize("hidden", [0, 90])
+def test_a_batch_that_always_fails_is_given_up(service: FakeQueueService, hidden: float) -> None:
+    """The runs between, which replay without rows, are no progress."""
+    query = Scheduled(service, old=True)
+    service.put_many(QUEUE, numbered(5))
+
+    def fail(run: int) -> None:
+        assert run < 50, "it does not end"
+        if run % 2 == 0:
+            raise RuntimeError("poison")
+
+    query.before_commit = fail
+    result = drained(query, service, hidden=hidden, restarts=5)
+
+    assert (result.finished, result.restarts, str(result.error)) == (False, 5, "poison")
+
+
+@pytest.mark.parametrize("hidden", [0, 90])
+def test_a_busy_queue_with_a_hidden_message_is_left(
+    service: FakeQueueService, hidden: float
+) -> None:
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20")
+    service.put(QUEUE, "later", delay=6_000)
+    service.put_many(QUEUE, numbered(50))
+
+    def send(run: int) -> None:
+        assert run < 50, "it does not end"
+        service.clock.advance(10)
+        service.put_many(QUEUE, numbered(20, f"new-{run}-"))
+
+    query.before_commit = send
+
+    assert drained(query, service, hidden=hidden).finished
+    assert set(numbered(50)) <= query.counts().keys()
+
+
+def test_more_runs_than_enough_end_it_too() -> None:
+    """It went on behind the second one, to wait for what is hidden."""
+    query = Scripted(*map(_batch, range(1, 90)))
+    queues = Always(*[Left(9, None)] * 3, Left(9, 10**6), *[Left(9, None)] * 3)
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    result = drain(query.start, queues=queues, hidden=20, sleep=sleep, clock=lambda: now[0])
+
+    assert result.finished
+    assert query.runs < 10
+
+
+def test_messages_that_are_not_deleted_are_not_read_for_ever(
+    service: FakeQueueService, *, old: bool, is_counted: bool
+) -> None:
+    query = Scheduled(service, old=old, maxMessagesPerTrigger="20", deleteOnCommit="false")
+    service.put_many(QUEUE, numbered(50))
+
+    result = drained(query, service, counted=is_counted)
+
+    assert max(query.counts().values()) == 1
+    assert (result.finished, len(query.runs)) == (not old, 1)
+    assert result.reason.startswith("deleteOnCommit=false") is old or result.left
+
+
+def test_a_count_that_fails_once_does_not_end_the_wait(
+    service: FakeQueueService, *, old: bool
+) -> None:
+    service.put_many(QUEUE, numbered(5))
+    _lease(service, 60)
+    query = Scheduled(service, old=old)
+    counts = QueuesLeft([query.options])
+
+    class FailsOnce(Unanswered):
+        asked = 0
+
+        def now(self) -> Left | None:
+            self.asked += 1
+            return None if self.asked == 2 else counts.now()
+
+    result = drained(query, service, hidden=90, queues=FailsOnce())
+    counts.close()
+
+    assert (result.finished, result.messages) == (True, 5)
+
+
+def test_hidden_messages_that_cannot_be_counted_leave_it_unfinished(
+    service: FakeQueueService, *, old: bool
+) -> None:
+    query = Scheduled(service, old=old)
+
+    result = drained(query, service, hidden=9, queues=Unanswered())
+
+    assert not result.finished
+    assert result.reason == "the queues could not be counted: hidden messages may be left"
+
+
+def test_options_of_another_queue_are_told(service: FakeQueueService, *, old: bool) -> None:
+    service.create_queue("empty")
+    query = Scheduled(service, old=old, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+
+    result = drain(query.start, query.options | {"queue": "empty"})
+
+    assert not result.finished
+    assert "the query, which reads queues of 'fakeaccount' that they do not name" in result.reason
+
+
+def test_options_of_another_account_are_told(service: FakeQueueService) -> None:
+    queues = QueuesLeft({"secret.connectionString": service.connection_string, "queue": QUEUE})
+
+    assert queues.unknown([("fakeaccount", ["orders"])]) == ""
+    assert queues.unknown([("shop", [])]) == "an account other than 'fakeaccount'"
+    queues.close()
+
+
+@pytest.mark.parametrize("supervise", [drain, run_until_done])
+def test_a_start_that_returns_no_query_is_refused(supervise: Any) -> None:
+    with pytest.raises(TypeError, match="start returned NoneType: it must return the query"):
+        supervise(lambda: None)
+
+
+def test_a_start_that_returns_the_same_run_is_refused() -> None:
+    class Named(Silent):
+        runId = "a run"  # noqa: N815
+
+    end = _batch(1)[0]
+    told = {"startOffset": None, "endOffset": end, "latestOffset": end, "numInputRows": 1}
+    same = Silent(told)
+    for start in (lambda: same, lambda: Named(told)):
+        with pytest.raises(ValueError, match="start returned the run of an earlier call"):
+            drain(start)
+
+
+def test_what_a_run_read_before_it_failed_counts(service: FakeQueueService) -> None:
+    query = Scheduled(service, old=False, maxMessagesPerTrigger="10")
+    service.put_many(QUEUE, numbered(50))
+    batches: list[int] = []
+
+    def fail(run: int) -> None:
+        batches.append(run)
+        if len(batches) == 4:
+            raise RuntimeError("the sink is down")
+
+    query.before_commit = fail
+
+    assert drained(query, service).messages == 50
+
+
+@pytest.mark.parametrize("options", ["orders", [["x"]], [None], 5, {5: "x"}], ids=str)
+def test_what_cannot_be_options_is_refused(options: Any) -> None:
+    with pytest.raises(TypeError, match=r"^expected (the|names of) options"):
+        drain(lambda: pytest.fail("it started"), options)
+
+
+def test_a_query_that_goes_on_is_stopped_before_a_restart() -> None:
+    """One whose end could not be waited for."""
+    lost = Endless()
+    lost.awaitTermination = _lost  # type: ignore[method-assign]
+    ends = iter([lost, Silent(), Silent()])
+
+    result = drain(lambda: next(ends), sleep=lambda seconds: None)
+
+    assert (result.restarts, lost.stopped) == (1, True)
+
+
+def _lost(timeout: float) -> bool:
+    raise ConnectionError("the session does not answer")
+
+
+def test_a_query_that_does_not_stop_ends_the_time_all_the_same() -> None:
+    class Stuck(Endless):
+        def stop(self) -> None:
+            raise TimeoutError("spark.sql.streaming.stopTimeout")
+
+    query = Stuck()
+    result = drain(lambda: query, within=5, clock=lambda: query.now)
+
+    assert result.reason.startswith("within=5 s is over")
+    assert result.error is None
+
+
+def test_damaged_progress_ends_nothing() -> None:
+    query = Scripted(_batch(1, report={"at": "x"}), _batch(2, report=[1]), _batch(3, oldest=[]))
+
+    result = drain(query.start)
+
+    assert (result.finished, result.restarts) == (True, 0)
 
 
 class Terminal(io.StringIO):

@@ -60,6 +60,8 @@ class Backlog:
         self.heads: dict[str, int] = {}
         """Age of the first visible message by queue, in seconds, at the last look; by the service's
         clock. A queue without one is left out."""
+        self.seen: set[str] = set()
+        """The queues whose first message, or that they have none, is known from that look."""
         self._clock = clock
         self._known: dict[str, int] = {}
         self._asked_at: float | None = None
@@ -105,6 +107,7 @@ class Backlog:
         known: dict[QueueRef, int] = {}
         if looks:
             self._looked_at, self.heads = self._clock(), {}
+            self.seen = set()
         deadline = self._clock() + PATIENCE_S
         try:
             for queue in self._queues:
@@ -127,11 +130,14 @@ class Backlog:
         return {queue.name: known[queue] for queue in self._queues if queue in known}
 
     def _see(self, queue: QueueRef, peeked: Peeked) -> None:
-        if peeked.messages and peeked.answered_at is not None:
+        if not peeked.messages:
+            self.seen.add(queue.name)
+        elif peeked.answered_at is not None:
             (first, *_) = peeked.messages
             if first.insertion_time != UNKNOWN_TIME:
                 age = (peeked.answered_at - first.insertion_time) // 1_000_000
                 self.heads[queue.name] = max(0, age)
+                self.seen.add(queue.name)
 
     def _failed(self, queue: QueueRef, error: Exception, *, is_peek: bool) -> None:
         what = "the age of the first message" if is_peek else "the backlog"

@@ -1,11 +1,12 @@
 """QueryMetrics from progress, as Spark 4.0 to 4.3 write it."""
 
 import json
+import math
 
 import pytest
 from progress_events import REPORT, offset, progress, source
 
-from spark_azqueue.metrics.query_metrics import QueryMetrics, metrics_of
+from spark_azqueue.metrics.query_metrics import QueryMetrics, metrics_of, read_of
 from spark_azqueue.metrics.report import Counters
 
 
@@ -289,8 +290,89 @@ def test_of_two_sources_one_may_have_been_idle_for_long():
     assert metrics.counters.delivered == 128
 
 
-@pytest.mark.parametrize("report", [None, 5, {}, {"backlog": 3}, REPORT | {"at": -1}])
+NO_REPORTS = [
+    None,
+    5,
+    {},
+    [1],
+    *(
+        REPORT | changes
+        for changes in (
+            {"backlog": 3},
+            {"backlog": {"orders": math.inf}},
+            {"held": math.inf},
+            {"held": math.nan},
+            {"counters": None},
+            {"counters": [1]},
+            {"log": "x"},
+            {"requests": [1]},
+            {"expires": {}},
+            {"expires": -math.inf},
+            {"at": -1},
+            {"at": "x"},
+            {"at": math.inf},
+            {"at": []},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("report", NO_REPORTS, ids=str)
 def test_a_damaged_report_in_an_offset_says_nothing(report):
     end = offset(2, orders=30, refunds=2) | {"report": report}
     metrics = metrics_of(progress(source(endOffset=end, latestOffset=end)), None, {})
     assert (metrics.messages, metrics.counters) == (32, None)
+    assert read_of(progress(source(endOffset=end, latestOffset=end))).messages == 32
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch": None, "queues": []},
+        {"queues": 5},
+        {"queues": {"orders": {"messages": math.inf}}},
+        {"queues": {"orders": 3}},
+        {"oldest": 5},
+        {"oldest": "yesterday"},
+        {"log": "x", "slots": 5},
+        {"log": "x", "slots": [5], "queues": None},
+    ],
+    ids=str,
+)
+def test_a_damaged_offset_is_passed_over(changes):
+    """The source refuses it; a listener and a supervisor go on."""
+    end = offset(2, orders=32) | changes
+    for report in (REPORT, end, DEEP):
+        told = progress(source(endOffset=end, latestOffset=report))
+        metrics_of(told)
+        assert read_of(told) is None
+    assert read_of({"sources": 5}) is read_of({"sources": [5]}) is None
+    assert read_of(progress(source(endOffset=DEEP))) is None
+
+
+PLAN = {"version": 3, "account": "fakeaccount", "log": "x", "issued": "2026-11-21T10:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("end", "logged"),
+    [
+        (offset(2, orders=3), None),
+        (offset(2) | {"log": "x", "messages": 3}, FIRST),
+        (offset(2, oldest=None) | {"log": "x", "messages": 3}, -math.inf),
+        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}]}, FIRST),
+        (PLAN | {"batch": 2, "slots": [{"queues": [], "from": [1]}]}, -math.inf),
+        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}], "gaveUp": True}, -math.inf),
+        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}], "waiting": [[1]]}, -math.inf),
+    ],
+)
+def test_what_a_log_holds_beside_the_queues(end, logged):
+    assert read_of(progress(source(endOffset=end))).logged == logged
+
+
+def test_the_queues_that_were_read():
+    slots = [{"queues": ["orders"]}, {"queues": ["refunds"]}]
+    both = source(), source(endOffset=PLAN | {"batch": 2, "slots": slots})
+    assert read_of(progress(*both)).places == (("fakeaccount", {"orders", "refunds"}),) * 2

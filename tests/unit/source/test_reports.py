@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.columns import source_columns
@@ -133,3 +134,29 @@ def test_a_batch_that_is_not_planned_yet_keeps_its_text(query: Query) -> None:
     second = new(reader, first)
     assert asked(reader) == second
     assert reader.partitions(json.loads(first), json.loads(second))
+
+
+def _nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        [1],
+        None,
+        "text",
+        {"version": 1, "batch": 1, "account": "fakeaccount", "queues": _nested(5_000)},
+        {"version": 1, "batch": 1, "account": "fakeaccount", "report": _nested(5_000)},
+    ],
+    ids=["list", "null", "text", "nested", "nested report"],
+)
+def test_a_damaged_offset_is_told_as_one(fake: FakeQueueService, damaged: object) -> None:
+    query = Query(fake, {})
+    reader = query.reader()
+    with pytest.raises(CheckpointMismatch, match="cannot read, or did not write"):
+        reader.partitions(reader.initialOffset(), damaged)  # type: ignore[arg-type]
+    reader.stop()
