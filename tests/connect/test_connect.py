@@ -105,7 +105,7 @@ def test_a_client_reads_events_by_functions_of_the_server(
 def test_what_the_package_gives_a_client_works_but_for_files(
     server: str, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
-    """As docs/install.md has it: this client's Python is the server's, with the package."""
+    """As docs/databricks.md has it: this client's Python is the server's, with the package."""
     dead = f"{queue}-dead"
     for name in (queue, dead):
         fake.create_queue(name)
