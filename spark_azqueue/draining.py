@@ -13,7 +13,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from .errors import AzQueueError
@@ -56,6 +56,10 @@ class CountsQueues(Protocol):
 
     def now(self) -> Left | None:
         """What they hold now; None if that is unknown."""
+        ...
+
+    def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
+        """Which of these, accounts with names of queues, no source reads; "" if none."""
         ...
 
     def close(self) -> None:
@@ -230,10 +234,10 @@ class _Drain:
         Raises _Unfinished if no further run can tell.
         """
         sources = max((each.sources for each in reads), default=0)
-        is_counted = self._queues is not None and self._queues.sources == sources
-        left = self._left if is_counted else None
-        if is_counted:
-            self._check_places(reads)
+        queues = self._queues if self._queues and self._queues.sources == sources else None
+        left = self._left if queues else None
+        if queues:
+            _check_places(queues, reads)
         if reads and not any(each.is_old_spark for each in reads):
             return True, ""
         new = [each for each in reads if each.is_new]
@@ -297,18 +301,6 @@ class _Drain:
             raise _Unfinished("the queues could not be counted: hidden messages may be left")
         return False
 
-    def _check_places(self, reads: list[Read]) -> None:
-        """Raise _Unfinished if the options are of other queues than the query reads."""
-        if not isinstance(self._queues, QueuesLeft):
-            return
-        for each in reads:
-            # A batch without messages may be one of before the options changed.
-            if each.messages and (others := self._queues.unknown(each.places)):
-                raise _Unfinished(
-                    f"the options are not those of the query, which reads {others}: give drain the"
-                    " options of its reader"
-                )
-
     def _look(self) -> Left | None:
         if self._queues is None:
             return None
@@ -333,3 +325,14 @@ class _Drain:
         except Exception as error:  # noqa: BLE001 (a terminal that was closed must not end the run)
             log.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
             self._shows = None
+
+
+def _check_places(queues: CountsQueues, reads: list[Read]) -> None:
+    """Raise _Unfinished if the options are of other queues than the query reads."""
+    for each in reads:
+        # A batch without messages may be one of before the options changed.
+        if each.messages and (others := queues.unknown(each.places)):
+            raise _Unfinished(
+                f"the options are not those of the query, which reads {others}: give drain the"
+                " options of its reader"
+            )

@@ -16,6 +16,15 @@ REPORT = {
     "visibilityTimeout": 300,
     "counters": {"dequeued": 64, "delivered": 64, "deleted": 32, "renewals": 5},
 }
+LOG = {
+    "segments": 9,
+    "bytes": 900,
+    "uncommitted": 1,
+    "seen": 2,
+    "pending_deletes": 2,
+    "put_seconds": 0.1,
+}
+"""What the report of a query with a write-ahead log has of it."""
 
 
 def offset(batch, oldest="2026-11-21T10:00:00Z", **queues):

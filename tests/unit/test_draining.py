@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -359,6 +360,9 @@ class Unanswered:
 
     def now(self) -> Left | None:
         raise errors.ServiceUnavailable("no answer")
+
+    def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
+        return ""
 
     def close(self) -> None:
         self.closed = True

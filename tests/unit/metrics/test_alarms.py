@@ -16,7 +16,7 @@ from site_pages import REPOSITORY
 
 pytest.importorskip("prometheus_client")
 
-from progress_events import REPORT, source, started, went_on
+from progress_events import LOG, REPORT, source, started, went_on
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,14 +28,6 @@ CONF = REPOSITORY / "conf"
 RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((CONF / "grafana-dashboard.json").read_text(encoding="utf-8"))
 WHERE = os.pathsep.join([os.environ.get("PATH", ""), str(REPOSITORY / ".promtool")])
-LOG = {
-    "segments": 9,
-    "bytes": 900,
-    "uncommitted": 1,
-    "seen": 2,
-    "pending_deletes": 2,
-    "put_seconds": 0.1,
-}
 
 
 def alerts() -> list[dict]:

@@ -9,21 +9,13 @@ pytest.importorskip("prometheus_client")
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from progress_events import REPORT, ended, source, started, went_on
+from progress_events import LOG, REPORT, ended, source, started, went_on
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue import opentelemetry, prometheus
 from spark_azqueue.metrics.listener import AzQueueListener
 
-LOG = {
-    "segments": 9,
-    "bytes": 900,
-    "uncommitted": 1,
-    "seen": 2,
-    "pending_deletes": 2,
-    "put_seconds": 0.1,
-}
 FULL = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
 
 
