@@ -71,6 +71,24 @@ def test_a_second_client_gets_its_half_within_seconds_and_leaves_it_when_it_goes
     assert share_busy(course) <= BUSY
 
 
+@pytest.mark.parametrize("part", [0.02, 0.1])
+def test_refusals_that_come_at_any_rate_do_not_slow_it_down(part: float) -> None:
+    """A partition that moves, a proxy: without the limit 5,800 a second are carried out."""
+    world = ThrottledAccount(always(0.01), cap=NO_CAP, account_cap=NO_CAP, refuses=part)
+    (course,) = world.run(30.0)
+
+    assert done_per_s(course, 5.0, 30.0) >= 0.5 * CLIENT
+
+
+@pytest.mark.parametrize("left", [1_500, 1_000, 400])
+def test_a_cap_that_falls_is_not_taken_for_such_refusals(left: float) -> None:
+    world = ThrottledAccount(always(0.01), others=lambda now: CAP - left if now >= 5.0 else 0.0)
+    (course,) = world.run(20.0)
+
+    assert done_per_s(course, 7.0, 20.0) >= USED * left
+    assert share_busy(course, 7.0) <= 0.15
+
+
 @pytest.mark.parametrize("latency_s", [0.002, 0.01])
 def test_growth_ends_at_what_one_core_drives(latency_s: float) -> None:
     world = ThrottledAccount(always(latency_s), cap=NO_CAP, account_cap=NO_CAP)

@@ -77,6 +77,8 @@ class ThrottledAccount:
     """What another client takes of each queue's cap at a time."""
     client_per_s: float = 6_000.0
     """What one core drives."""
+    refuses: float = 0.0
+    """The part of all requests that gets 503 at any rate."""
     stall_s: float = 0.02
     """At times the client's thread rests so long: others of its process need the core."""
     stalls_per_s: float = 1.0
@@ -293,7 +295,9 @@ class _Client:
         request.tries += 1
         mean = world.latency_s(now)
         latency = mean * self._chance.lognormvariate(0.0, world.jitter)
-        is_done = self._service.carries_out(request.queue, now + latency / 2)
+        is_done = self._chance.random() >= world.refuses and self._service.carries_out(
+            request.queue, now + latency / 2
+        )
         heard = Heard.DONE if is_done else Heard.BUSY
         heapq.heappush(self._arriving, (now + latency, next(self._order), request, heard))
 

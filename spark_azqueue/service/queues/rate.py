@@ -2,7 +2,8 @@
 
 Without such an answer there is no limit. After one, a token bucket limits the requests. Its rate
 falls at once, then grows along a cubic curve: fast towards the rate that was refused, slowly past
-it, then faster (as TCP CUBIC does). Time is an argument.
+it, then faster (as TCP CUBIC does). Some refusals do not depend on the rate (a busy partition, a
+proxy): if cuts do not help, they are taken back. Time is an argument.
 """
 
 from __future__ import annotations
@@ -26,6 +27,22 @@ _LARGE_SHARE = 0.2
 """So many, and so large a part of all answers, do not wait until the last cut has settled."""
 _SMALL_SHARE = 0.03
 """If a larger part is refused, the accepted answers are what the service allows."""
+
+_FRUITLESS = 0.5
+"""Cuts are judged when they leave less than this part of the rate. If refusals are still about as
+frequent, they do not depend on the rate: the cuts are taken back."""
+_BELOW = 0.75
+_FEWEST_BELOW = 64
+"""They are counted at less than this part of the rate before, among so many answers at least."""
+_HELPS = 0.6
+_HELPS_ALWAYS = 0.006
+"""The cuts have helped if at most this part of the refusals is left, or so few of all answers."""
+_BEYOND = 2.0
+"""Then only refusals beyond this multiple of the part that is expected cut the rate."""
+_TRIED_AGAIN_S = 10.0
+"""After this long nothing is expected any more: cuts are tried again. Each time in a row doubles
+it, up to the longest."""
+_LONGEST_TRUST_S = 120.0
 
 _PAUSE_S = 0.02
 """A cut begins with a pause, in which the service's burst allowance recovers."""
@@ -71,10 +88,17 @@ class Rate:
         self._wanted_at = float("-inf")  # when demand last exceeded the limit
         self._accepted_since_cut = 0
         self._refused_since_cut = 0
+        self._accepted_beyond = 0  # after the first refusal since the cut
         self._doubles_s: float | None = None  # set from the first cut to the second
         self._used_s = -_WARMS_UP_S  # how long a limit that the service has shown has been in use
         self._used = 0  # how many answers there were meanwhile, other than 503
         self._meter = _Meter()
+        self._before_cuts = 0.0  # the rate before cuts that are not judged yet
+        self._share_before = 0.0  # the part of refusals then, from the first one on
+        self._below = self._refused_below = 0  # answers and refusals at a much lower rate
+        self._expected = 0.0  # the part of refusals that no cut prevents
+        self._trusted_s = _TRIED_AGAIN_S
+        self._trusted_until = float("-inf")
 
     @property
     def mean_per_s(self) -> float | None:
@@ -121,6 +145,8 @@ class Rate:
         self._used += self._is_known and self._used_s > 0
         if sent_at >= self._cut_at:
             self._accepted_since_cut += 1
+            self._accepted_beyond += self._refused_since_cut > 0
+            self._below += self._is_below
 
     def refused(self, now: float, sent_at: float) -> None:
         """Note an answer 503 to a request sent at `sent_at`."""
@@ -128,6 +154,8 @@ class Rate:
         if sent_at < self._cut_at or now - self._wanted_at > _IDLE_S:
             return  # sent before the last cut, or other clients caused it
         self._refused_since_cut += 1
+        self._below += self._is_below
+        self._refused_below += self._is_below
         if self.per_s is None:
             measured, seconds = self._meter.per_s(now)
             self._cut(now, measured, measured * _FIRST_CUT)
@@ -135,8 +163,18 @@ class Rate:
             return
         refused, accepted = self._refused_since_cut, self._accepted_since_cut
         share = refused / (refused + accepted)
+        if self._expected and now >= self._trusted_until:
+            self._expected = 0.0
+            self._cut(now, self.per_s, self.per_s)
+            return
+        unexpected = refused - _BEYOND * self._expected * (refused + accepted)
         has_settled = now - self._cut_at > _SETTLES_S
-        if not ((refused >= _MANY and share > _LARGE_SHARE) or (refused >= _FEW and has_settled)):
+        if not (
+            (unexpected >= _MANY and share > _LARGE_SHARE) or (unexpected >= _FEW and has_settled)
+        ):
+            return
+        if self._are_fruitless:
+            self._take_back(now)
             return
         top, rate = self.per_s, self.per_s * _CUT
         if share > _SMALL_SHARE:  # far beyond what the service allows: that can be measured
@@ -149,6 +187,37 @@ class Rate:
             top, rate = min(top, self.per_s * _OVERSHOT), min(rate, self.per_s * _FIRST_CUT)
         self._cut(now, top, rate)
 
+    @property
+    def _is_below(self) -> bool:
+        """True if the cuts have taken effect. (Repeats may still be more than the rate.)"""
+        if self.per_s is None or self._tokens < 0:
+            return False
+        return self.per_s < _BELOW * self._before_cuts
+
+    @property
+    def _are_fruitless(self) -> bool:
+        """Judge the cuts so far. If they have helped, those to be judged begin anew."""
+        assert self.per_s is not None
+        enough = self._below >= _FEWEST_BELOW
+        helped = self._refused_below <= self._below * max(
+            _HELPS_ALWAYS, _HELPS * self._share_before
+        )
+        if self.per_s >= self._before_cuts or (enough and helped):
+            self._before_cuts = self.per_s
+            beyond = self._refused_since_cut + self._accepted_beyond
+            self._share_before = self._refused_since_cut / beyond
+            self._below = self._refused_below = 0
+            return False
+        return enough and self.per_s < _FRUITLESS * self._before_cuts
+
+    def _take_back(self, now: float) -> None:
+        """The last cuts did not help: a part of all requests is refused at any rate."""
+        self._expected = self._refused_below / self._below
+        self._cut(now, self._before_cuts, self._before_cuts)
+        self._before_cuts = 0.0
+        self._trusted_until = now + self._trusted_s
+        self._trusted_s = min(2 * self._trusted_s, _LONGEST_TRUST_S)
+
     def _cut(self, now: float, refused_rate: float, rate: float) -> None:
         """From now on `rate`; it grows back to `refused_rate` fast, and slowly beyond."""
         self._fill(now)
@@ -157,7 +226,7 @@ class Rate:
         self._tokens = min(self._tokens, 0.0) - self.per_s * _PAUSE_S
         self._growing_s = 0.0
         self._cut_at = now
-        self._accepted_since_cut = self._refused_since_cut = 0
+        self._accepted_since_cut = self._refused_since_cut = self._accepted_beyond = 0
         self._doubles_s = None
 
     def _fill(self, now: float) -> None:
@@ -167,7 +236,7 @@ class Rate:
             self._tokens, self._used_s, self._used = 0.0, -_WARMS_UP_S, 0
             return
         if now - self._refused_at > _FORGOTTEN_S:
-            self.per_s = None
+            self.per_s, self._expected, self._trusted_s = None, 0.0, _TRIED_AGAIN_S
             return
         burst = max(_LEAST_BURST, self.per_s * _BURST_S)
         passed = max(0.0, now - self._filled_at)
