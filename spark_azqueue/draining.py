@@ -42,6 +42,9 @@ _LEAVES = (
     " drain cannot tell when all is read, and stopped after one batch. Remove it, or use Spark 4.2"
 )
 
+_ENDLESS = ("ProcessingTimeTrigger", "ContinuousTrigger", "RealTimeTrigger")
+"""Names of Spark's triggers, with their time in brackets."""
+
 _WIDTH = 40
 
 Shows = Callable[[int, int | None], None]
@@ -82,7 +85,8 @@ def drain(
     """Run a query until it has read and deleted every message that could be read at the call.
 
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
-        the same checkpoint. On Spark 4.2 and newer it is called once, on 4.0 and 4.1, where such a
+        the same checkpoint. A query with another trigger is refused (not with Spark Connect, which
+        does not tell it). On Spark 4.2 and newer it is called once, on 4.0 and 4.1, where such a
         run is one batch, as often as it takes.
     options: of the source, as the reader gets them; a list if the query has several sources. With
         them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
@@ -182,7 +186,7 @@ class _Drain:
         self._began_at = now()
         self._failures = 0
         self._until = None if within is None else self._began + within
-        self._runs = Runs(start, listener, limits, self._watch, self._until)
+        self._runs = Runs(lambda: _ending(start()), listener, limits, self._watch, self._until)
         self._read: dict[tuple[str, int], int] = {}  # messages by run and batch
         self._total: int | None = None
         self._newer = self._barren = 0
@@ -325,6 +329,24 @@ class _Drain:
         except Exception as error:  # noqa: BLE001 (a terminal that was closed must not end the run)
             log.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
             self._shows = None
+
+
+def _ending(query: Any) -> Any:
+    """The query. Raises ValueError, and stops it, if it would never end.
+
+    Spark Connect does not tell the trigger: there it is not checked.
+    """
+    try:
+        trigger = str(query._jsq.streamingQuery().trigger().toString())
+    except Exception:  # noqa: BLE001
+        return query
+    if not trigger.startswith(_ENDLESS):
+        return query
+    query.stop()
+    raise ValueError(
+        f"the query has the trigger {trigger} and would never end: start it with"
+        " .trigger(availableNow=True)"
+    )
 
 
 def _check_places(queues: CountsQueues, reads: list[Read]) -> None:

@@ -160,7 +160,7 @@ def test_available_now_reads_everything_or_on_old_versions_one_batch(
 
 @pytest.mark.core
 def test_a_drain_reads_and_deletes_everything(
-    job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
+    spark: SparkSession, job: Job, fake: FakeQueueService, queue: str, put: Callable[..., None]
 ) -> None:
     put(*(f"m{i}" for i in range(50)))
     first = run_until_done(lambda: job.start({"availableNow": True}, maxMessagesPerTrigger="20"))
@@ -177,6 +177,10 @@ def test_a_drain_reads_and_deletes_everything(
     assert before == (0 if TRUE_AVAILABLE_NOW else 50)
     assert fake.count(queue) == 0
     assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
+
+    with pytest.raises(ValueError, match="never end.*availableNow"):
+        drain(lambda: job.start({"processingTime": "1 second"}))
+    assert spark.streams.active == []
 
 
 @pytest.mark.core
