@@ -178,7 +178,7 @@ def test_a_drain_reads_and_deletes_everything(
     assert fake.count(queue) == 0
     assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
 
-    with pytest.raises(ValueError, match="never end.*availableNow"):
+    with pytest.raises(ValueError, match=r"never end.*availableNow"):
         drain(lambda: job.start({"processingTime": "1 second"}))
     assert spark.streams.active == []
 
