@@ -121,13 +121,13 @@ test: need-java $(VENV_READY) ## check, and each promise once on real Spark and 
 test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (50 minutes)
 	@ALL=1 $(LANES) environments-all $(CHECKS)
 	@$(MAKE) --no-print-directory coverage
-	@$(LANES) test-engine test-kills test-cluster test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 test-connect test-recorded
+	@$(LANES) test-engine test-kills test-cluster engine-4.0 engine-4.1 test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 smoke-4.1 test-connect test-recorded
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
 environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/4.0/.installed .matrix/client/.installed .matrix/wheel/.installed
 	@:
 
-environments-all: environments $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched)
+environments-all: environments .matrix/4.1/.installed $(if $(DELTA),.matrix/4.2/.installed jars/4.2/.fetched)
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
@@ -173,6 +173,13 @@ test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## MERGE into Del
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
+
+# What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
+ON_LINES = $(patsubst %,tests/engine/test_%.py,crashes exactly_once executors history reliability restart stream transactions)
+
+engine-%: need-java .matrix/%/.installed $(AZURITE_READY)
+	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
+	  .matrix/$*/bin/python -m pytest -q -m core $(ON_LINES)
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
 # or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again

@@ -1,4 +1,7 @@
-"""leaseOn=executors on a cluster of Spark 4.0, which does not tell a source where a query is."""
+"""leaseOn=executors on a cluster of Spark 4.0, which does not tell a source where a query is.
+
+AZQUEUE_OLD_SPARK: another such line, as 4.1. AZQUEUE_TEST_LEASED: how many messages (1200).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from environments import make_environment
-from leasing import Leasing
+from leasing import SENT, Leasing
 from processes import end_session, kill, of_session
 from programs import Programs
 from standalone import Cluster
@@ -42,16 +45,16 @@ def test_kills_of_executor_source_and_driver_cost_no_row(old_leasing: Leasing) -
     leasing, cluster = old_leasing, old_leasing.cluster
     leasing.fake.faults.add(Fault("dequeue", "slow", every=4, seconds=1.0))
     program = leasing.start({})
-    leasing.wait_until_left(program, 1_100)
+    leasing.wait_until_left(program, SENT * 11 // 12)
     kill(cluster.executors(cluster.workers[0]))
     cluster.have_workers(3)
-    leasing.wait_until_left(program, 800)
+    leasing.wait_until_left(program, SENT * 2 // 3)
     source = of_session(program.process.pid, SOURCE)
     assert source
     kill(source)
     assert program.process.wait(120), "the query fails"
     program = leasing.start({})
-    leasing.wait_until_left(program, 500)
+    leasing.wait_until_left(program, SENT * 5 // 12)
     end_session(program.process)
     leasing.fake.faults.clear()
     leasing.each_row_once(leasing.start({}))

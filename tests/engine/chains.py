@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lines import read_all
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue.testing import FakeQueueService
 
 if TYPE_CHECKING:
     from .conftest import Streams
-
-PATIENCE_S = 240
 
 SENT = [f"m{number}" for number in range(60)]
 
@@ -45,16 +45,19 @@ class Chain:
 
     def run(self, frame: DataFrame | None = None, **options: str) -> None:
         """Read all that is there, 20 messages a batch, until the queue is empty. Raises."""
-        query = (
+        writer = (
             (self.source().select("body") if frame is None else frame)
             .writeStream.format("azqueue")
             .options(**self.sink(**options))
             .option("checkpointLocation", str(self.streams.checkpoint))
-            .trigger(availableNow=True)
-            .start()
         )
-        self.streams.queries.append(query)
-        assert query.awaitTermination(PATIENCE_S), "the query did not end by itself"
+
+        def start() -> StreamingQuery:
+            query = writer.trigger(availableNow=True).start()
+            self.streams.queries.append(query)
+            return query
+
+        read_all(start)
 
     def send(self, bodies: list[str] = SENT) -> None:
         self.fake.put_many(self.queue, bodies)

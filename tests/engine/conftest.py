@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lines import read_all
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -64,6 +65,12 @@ class Streams:
         query = writer.start()
         self.queries.append(query)
         return query
+
+    def read_all(
+        self, frame: DataFrame, on_batch: Callable[[DataFrame, int], None] | None = None
+    ) -> None:
+        """The same with availableNow, until all is read and deleted; on old Spark in many runs."""
+        read_all(lambda: self.collect(frame, on_batch, availableNow=True))
 
     def roll_back(self, batches: int, logs: tuple[str, ...] = ("offsets", "commits")) -> None:
         """Remove the newest entries of these of Spark's logs; "commits" alone: as a kill does."""

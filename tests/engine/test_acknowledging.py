@@ -19,7 +19,6 @@ from spark_azqueue.testing import FakeQueueService, Fault
 
 from .conftest import Streams
 from .test_crashes import Job
-from .test_stream import finish
 
 
 def change(frame: DataFrame, connection_string: str, queue: str, **options: str) -> None:
@@ -52,7 +51,7 @@ def test_rows_are_deleted_retried_later_and_updated_by_hand(
     # Two runs, since one reads a message that it gave out only once; no clock moves between them.
     for _ in range(2):
         run = streams.read(connection_string, queue, deleteOnCommit="false")
-        finish(streams.collect(run, work, availableNow=True))
+        streams.read_all(run, work)
 
     expected = [f"m{n}" for n in range(30)] + [f"M{n}" for n in range(20, 30)]
     assert Counter(seen) == Counter(expected)
@@ -181,7 +180,7 @@ def test_rows_of_a_source_that_deletes_cannot_be_changed(
     # When a batch tries to show its messages later, or to delete them
     before = fake.requests["update"]
     frame = streams.read(fake.connection_string, queue, **options)
-    finish(streams.collect(frame, work, availableNow=True))
+    streams.read_all(frame, work)
 
     # Then each way is refused, which names the option, and nothing is lost in silence
     assert len(refused) == 3

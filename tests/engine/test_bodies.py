@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
-from .test_stream import PATIENCE_S, finish
+from .test_stream import PATIENCE_S
 
 TEXTS = [
     "plain",
@@ -48,7 +48,7 @@ def test_texts(
     write.option("createQueue", "true").save()
 
     received = streams.read(connection_string, queue, messageEncoding=encoding)
-    finish(streams.collect(received, availableNow=True))
+    streams.read_all(received)
     assert sorted(streams.bodies()) == sorted(texts)
 
 
@@ -59,7 +59,7 @@ def test_bytes(spark: SparkSession, streams: Streams, connection_string: str, qu
     write.option("createQueue", "true").save()
 
     received = streams.read(connection_string, queue, messageEncoding="base64", bodyType="binary")
-    finish(streams.collect(received, availableNow=True))
+    streams.read_all(received)
     assert sorted(bytes(body) for body in streams.bodies()) == sorted(BYTES)
 
 
@@ -80,7 +80,7 @@ def test_a_body_that_does_not_decode_hides_none_of_its_neighbours(
     frame = streams.read(
         fake.connection_string, queue, messageEncoding="base64", onUndecodable="permissive"
     )
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
 
     assert sorted(filter(None, streams.bodies())) == sorted(good)
     (row,) = [row for row in streams.rows if row.body is None]
@@ -112,7 +112,7 @@ def test_a_reply_with_a_control_character_still_gives_the_other_messages(
     fake.put_many(queue, [f"m{i}" for i in range(32)])
     fake.faults.add(Fault("dequeue", "broken_xml", nth=1))
     frame = streams.read(fake.connection_string, queue, onUndecodable="permissive")
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
 
     assert len(streams.rows) == 32
     assert len([row for row in streams.rows if row["_corrupt_record"]]) == 1

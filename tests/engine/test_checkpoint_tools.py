@@ -61,7 +61,7 @@ def test_state_gets_more_partitions_between_two_runs(
         streams.rows.clear()
         messages = streams.read(fake.connection_string, queue, **options)
         keyed = messages.select("message_id", "body", sf.col("body").alias("key"))
-        streams.collect(without_duplicates(keyed, "key"), availableNow=True).awaitTermination(240)
+        streams.read_all(without_duplicates(keyed, "key"))
         return sorted(streams.bodies())
 
     fake.create_queue(queue)

@@ -37,6 +37,7 @@ spark.stop()
 
 # Settings that work and that Spark keeps out of its own list.
 INTERNAL = {
+    "spark.sql.streaming.minBatchesToRetain",  # on 4.0 and 4.1
     "spark.sql.streaming.pollingDelay",
     "spark.sql.streaming.triggerAvailableNowWrapper.enabled",
 }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 from accounts import account_of
+from lines import read_all
 from processes import PATIENCE_S, wait_for
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -203,10 +204,16 @@ class Query:
         frame = self.streams.read(self.text, self.queue, **options)
         writer = frame.select("body").coalesce(1).writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(self.streams.checkpoint))
-        trigger = writer.trigger(once=True) if once else writer.trigger(availableNow=True)
-        query = trigger.start(str(self.folder / output))
-        self.streams.queries.append(query)
-        finish(query)
+
+        def start(**trigger: bool) -> StreamingQuery:
+            query = writer.trigger(**trigger).start(str(self.folder / output))
+            self.streams.queries.append(query)
+            return query
+
+        if once:
+            finish(start(once=True))
+        else:
+            read_all(lambda: start(availableNow=True))
 
     def batches(self, output: str = "output") -> dict[int, list[str]]:
         """The sink's first batches by number, before it compacts its log: bodies, in order."""

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from lines import read_all
 from processes import wait_for
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
@@ -15,7 +16,6 @@ from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
 from .test_executors import Leased, fill, left
-from .test_stream import finish
 
 QUEUES = 3
 
@@ -43,7 +43,7 @@ def test_a_limit_takes_rows_from_the_output_and_none_from_the_log(
 ) -> None:
     sent = fill(fake, queues, 90)
     rows = query.frame(maxMessagesPerTrigger="30").limit(10)
-    finish(query.streams.collect(rows, availableNow=True))
+    query.streams.read_all(rows)
     assert len(query.streams.bodies()) == 10
     assert left(fake, queues) == 0
     assert logged(query) == sent
@@ -60,11 +60,14 @@ def test_an_action_that_runs_one_task_leaves_the_other_queues_as_they_are(
         assert len(batch.limit(1).collect()) == 1
         assert before[-1] - left(fake, queues) == 30, "one task, and so one queue"
 
-    writer = query.frame().writeStream.foreachBatch(look)
-    writer = writer.option("checkpointLocation", str(query.streams.checkpoint))
-    running = writer.trigger(availableNow=True).start()
-    query.streams.queries.append(running)
-    finish(running)
+    def start() -> StreamingQuery:
+        writer = query.frame().writeStream.foreachBatch(look)
+        writer = writer.option("checkpointLocation", str(query.streams.checkpoint))
+        running = writer.trigger(availableNow=True).start()
+        query.streams.queries.append(running)
+        return running
+
+    read_all(start)
     assert before == [90, 60, 30]
     assert left(fake, queues) == 0
     assert logged(query) == sent

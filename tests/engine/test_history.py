@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+from lines import read_all
 from processes import wait_for
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue.options.parse import history_config
 from spark_azqueue.source.history.survey import history_of, opened
@@ -20,7 +22,6 @@ from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
 from .test_exactly_once import Query
-from .test_stream import finish
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -63,9 +64,13 @@ class Written(Query):
         writer = self.stream(**options).writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(self.folder / name / "checkpoint"))
         output = str(self.folder / name / "output")
-        running = writer.trigger(availableNow=True).start(output)
-        self.streams.queries.append(running)
-        finish(running)
+
+        def start() -> StreamingQuery:
+            running = writer.trigger(availableNow=True).start(output)
+            self.streams.queries.append(running)
+            return running
+
+        read_all(start)
         return self.streams.spark.read.parquet(output)
 
 
@@ -240,10 +245,10 @@ def test_what_was_given_up_has_no_rows(
 
     for _ in range(2):
         with pytest.raises(PySparkException, match="this batch fails"):
-            finish(streams.collect(frame, fail, availableNow=True))
+            streams.read_all(frame, fail)
         assert plain.logged() == {}
     fake.clock.advance(601)
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
     logged = plain.logged()
     assert sorted(body for bodies in logged.values() for body in bodies) == sorted(streams.bodies())
     assert 1 not in logged, "its messages came again in later batches"

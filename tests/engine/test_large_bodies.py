@@ -16,7 +16,6 @@ from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
 from .test_crashes import RUNNER
-from .test_stream import finish
 
 MIB = 2**20
 
@@ -78,7 +77,7 @@ def test_200_bodies_from_1_kib_to_20_mib_there_and_back_and_the_container_ends_e
         .load()
         .selectExpr("length(body) AS size", "sha2(body, 256) AS digest")
     )
-    finish(streams.collect(received, watch, availableNow=True))
+    streams.read_all(received, watch)
 
     assert sorted(streams.rows) == sorted(expected), "byte for byte"
     assert len(memory) >= 4
@@ -143,7 +142,7 @@ def test_the_body_alone_can_be_asked_for(
     else:
         # A choice of columns that names neither the message nor its queue.
         stream = spark.readStream.format("azqueue").schema("body string").options(**options).load()
-        finish(streams.collect(stream, availableNow=True))
+        streams.read_all(stream)
         rows = streams.rows
     assert [row.body for row in rows] == ["x" * 70_000]
     assert [row.asDict().keys() for row in rows] == [{"body": 1}.keys()]

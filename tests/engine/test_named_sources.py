@@ -65,7 +65,7 @@ class Union:
 
     def run(self, *names: str) -> None:
         frame = reduce(DataFrame.unionByName, map(self.load, names))
-        self._streams.collect(frame, availableNow=True).awaitTermination(240)
+        self._streams.read_all(frame)
 
 
 @pytest.fixture

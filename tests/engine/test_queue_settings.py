@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
-from .test_stream import PATIENCE_S, finish
+from .test_stream import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_the_lease_is_as_long_as_the_queue_says(
         leases.append(view.next_visible - fake.clock.now())
 
     frame = streams.read(fake.connection_string, queue, **{"settingsFromQueue": "true", **options})
-    finish(streams.collect(frame, look, availableNow=True))
+    streams.read_all(frame, look)
 
     assert streams.bodies() == ["hello"]
     assert lease - 100 < leases[0] <= lease
@@ -45,7 +45,7 @@ def test_a_poison_threshold_on_the_queue_switches_poison_handling_on(
     frame = streams.read(
         fake.connection_string, queue, settingsFromQueue="true", messageEncoding="base64"
     )
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
 
     assert streams.bodies() == ["hello"]
     assert [view.text for view in fake.messages(f"{queue}-poison")] == ["not base64!"]

@@ -37,7 +37,7 @@ def test_a_restart_settles_the_last_batch_before_anything_is_dequeued(
     fake.clock.advance(3600)  # the leases have run out: every message is there to be read again
     fake.put(queue, "new")
     fake.reset_counters()
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
 
     assert Counter(streams.bodies()) == Counter([f"m{i}" for i in range(100)] + ["new"])
     assert fake.count(queue) == 0
@@ -96,7 +96,7 @@ def test_a_failing_batch_stops_the_query_and_deletes_nothing(
     assert fake.requests["delete"] == 0
     assert fake.count(queue) == 50
 
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
     assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(50))
     assert fake.count(queue) == 0
 
@@ -113,7 +113,7 @@ def test_a_replay_twice_in_a_row_loses_nothing(
         finish(streams.collect(frame, once=True))  # replays, and reads nothing new
     streams.rows.clear()
 
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
     assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(40))
     assert fake.count(queue) == 0
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_of_another_account_or_of_the_future_is_refused(
     fake.create_queue(queue)
     fake.put(queue, "m")
     frame = streams.read(fake.connection_string, queue)
-    finish(streams.collect(frame, availableNow=True))
+    streams.read_all(frame)
 
     (offsets,) = [
         path for path in (streams.checkpoint / "offsets").glob("[0-9]*") if path.name == "0"

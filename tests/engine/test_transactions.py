@@ -5,15 +5,16 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from lines import read_all
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue.commands.command_line import main as command_line
 from spark_azqueue.testing.blobs import FakeBlobService
 from spark_azqueue.testing.faults import Fault
 
 from .chains import SENT, Chain
-from .test_stream import finish
 
 DAY_S = 24 * 3600
 
@@ -76,17 +77,17 @@ def test_foreach_batch_writes_two_queues_once(chain: Chain) -> None:
             fails.clear()
             raise ValueError("once")
 
-    def run() -> None:
+    def start() -> StreamingQuery:
         writer = chain.source().writeStream.foreachBatch(write)
         writer = writer.option("checkpointLocation", str(chain.streams.checkpoint))
         query = writer.trigger(availableNow=True).start()
         chain.streams.queries.append(query)
-        finish(query)
+        return query
 
     chain.send()
     with pytest.raises(PySparkException, match="once"):
-        run()
-    run()
+        read_all(start)
+    read_all(start)
     assert (chain.visible(), chain.visible(other)) == (sorted(SENT), sorted(SENT))
 
 

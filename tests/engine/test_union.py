@@ -31,7 +31,7 @@ def test_a_union_of_two_loads_is_one_query_with_one_checkpoint(
     def run(part: int) -> None:
         fake.put_many(urgent, [f"urgent {part} {number}" for number in range(60)])
         fake.put_many(usual, [f"usual {part} {number}" for number in range(20)])
-        streams.collect(union(), count, availableNow=True).awaitTermination(240)
+        streams.read_all(union(), count)
         assert fake.count(urgent) == fake.count(usual) == 0
 
     run(1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lines import needs_reports_when_idle
 from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -53,6 +54,7 @@ def wait_for(
     return found
 
 
+@needs_reports_when_idle
 def test_the_backlog_is_there_and_falls_and_every_message_is_counted_once(
     spark: SparkSession,
     streams: Streams,
@@ -98,6 +100,7 @@ def test_the_backlog_is_there_and_falls_and_every_message_is_counted_once(
     assert spark.sql("SELECT current_timestamp() AS now").first().now >= frame.first().timestamp
 
 
+@needs_reports_when_idle
 def test_the_progress_itself_is_readable_and_holds_no_secret(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
@@ -117,6 +120,7 @@ def test_the_progress_itself_is_readable_and_holds_no_secret(
     assert not any(fake.key in text or "sig=" in text for text in every)
 
 
+@needs_reports_when_idle
 def test_a_credential_that_may_not_count_does_no_harm(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
@@ -134,6 +138,7 @@ def test_a_credential_that_may_not_count_does_no_harm(
     assert query.isActive
 
 
+@needs_reports_when_idle
 def test_a_lease_that_is_renewed_and_one_that_is_lost(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
@@ -161,6 +166,7 @@ def test_a_lease_that_is_renewed_and_one_that_is_lost(
     assert end.visibility_timeout == 4
 
 
+@needs_reports_when_idle
 def test_a_delete_that_is_refused_and_the_copy_that_comes_back(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
@@ -193,6 +199,7 @@ def test_a_delete_that_is_refused_and_the_copy_that_comes_back(
     assert end.counters.delivered == 20
 
 
+@needs_reports_when_idle
 def test_a_message_seen_before_and_one_that_is_moved_as_poison(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
@@ -215,6 +222,7 @@ def test_a_message_seen_before_and_one_that_is_moved_as_poison(
     assert [view.text for view in fake.messages(f"{queue}-poison")] == ["not base64!"]
 
 
+@needs_reports_when_idle
 def test_a_replayed_batch_counts_no_message(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:

@@ -242,7 +242,7 @@ class Slots:
         return said
 
     def on_plan_closed(self, plan: Plan, said: dict[str, Looked]) -> None:
-        self._news.on_plan_closed(plan, said)
+        self._news.on_plan_closed(plan, said, ran_here=True)
 
 
 @given(

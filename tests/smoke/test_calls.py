@@ -16,6 +16,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from lines import LINE
 from processes import wait_for
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -30,7 +31,7 @@ ASYNCHRONOUS = {
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 pytestmark = pytest.mark.skipif(
-    tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2),
+    LINE >= (4, 2),
     reason="Spark 4.2 and later tell a source what is committed",
 )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from lines import TRUE_AVAILABLE_NOW
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -22,8 +23,6 @@ from spark_azqueue import drain, run_until_done
 from spark_azqueue.testing import FakeQueueService
 
 PATIENCE_S = 240
-SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-TRUE_AVAILABLE_NOW = SPARK >= (4, 2)
 
 
 @pytest.fixture(params=["fake", "azurite"])

@@ -270,8 +270,9 @@ class ExecutorsConsumer:
         """What the slots say, for the next plans."""
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
-        self._news.on_plan_closed(plan, looked)
-        self._sizing.on_plan_closed(closed, looked, ran_here=self._issued == plan.id)
+        ran_here = self._issued == plan.id
+        self._news.on_plan_closed(plan, looked, ran_here=ran_here)
+        self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, forgotten)
 
     def _next(self, plan: Plan, most: int | None) -> Plan | None:

@@ -77,8 +77,10 @@ class ReadyQueues:
         """
         return self._turns.get(queue, 0)
 
-    def on_plan_closed(self, plan: Plan, looked: Mapping[str, Looked]) -> None:
-        """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran."""
+    def on_plan_closed(self, plan: Plan, looked: Mapping[str, Looked], *, ran_here: bool) -> None:
+        """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran.
+        ran_here: this process gave the plan to Spark; else no queue rests, since a run of one batch
+        (availableNow on Spark 4.0 and 4.1, once) has no later look."""
         now = self._clock()
         for queue in plan.queues:
             if queue not in self._paces:
@@ -93,9 +95,10 @@ class ReadyQueues:
                 is_of_run = self._cutoff is not None and plan.cutoff == self._cutoff
                 if is_of_run and saw.drained and not found:
                     self._read.add(queue)
-            self._paces[queue] = self._paces[queue].rest(
-                found=found, now=now, longest_s=self._longest_pause_s
-            )
+            if ran_here:
+                self._paces[queue] = self._paces[queue].rest(
+                    found=found, now=now, longest_s=self._longest_pause_s
+                )
 
     def look_again(self) -> None:
         """Look at every queue as if it had never been looked at."""

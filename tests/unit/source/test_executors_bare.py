@@ -17,6 +17,7 @@ from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.testing import FakeQueueService
+from spark_azqueue.testing.faults import Fault
 
 WRAPPER = r"triggerAvailableNowWrapper\.enabled"
 
@@ -144,6 +145,23 @@ def test_a_batch_without_rows_of_ours_between(query: Query) -> None:
     again = query.driver()
     assert again.plan(first, first) == []
     assert again.latest(None, None) == first
+
+
+def test_a_scheduled_run_looks_at_a_queue_in_which_the_last_plan_found_nothing(
+    query: Query, fake: FakeQueueService
+) -> None:
+    """Row 4, in runs of one batch: such a run has one look, so no queue may rest in it."""
+    sent = fill(query, 4)
+    driver = query.driver()
+    first = driver.latest(None, None)
+    fake.faults.add(Fault("dequeue", "reply_lost", nth=1))
+    read = batch(query, driver, driver.initial, first)
+    assert len(read) == 2, "the other queue gave its messages"
+    fake.clock.advance(91)
+    again = query.driver()
+    assert again.plan(first, first) == []
+
+    assert sorted([*read, *batch(query, again, first, again.latest(None, None))]) == sent
 
 
 def test_a_rollback_gives_the_same_batches(query: Query) -> None:
