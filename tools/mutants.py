@@ -79,10 +79,11 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
                 for other in changes(node, parent, field) if function else ():
                     assert function
                     shown = node if hasattr(node, "lineno") else parent
-                    before = short(shown)
+                    before = ast.unparse(shown)
                     changed = ast.fix_missing_locations(ast.copy_location(other, shown))
                     put(parent, field, at, changed)
-                    name = f"{path}: {before} → {short(changed if shown is node else parent)}"
+                    after = ast.unparse(changed if shown is node else parent)
+                    name = f"{path}: {difference(before, after)}"
                     code = code_of(compile(tree, str(file), "exec"), function)
                     put(parent, field, at, node)
                     seen[name] += 1
@@ -148,10 +149,12 @@ def put(parent: ast.AST, field: str, at: int, node: ast.AST) -> None:
         setattr(parent, field, node)
 
 
-def short(node: ast.AST) -> str:
-    """The beginning of a piece of code."""
-    line = ast.unparse(node).partition("\n")[0]
-    return line if len(line) <= 70 else f"{line[:69]}…"
+def difference(before: str, after: str) -> str:
+    """Both, cut to what is near their first difference."""
+    begin = max(0, len(os.path.commonprefix([before, after])) - 30)  # noqa: RUF071
+    texts = [" ".join(each[begin:].split()) for each in (before, after)]
+    shown = [each if len(each) <= 70 else f"{each[:69]}…" for each in texts]
+    return " → ".join(f"…{each}" if begin else each for each in shown)
 
 
 def code_of(code: CodeType, function: Function) -> CodeType:

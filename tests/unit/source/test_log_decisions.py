@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from ledgers import lease
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.state import LogOffset, LogState, first_segment
+from spark_azqueue.source.leases.ledger import Ledger
+from spark_azqueue.source.log.progress import FirstBatch, LogProgress
+from spark_azqueue.source.log.state import LogOffset, LogState, ProgressKeeper, first_segment
 
 WHERE = "file:/logs/orders"
 
@@ -65,3 +69,65 @@ def test_only_a_run_that_returned_several_segments_must_know_what_a_checkpoint_n
             first(0, progress, end=end, is_ours=is_ours)
     else:
         assert first(0, progress, end=end, is_ours=is_ours) == 0
+
+
+class Holder:
+    """Of a ledger, whose leases may be so long."""
+
+    def __init__(self) -> None:
+        self.known = Ledger()
+
+    @property
+    def ledger(self) -> contextlib.AbstractContextManager[Ledger]:
+        return contextlib.nullcontext(self.known)
+
+    @property
+    def lengths(self) -> Holder:
+        return self
+
+    def longest_s(self) -> int:
+        return 300
+
+
+@pytest.fixture
+def holder() -> Holder:
+    return Holder()
+
+
+def test_a_mark_says_until_when_released_messages_may_be_hidden(holder: Holder) -> None:
+    now = [0.0]
+    progress = ProgressKeeper(holder, lambda: now[0], lambda: 2.0)  # type: ignore[arg-type]
+    holder.known.hide_until(97.5)
+    assert (progress.now().hidden, progress.now().hidden_until) == (0, 0)
+
+    progress.released(3, 90.0)
+    progress.released(4, 97.5)
+    assert (progress.now().hidden, progress.now().hidden_until) == (7, 100)
+    now[0] = 90.0
+    assert progress.now().hidden == 4
+
+
+@pytest.mark.parametrize("is_owed", [False, True])
+def test_a_mark_says_of_owed_deletes_until_when_they_may_be_hidden(
+    holder: Holder, is_owed: bool
+) -> None:
+    progress = ProgressKeeper(holder, lambda: 0.0)  # type: ignore[arg-type]
+    holder.known.hide_until(50.0)
+    if is_owed:
+        holder.known.restore_owed(lease("r1"), 7, 0)
+
+    said = progress.now(has_ended=True)
+    assert (len(said.owed), said.hidden_until, said.has_ended) == (
+        (1, 50, True) if is_owed else (0, 0, False)
+    )
+    assert not progress.now().has_ended
+
+
+def test_a_mark_keeps_where_the_first_batch_began_and_how_far_the_log_has_come(
+    holder: Holder,
+) -> None:
+    before = LogProgress(named=9, committed=8, done=6, began=FirstBatch(3, 5), leased_s=300)
+    progress = ProgressKeeper(holder, lambda: 0.0)  # type: ignore[arg-type]
+    progress.restored(before, [7, 8, 9])
+
+    assert progress.now() == before
