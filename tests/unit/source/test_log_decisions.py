@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 from ledgers import lease
 
-from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
@@ -69,6 +70,42 @@ def test_only_a_run_that_returned_several_segments_must_know_what_a_checkpoint_n
             first(0, progress, end=end, is_ours=is_ours)
     else:
         assert first(0, progress, end=end, is_ours=is_ours) == 0
+
+
+def test_a_query_may_be_rolled_back_to_the_last_batch_before_the_log() -> None:
+    known = {"committed": 12, "done": 12}
+    assert first(7, LogProgress(**known, began=FirstBatch(7, 9))) == 7  # type: ignore[arg-type]
+
+    with pytest.raises(CheckpointMismatch):
+        first(7, LogProgress(**known, began=FirstBatch(8, 9)))  # type: ignore[arg-type]
+
+
+OFFSET = LogOffset("acc", 5, "0" * 32, "0" * 16, 3, 1_700_000_000)
+
+
+@pytest.mark.parametrize("oldest", [None, 1_700_000_000])
+def test_an_offset_comes_back_with_and_without_the_oldest_message(oldest: int | None) -> None:
+    offset = dataclasses.replace(OFFSET, oldest=oldest)
+
+    assert LogOffset.from_json(offset.to_json(), account="acc") == offset
+    assert ("oldest" in offset.to_json()) == (oldest is not None)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"log": "x"}, {"log": 7}, {"segment": "x"}, {"segment": 7}]
+    + [{"messages": each} for each in (0, True, "3")],
+)
+def test_an_offset_with_a_value_that_nobody_writes_is_refused(changed: dict[str, object]) -> None:
+    with pytest.raises(CheckpointMismatch, match="is missing or not valid"):
+        LogOffset.from_json(OFFSET.to_json() | changed, account="acc")
+
+
+def test_an_error_names_the_segments_that_are_missing() -> None:
+    with pytest.raises(LostSegment, match=r"segment 13 is missing.* segments 12 to 14 should"):
+        LogState.of([11, 12, 14], 10, LogProgress(committed=11, done=11), WHERE)
+    with pytest.raises(LogDamaged, match=r"segment 13 is missing.* names number 9999999"):
+        LogState.of([11, 12], 10, LogProgress(), WHERE, known=9_999_999)
 
 
 class Holder:
