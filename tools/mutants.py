@@ -39,7 +39,10 @@ MODULES = {
     "sink/transaction": ["record", "listing"],
     "arrivals": ["decide", "memory"],
 }
-FOLDERS = ["tests/unit/source", "tests/unit/sink", "tests/unit/arrivals", "tests/property"]
+FOLDERS = [
+    *(f"tests/unit/{name}" for name in ("source", "sink", "arrivals", "test_golden_bytes.py")),
+    "tests/property",
+]
 HANGS_AFTER_S = 30.0
 """A mutant that has not ended so long after its time counts as noticed."""
 HOUR_S = 3600.0

@@ -12,30 +12,36 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import (
     MOST_BYTES,
     MOST_MESSAGES,
+    MOST_QUEUES,
+    MOST_WAITING,
     Learned,
     Part,
     Plan,
     Slot,
+    groups_from_json,
     learned,
+    oldest,
 )
 
 ORDERS = QueueRef("acc", "orders")
 AGAIN = Part(PlanId(1, "1" * 32), 0, 0, 5)
 
 
-def plan(slot: Slot, lease_s: int = 90) -> Plan:
-    return Plan("acc", "0" * 32, PlanId(3, "2" * 32), (slot,), 1_700_000_000, lease_s)
+def plan(*slots: Slot, lease_s: int = 90) -> Plan:
+    """Plan 3 of a folder; its names have each digit."""
+    number = PlanId(3, "fedcba9876543210" * 2)
+    return Plan("acc", "0123456789abcdef" * 2, number, slots, 1_700_000_000, lease_s)
 
 
 @pytest.mark.parametrize(("lease_s", "leasing_s"), [(3, 1.0), (30, 5.0), (60, 10.0), (600, 10.0)])
 def test_a_task_leases_for_a_sixth_of_the_lease_and_ten_seconds_at_most(
     lease_s: int, leasing_s: float
 ) -> None:
-    assert plan(Slot((ORDERS,), 1, 1), lease_s).leasing_s == leasing_s
+    assert plan(Slot((ORDERS,), 1, 1), lease_s=lease_s).leasing_s == leasing_s
 
 
 def test_a_plan_that_gives_messages_again_says_so() -> None:
-    assert plan(Slot((), 5, 1, AGAIN)).is_again
+    assert plan(Slot((), 5, 1, AGAIN), Slot((ORDERS,), 5, 1)).is_again
     assert not plan(Slot((ORDERS,), 5, 1)).is_again
 
 
@@ -74,3 +80,32 @@ def test_a_checkpoint_of_a_driver_that_leased_has_a_condition_of_its_own() -> No
         Plan.from_json(offset, account="acc")
 
     assert raised.value.condition is Condition.LOG_CHECKPOINT_MISMATCH
+
+
+def test_a_plan_reads_256_queues_at_most() -> None:
+    queues = [QueueRef("acc", f"queue-{number}") for number in range(MOST_QUEUES + 1)]
+    slots = [Slot(tuple(part), 1, 1) for part in (queues[:100], queues[100:])]
+    with pytest.raises(CheckpointMismatch, match="its slots are not valid"):
+        Plan.from_json(plan(*slots).to_json(), account="acc")
+
+    slots[1] = Slot(tuple(queues[100:-1]), 1, 1)
+    assert Plan.from_json(plan(*slots).to_json(), account="acc") == plan(*slots)
+
+
+def test_groups_that_wait_are_read_in_their_bounds_and_none_is_empty() -> None:
+    part, empty = AGAIN.to_json(), AGAIN._replace(end=0).to_json()
+    assert groups_from_json([[part, empty]], 2)[0][1].messages == 0
+    with pytest.raises(Damaged):
+        groups_from_json([[part], []], 2)
+
+    many = [[part] * 128] * (MOST_WAITING // 128)
+    assert sum(map(len, groups_from_json(many, 2))) == MOST_WAITING
+    with pytest.raises(Damaged):
+        groups_from_json([*many, [part]], 2)
+
+
+def test_the_oldest_plan_that_is_needed_is_kept() -> None:
+    newer = AGAIN._replace(plan=PlanId(2, "1" * 32))
+
+    assert oldest([(newer,), (newer, AGAIN)]) == 1
+    assert oldest([]) is None

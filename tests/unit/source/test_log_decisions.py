@@ -50,18 +50,42 @@ def test_the_first_batch_of_a_checkpoint_is_repeated_however_far_the_log_is() ->
     assert first(7, LogProgress(committed=20, done=20, named=20), end=8) == 7
 
 
+def test_a_log_that_others_used_is_not_read_again_by_a_new_checkpoint() -> None:
+    """Neither where another checkpoint's first batch began, nor behind this run's own batch."""
+    used = LogProgress(committed=12, done=12, named=12, began=FirstBatch(0, 1))
+    with pytest.raises(CheckpointMismatch):
+        first(0, used)
+    with pytest.raises(CheckpointMismatch):
+        first(0, used, end=1, is_ours=True)
+
+    assert first(0, used, end=1) == 0, "the checkpoint has that batch, which did not end"
+    assert first(1, dataclasses.replace(used, began=FirstBatch(1, 2))) == 1
+
+
+def test_with_failOnDataLoss_false_a_checkpoint_may_be_ahead_of_the_log() -> None:
+    ahead = LogOffset("acc", 21, "0" * 32, "0" * 16, 1)
+    state = LogState(0, 20, LogProgress())
+
+    assert first_segment(ahead, state, WHERE, choice=None, lose=True) == 21
+
+
+def test_what_is_below_the_floor_does_not_lower_the_head() -> None:
+    assert LogState.of([9], 10, LogProgress(), WHERE).head == 10
+
+
 def test_a_batch_that_is_not_the_first_one_does_not_begin_where_that_did() -> None:
     progress = LogProgress(committed=8, done=8, named=8, began=FirstBatch(3, 5))
-    assert first(0, progress, end=5) == 3
+    assert [first(start, progress, end=5) for start in (0, 3)] == [3, 3]
 
     with pytest.raises(CheckpointMismatch):
         first(0, progress, end=6)
 
 
 @pytest.mark.parametrize(
-    ("end", "is_ours", "refused"), [(5, False, False), (1, True, False), (2, True, True)]
+    ("end", "is_ours", "refused"),
+    [(5, False, False), (6, False, True), (1, True, False), (2, True, True)],
 )
-def test_only_a_run_that_returned_several_segments_must_know_what_a_checkpoint_named(
+def test_a_batch_of_several_segments_or_beyond_all_that_was_named_must_be_known(
     end: int, is_ours: bool, refused: bool
 ) -> None:
     progress = LogProgress(named=5)
@@ -85,7 +109,7 @@ OFFSET = LogOffset("acc", 5, "0" * 32, "0" * 16, 3, 1_700_000_000)
 
 @pytest.mark.parametrize("oldest", [None, 1_700_000_000])
 def test_an_offset_comes_back_with_and_without_the_oldest_message(oldest: int | None) -> None:
-    offset = dataclasses.replace(OFFSET, oldest=oldest)
+    offset = dataclasses.replace(OFFSET, messages=1, oldest=oldest)
 
     assert LogOffset.from_json(offset.to_json(), account="acc") == offset
     assert ("oldest" in offset.to_json()) == (oldest is not None)
@@ -104,6 +128,8 @@ def test_an_offset_with_a_value_that_nobody_writes_is_refused(changed: dict[str,
 def test_an_error_names_the_segments_that_are_missing() -> None:
     with pytest.raises(LostSegment, match=r"segment 13 is missing.* segments 12 to 14 should"):
         LogState.of([11, 12, 14], 10, LogProgress(committed=11, done=11), WHERE)
+    with pytest.raises(LogDamaged, match=r"segment 12 is missing.* names number 9999999"):
+        LogState.of([11, 9_999_999], 10, LogProgress(), WHERE)
     with pytest.raises(LogDamaged, match=r"segment 13 is missing.* names number 9999999"):
         LogState.of([11, 12], 10, LogProgress(), WHERE, known=9_999_999)
 
@@ -168,3 +194,32 @@ def test_a_mark_keeps_where_the_first_batch_began_and_how_far_the_log_has_come(
     progress.restored(before, [7, 8, 9])
 
     assert progress.now() == before
+
+
+def test_done_follows_the_segments_that_were_found_and_those_that_were_written(
+    holder: Holder,
+) -> None:
+    progress = ProgressKeeper(holder, lambda: 0.0)  # type: ignore[arg-type]
+    progress.restored(LogProgress(committed=9, done=6), [])
+    assert progress.now().done == 6
+    progress.written(7)
+    assert progress.now().done == 6
+    progress.settled(7)
+    assert progress.now().done == 7
+
+    progress.restored(LogProgress(committed=9, done=6), [7, 8, 9])
+    progress.settled(9)
+    assert progress.now().done == 9
+
+
+def test_an_idle_query_notes_its_progress_a_minute_after_the_last_time(holder: Holder) -> None:
+    now = [0.0]
+    progress = ProgressKeeper(holder, lambda: now[0])  # type: ignore[arg-type]
+    due = []
+    for now[0] in (59.9, 60.0):
+        due.append(progress.is_due())
+    progress.now()
+    for now[0] in (119.9, 120.0):
+        due.append(progress.is_due())
+
+    assert due == [False, True, False, True]
