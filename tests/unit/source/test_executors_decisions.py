@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from doubles import AtOnce
+from executors_query import Query, first_plan
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import MOST, Damaged
+from spark_azqueue.journal.pending import Owed
+from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors import closing
+from spark_azqueue.source.executors.closing import Cleaning, Noting
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import (
     MOST_BYTES,
     MOST_MESSAGES,
@@ -22,6 +32,7 @@ from spark_azqueue.source.executors.plan import (
     learned,
     oldest,
 )
+from spark_azqueue.testing import FakeQueueService
 
 ORDERS = QueueRef("acc", "orders")
 AGAIN = Part(PlanId(1, "1" * 32), 0, 0, 5)
@@ -109,3 +120,82 @@ def test_the_oldest_plan_that_is_needed_is_kept() -> None:
 
     assert oldest([(newer,), (newer, AGAIN)]) == 1
     assert oldest([]) is None
+
+
+class Removed:
+    """In place of `Removals`: which blobs are deleted, and what was waited for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.waited: list[float] = []
+
+    def begin(self, name: str) -> None:
+        self.names.append(name)
+
+    def wait(self, timeout_s: float) -> None:
+        self.waited.append(timeout_s)
+
+    def close(self) -> None:
+        self.waited.append(-1.0)
+
+
+def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
+    account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
+    query = Query(
+        fake,
+        executorSlots="1",
+        largeBody="blob",
+        blobContainer="bodies",
+        **{"secret.blobConnectionString": account},
+    )
+    blobs = [f"{number:032x}" for number in range(3)]
+    fake.put_many("orders", [Reference("bodies", name, 70_000).text for name in blobs])
+    driver, given = first_plan(query)
+    query.rows(given)
+    folder, removed = PlanFolder(query.store, query.config.account.name), Removed()
+    folder.open()
+    received = folder.first_segment(given, 0)[0].received
+    (known,) = (each for each in received if blobs[1] in each.message.text)
+    cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
+    cleaning.ended(given, [100])
+
+    cleaning.clean(1, SeenMessages([Owed(known.message.key, 1, 0)]))
+    cleaning.finish(5.0)
+
+    assert sorted(removed.names) == [blobs[0], blobs[2]]
+    assert removed.waited == [5.0, -1.0]
+    assert cleaning.floor == folder.floor() == 1
+    driver.close()
+    query.close()
+
+
+def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at_its_end() -> None:
+    now, noted = [0.0], list[PlanId]()
+    folder = SimpleNamespace(mark_committed=noted.append)
+    chain, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
+    noting = Noting(folder, chain, cleaning, lambda: now[0])  # type: ignore[arg-type]
+    first, second, third = (PlanId(number, "1" * 32) for number in (1, 2, 3))
+    now[0] = 100.0
+    noting.closed()
+
+    for plan, now[0], ends in (
+        (START, 200.0, True),
+        (first, 109.9, False),
+        (first, 110.0, False),
+        (first, 200.0, True),
+    ):
+        noting.idle(plan, ends=ends)
+    assert noted == [first]
+
+    noting.closed()
+    noting.idle(second, ends=False)
+    assert noted == [first]
+    noting.idle(second, ends=True)
+    assert noted == [first, second]
+
+    chain.followed = third
+    noting.idle(third, ends=True)
+    assert noted == [first, second], "what follows it says that it is committed"
