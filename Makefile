@@ -33,7 +33,7 @@ export SPARK_LOCAL_IP = 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long random-search coverage \
+.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long random-search mutants coverage \
   test test-all environments environments-all \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings structure \
@@ -105,6 +105,10 @@ property-long: $(VENV_READY) ## The property tests with 400 examples each, other
 # only reports: a change is not to blame for an example that nobody had tried.
 random-search: $(VENV_READY) ## Examples that nobody tried, for 4 minutes; it prints how to repeat what it finds
 	@$(PY) tools/random_search.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(CI),--only-report)
+
+# As in `make mutants MODULES="ledger log/state" EVERY=5 TESTS=tests/unit/source`; see tests/mutants.md.
+mutants: $(VENV_READY) ## Change the modules that decide, and see that a test notices each change (two hours)
+	@nice $(PY) tools/mutants.py $(MODULES) $(if $(EVERY),--every $(EVERY)) $(if $(TESTS),--tests $(TESTS))
 
 coverage: $(VENV_READY)
 	$(PY) -m coverage combine --quiet

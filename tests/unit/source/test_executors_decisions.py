@@ -1,0 +1,201 @@
+"""Small decisions about plans that larger tests do not notice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from doubles import AtOnce
+from executors_query import Query, first_plan
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.journal.codec import MOST, Damaged
+from spark_azqueue.journal.pending import Owed
+from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.executors import closing
+from spark_azqueue.source.executors.closing import Cleaning, Noting
+from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.names import START, PlanId
+from spark_azqueue.source.executors.objects import SeenMessages
+from spark_azqueue.source.executors.plan import (
+    MOST_BYTES,
+    MOST_MESSAGES,
+    MOST_QUEUES,
+    MOST_WAITING,
+    Learned,
+    Part,
+    Plan,
+    Slot,
+    groups_from_json,
+    learned,
+    oldest,
+)
+from spark_azqueue.testing import FakeQueueService
+
+ORDERS = QueueRef("acc", "orders")
+AGAIN = Part(PlanId(1, "1" * 32), 0, 0, 5)
+
+
+def plan(*slots: Slot, lease_s: int = 90) -> Plan:
+    """Plan 3 of a folder; its names have each digit."""
+    number = PlanId(3, "fedcba9876543210" * 2)
+    return Plan("acc", "0123456789abcdef" * 2, number, slots, 1_700_000_000, lease_s)
+
+
+@pytest.mark.parametrize(("lease_s", "leasing_s"), [(3, 1.0), (30, 5.0), (60, 10.0), (600, 10.0)])
+def test_a_task_leases_for_a_sixth_of_the_lease_and_ten_seconds_at_most(
+    lease_s: int, leasing_s: float
+) -> None:
+    assert plan(Slot((ORDERS,), 1, 1), lease_s=lease_s).leasing_s == leasing_s
+
+
+def test_a_plan_that_gives_messages_again_says_so() -> None:
+    assert plan(Slot((), 5, 1, AGAIN), Slot((ORDERS,), 5, 1)).is_again
+    assert not plan(Slot((ORDERS,), 5, 1)).is_again
+
+
+@pytest.mark.parametrize(
+    ("slot", "is_valid"),
+    [
+        (Slot((ORDERS,), MOST_MESSAGES, MOST_BYTES), True),
+        (Slot((ORDERS,), MOST_MESSAGES + 1, 1), False),
+        (Slot((ORDERS,), 1, MOST_BYTES + 1), False),
+        (Slot((), MOST, MOST_BYTES, AGAIN), True),
+        (Slot((), 1, 1), False),
+        (Slot((ORDERS,), 1, 1, AGAIN), False),
+    ],
+)
+def test_a_slot_has_queues_or_gives_again_and_stays_in_its_bounds(
+    slot: Slot, is_valid: bool
+) -> None:
+    offset = plan(slot).to_json()
+    if is_valid:
+        assert Plan.from_json(offset, account="acc") == plan(slot)
+    else:
+        with pytest.raises(CheckpointMismatch, match="a slot is not valid"):
+            Plan.from_json(offset, account="acc")
+
+
+@pytest.mark.parametrize("value", [None, [1], [0, None], [True, None], [10**6 + 1, None], [1, 0]])
+def test_a_limit_that_no_task_learned_is_damaged(value: object) -> None:
+    assert learned([10**6, 1]) == Learned(10**6, 1)
+    with pytest.raises(Damaged, match="limits of a queue"):
+        learned(value)
+
+
+def test_a_checkpoint_of_a_driver_that_leased_has_a_condition_of_its_own() -> None:
+    offset = {"version": 1, "batch": 4, "account": "acc"}
+    with pytest.raises(CheckpointMismatch) as raised:
+        Plan.from_json(offset, account="acc")
+
+    assert raised.value.condition is Condition.LOG_CHECKPOINT_MISMATCH
+
+
+def test_a_plan_reads_256_queues_at_most() -> None:
+    queues = [QueueRef("acc", f"queue-{number}") for number in range(MOST_QUEUES + 1)]
+    slots = [Slot(tuple(part), 1, 1) for part in (queues[:100], queues[100:])]
+    with pytest.raises(CheckpointMismatch, match="its slots are not valid"):
+        Plan.from_json(plan(*slots).to_json(), account="acc")
+
+    slots[1] = Slot(tuple(queues[100:-1]), 1, 1)
+    assert Plan.from_json(plan(*slots).to_json(), account="acc") == plan(*slots)
+
+
+def test_groups_that_wait_are_read_in_their_bounds_and_none_is_empty() -> None:
+    part, empty = AGAIN.to_json(), AGAIN._replace(end=0).to_json()
+    assert groups_from_json([[part, empty]], 2)[0][1].messages == 0
+    with pytest.raises(Damaged):
+        groups_from_json([[part], []], 2)
+
+    many = [[part] * 128] * (MOST_WAITING // 128)
+    assert sum(map(len, groups_from_json(many, 2))) == MOST_WAITING
+    with pytest.raises(Damaged):
+        groups_from_json([*many, [part]], 2)
+
+
+def test_the_oldest_plan_that_is_needed_is_kept() -> None:
+    newer = AGAIN._replace(plan=PlanId(2, "1" * 32))
+
+    assert oldest([(newer,), (newer, AGAIN)]) == 1
+    assert oldest([]) is None
+
+
+class Removed:
+    """In place of `Removals`: which blobs are deleted, and what was waited for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.waited: list[float] = []
+
+    def begin(self, name: str) -> None:
+        self.names.append(name)
+
+    def wait(self, timeout_s: float) -> None:
+        self.waited.append(timeout_s)
+
+    def close(self) -> None:
+        self.waited.append(-1.0)
+
+
+def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
+    fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
+    account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
+    query = Query(
+        fake,
+        executorSlots="1",
+        largeBody="blob",
+        blobContainer="bodies",
+        **{"secret.blobConnectionString": account},
+    )
+    blobs = [f"{number:032x}" for number in range(3)]
+    fake.put_many("orders", [Reference("bodies", name, 70_000).text for name in blobs])
+    driver, given = first_plan(query)
+    query.rows(given)
+    folder, removed = PlanFolder(query.store, query.config.account.name), Removed()
+    folder.open()
+    received = folder.first_segment(given, 0)[0].received
+    (known,) = (each for each in received if blobs[1] in each.message.text)
+    cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
+    cleaning.ended(given, [100])
+
+    cleaning.clean(1, SeenMessages([Owed(known.message.key, 1, 0)]))
+    cleaning.finish(5.0)
+
+    assert sorted(removed.names) == [blobs[0], blobs[2]]
+    assert removed.waited == [5.0, -1.0]
+    assert cleaning.floor == folder.floor() == 1
+    driver.close()
+    query.close()
+
+
+def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at_its_end() -> None:
+    now, noted = [0.0], list[PlanId]()
+    folder = SimpleNamespace(mark_committed=noted.append)
+    chain, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
+    noting = Noting(folder, chain, cleaning, lambda: now[0])  # type: ignore[arg-type]
+    first, second, third = (PlanId(number, "1" * 32) for number in (1, 2, 3))
+    now[0] = 100.0
+    noting.closed()
+
+    for plan, now[0], ends in (
+        (START, 200.0, True),
+        (first, 109.9, False),
+        (first, 110.0, False),
+        (first, 200.0, True),
+    ):
+        noting.idle(plan, ends=ends)
+    assert noted == [first]
+
+    noting.closed()
+    noting.idle(second, ends=False)
+    assert noted == [first]
+    noting.idle(second, ends=True)
+    assert noted == [first, second]
+
+    chain.followed = third
+    noting.idle(third, ends=True)
+    assert noted == [first, second], "what follows it says that it is committed"
