@@ -101,23 +101,6 @@ def test_a_failing_batch_stops_the_query_and_deletes_nothing(
     assert fake.count(queue) == 0
 
 
-def test_a_replay_twice_in_a_row_loses_nothing(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(40)])
-    frame = streams.read(fake.connection_string, queue)
-    finish(streams.collect(frame, once=True))
-    for _ in range(2):
-        forget_last_commit(streams.checkpoint)
-        finish(streams.collect(frame, once=True))  # replays, and reads nothing new
-    streams.rows.clear()
-
-    finish(streams.collect(frame, availableNow=True))
-    assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(40))
-    assert fake.count(queue) == 0
-
-
 def test_a_checkpoint_of_another_account_or_of_the_future_is_refused(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:

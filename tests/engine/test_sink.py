@@ -220,20 +220,6 @@ def test_a_row_that_cannot_be_sent_is_refused_before_anything_of_its_task_is(
     assert fake.requests["put"] == 0
 
 
-def test_rows_that_cannot_be_sent_are_set_aside(
-    spark: SparkSession, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.create_queue("rejects")
-    rows = [("a", queue), ("b", "nowhere"), ("c" * 70_000, queue), ("d", queue)]
-    write = writer(spark.createDataFrame(rows, "body string, queue string"), fake, None)
-    write.option("onRowError", "queue").option("rowErrorQueue", "rejects").save()
-
-    assert sorted(view.text for view in fake.messages(queue)) == ["a", "d"]
-    reports = [json.loads(view.text) for view in fake.messages("rejects")]
-    assert sorted(each["error"] for each in reports) == ["InvalidRow", "QueueNotFound"]
-
-
 def test_a_queue_that_does_not_exist(
     spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:

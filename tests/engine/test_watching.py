@@ -19,7 +19,6 @@ from spark_azqueue.metrics.report import Report
 from spark_azqueue.testing import FakeQueueService, Fault
 
 from .conftest import Streams
-from .test_reliability import client
 from .test_stream import PATIENCE_S
 
 OFTEN = "spark.sql.streaming.noDataProgressEventInterval"
@@ -115,104 +114,6 @@ def test_the_progress_itself_is_readable_and_holds_no_secret(
     assert source["endOffset"]["oldest"].endswith("Z")
     assert Report.from_json(source["latestOffset"]).backlog == {queue: 2}
     assert not any(fake.key in text or "sig=" in text for text in every)
-
-
-def test_a_credential_that_may_not_count_does_no_harm(
-    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(20)])
-    fake.permissions = "pu"
-    query = streams.collect(streams.read(fake.connection_string, queue))
-    end = wait_for(
-        listener, query, fake, lambda latest: bool(latest.counters and latest.counters.deleted)
-    )
-
-    assert fake.count(queue) == 0
-    assert end.backlog == {}
-    assert fake.requests["properties"] == 1
-    assert query.isActive
-
-
-def test_a_lease_that_is_renewed_and_one_that_is_lost(
-    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(5)])
-
-    def long_work(batch: DataFrame, number: int) -> None:
-        if batch.isEmpty():
-            return
-        before = fake.requests["update"]
-        fake.wait_until(lambda: fake.requests["update"] >= before + 5, PATIENCE_S)
-        fake.faults.add(Fault("update", "not_found", times=1))
-        fake.wait_until(lambda: fake.faults.injected["not_found"] == 1, PATIENCE_S)
-
-    query = streams.collect(
-        streams.read(fake.connection_string, queue, visibilityTimeout="4"), long_work
-    )
-    end = wait_for(
-        listener, query, fake, lambda latest: bool(latest.counters and latest.counters.deleted == 5)
-    )
-
-    assert end.counters is not None
-    assert end.counters.renewals >= 5
-    assert end.counters.leases_lost == 1
-    assert end.visibility_timeout == 4
-
-
-def test_a_delete_that_is_refused_and_the_copy_that_comes_back(
-    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(20)])
-    fake.faults.add(Fault("delete", "not_found", times=3))
-    query = streams.collect(streams.read(fake.connection_string, queue, visibilityTimeout="600"))
-    refused = wait_for(
-        listener,
-        query,
-        fake,
-        lambda latest: bool(latest.counters and latest.counters.deleted == 17),
-    )
-    assert refused.counters is not None
-    assert (refused.unconfirmed_deletes, refused.held, refused.counters.deletes_refused) == (
-        3,
-        0,
-        3,
-    )
-
-    fake.clock.advance(601)  # the three come back
-    end = wait_for(
-        listener,
-        query,
-        fake,
-        lambda latest: bool(latest.counters and latest.counters.deleted == 20),
-    )
-    assert end.counters is not None
-    assert (end.unconfirmed_deletes, end.counters.duplicates_suppressed) == (0, 3)
-    assert end.counters.delivered == 20
-
-
-def test_a_message_seen_before_and_one_that_is_moved_as_poison(
-    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, ["Z29vZA==", "not base64!"])
-    with client(fake, queue) as other:
-        for message in other.receive_messages(max_messages=1, visibility_timeout=10):
-            assert message.content == "Z29vZA=="
-    fake.clock.advance(11)
-    query = streams.collect(
-        streams.read(fake.connection_string, queue, messageEncoding="base64", maxDequeueCount="5")
-    )
-    end = wait_for(
-        listener, query, fake, lambda latest: bool(latest.counters and latest.counters.deleted == 2)
-    )
-
-    assert end.counters is not None
-    assert (end.counters.poison_moved, end.counters.redelivered) == (1, 1)
-    assert end.counters.delivered == 1
-    assert [view.text for view in fake.messages(f"{queue}-poison")] == ["not base64!"]
 
 
 def test_a_replayed_batch_counts_no_message(
