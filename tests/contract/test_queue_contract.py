@@ -141,23 +141,6 @@ def test_an_illegal_name_is_refused(target, name):
     assert caught.value.status == 400
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda queue: queue.dequeue(1, 60),
-        lambda queue: queue.peek(1),
-        lambda queue: queue.put("hello"),
-        lambda queue: queue.delete(Lease(queue.ref, "id", "AAAA")),
-        lambda queue: queue.update(Lease(queue.ref, "id", "AAAA"), 60),
-        lambda queue: queue.check(),
-    ],
-    ids=["dequeue", "peek", "put", "delete", "update", "check"],
-)
-def test_a_missing_queue_is_told(target, call):
-    with pytest.raises(QueueNotFound):
-        call(target.open())
-
-
 def test_checks_pass_and_change_nothing(target, orders):
     orders.put("hello")
 
