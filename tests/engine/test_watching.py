@@ -116,31 +116,6 @@ def test_the_progress_itself_is_readable_and_holds_no_secret(
     assert not any(fake.key in text or "sig=" in text for text in every)
 
 
-def test_a_replayed_batch_counts_no_message(
-    streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
-) -> None:
-    from .test_restart import forget_last_commit
-    from .test_stream import finish
-
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(10)])
-    frame = streams.read(fake.connection_string, queue)
-    finish(streams.collect(frame, once=True))
-    forget_last_commit(streams.checkpoint)
-
-    query = streams.collect(frame)
-    end = wait_for(
-        listener,
-        query,
-        fake,
-        lambda latest: bool(latest.counters and latest.counters.deleted == 10),
-    )
-    told = [each for each in listener.metrics(query) if each["run_id"] == end.run_id]
-    assert sum(each["messages"] for each in told) == 10
-    assert end.counters is not None
-    assert end.counters.redelivered == 10
-
-
 def test_a_query_is_told_from_its_start_and_one_that_reads_no_queue_is_not(
     spark: SparkSession,
     streams: Streams,
