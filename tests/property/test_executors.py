@@ -66,7 +66,7 @@ class BareMachine(Machine):
 
 
 Machine.TestCase.settings = BareMachine.TestCase.settings = settings(
-    max_examples=2 * EXAMPLES, stateful_step_count=100, deadline=None
+    max_examples=2 * EXAMPLES, stateful_step_count=100
 )
 TestMachine = Machine.TestCase
 TestBareMachine = BareMachine.TestCase

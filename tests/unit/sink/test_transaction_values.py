@@ -41,14 +41,14 @@ hidden = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(hidden, max_size=50))
 def test_chunks_are_read_back(messages: list[Hidden]) -> None:
     chunks = chunks_of(messages)
     assert [each for chunk in chunks for each in unpack(chunk, ACCOUNT)] == messages
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(hidden, min_size=1, max_size=5), st.data())
 def test_a_damaged_chunk_is_refused_or_whole(messages: list[Hidden], data: st.DataObject) -> None:
     (chunk,) = chunks_of(messages)

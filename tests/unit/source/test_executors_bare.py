@@ -5,7 +5,6 @@ LO: a bare `latestOffset()`; P: `partitions`; C: `commit`; i: the initial offset
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,16 +15,8 @@ from spark_azqueue.errors import CheckpointMismatch, InvalidOption
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
-from spark_azqueue.testing import FakeQueueService
 
 WRAPPER = r"triggerAvailableNowWrapper\.enabled"
-
-
-@pytest.fixture
-def query(fake: FakeQueueService) -> Iterator[Query]:
-    made = Query(fake)
-    yield made
-    made.close()
 
 
 def batch(query: Query, driver: ExecutorsConsumer, start: Offset, end: Offset) -> list[str]:
