@@ -86,6 +86,27 @@ def test_a_renewal_without_an_answer_is_given_up_when_the_time_is_over():
 
 
 @pytest.mark.parametrize(
+    ("outcome", "new", "then", "state"),
+    [
+        (Outcome.OK, "r2", (Delete, "r2"), State.COMMITTED),
+        # It may have worked all the same: the delete will tell.
+        (Outcome.RETRY, None, (Delete, "r1"), State.COMMITTED),
+        (Outcome.GONE, None, (None, "r1"), State.REMEMBERED),
+        (Outcome.LOST, None, (None, "r1"), State.REMEMBERED),
+    ],
+)
+def test_a_delete_waits_for_the_renewal_under_way(outcome, new, then, state):
+    ledger = ledger_with_batch(message("r1"))
+    ledger.due(30.0)
+
+    assert ledger.committed(1) == []
+    answer = ledger.renewed(lease("r1"), outcome, new and lease(new), LATER, 31.0)
+
+    assert (answer.waited, answer.lease) == (then[0], lease(then[1]))
+    assert ledger.state(lease("r1")) is state
+
+
+@pytest.mark.parametrize(
     ("outcome", "new", "then"),
     [
         (Outcome.OK, "r2", (Release, "r2")),
@@ -114,6 +135,17 @@ def test_setting_aside_waits_for_the_renewal_under_way():
     assert ledger.set_aside(message("r1").message) == []
     answer = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
     assert answer == RenewedLeases(lease("r2"), Delete)
+
+
+def test_one_that_is_leaving_and_comes_again_is_new():
+    ledger = Ledger()
+    ledger.dequeued(*message("r1"), TERM)
+    ledger.due(30.0)
+    ledger.release(WAITING)
+
+    assert ledger.dequeued(*message("r2"), LATER) is Fate.ROW
+    assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0).waited is None
+    assert ledger.hand_out([message("r2")], 1) == [lease("r2")]
 
 
 @pytest.mark.parametrize("event", ["committed", "forget", "release"])
