@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from going_on import go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.errors import CheckpointMismatch
@@ -83,21 +84,9 @@ def test_a_query_goes_on_from_it(
     for queue in ("orders", "returns"):
         fake.create_queue(queue)
         fake.put(queue, f"new in {queue}")
-    rows: list[str] = []
-    query = (
-        spark.readStream.format("azqueue")
-        .option("secret.connectionString", fake.connection_string)
-        .option("queue", "orders,returns")
-        .load()
-        .writeStream.foreachBatch(
-            lambda batch, number: rows.extend(row.body for row in batch.collect())
-        )
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
+    batches = go_on(spark, fake, checkpoint)
 
+    rows = [body for batch in batches.values() for body in batch]
     assert sorted(rows) == ["new in orders", "new in returns"]
     # The old messages are long gone: each receipt was tried, to delete it or to release it.
     gone = 0 if committed and release in KEPT else 4

@@ -6,10 +6,10 @@ base64. It was logged with onUndecodable=permissive, and repeated with `poison`.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
+from going_on import copied, go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
@@ -23,30 +23,14 @@ MODES = {"logs": {}, "executors": {"leaseOn": "executors", "deleteAfter": "log"}
 def test_a_repetition_and_a_reader_have_the_rows_that_were_decided(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, mode: str
 ) -> None:
-    shutil.copytree(Path(__file__).parent / mode / WITH_DECISIONS, tmp_path / "query")
-    checkpoint, log = tmp_path / "query" / "checkpoint", tmp_path / "query" / "log"
-    (checkpoint / "commits" / "0").unlink()
+    golden = Path(__file__).parent / mode / WITH_DECISIONS
+    checkpoint, log = copied(golden, tmp_path, uncommitted=0)
     for queue in ("orders", "returns", "orders-poison"):
         fake.create_queue(queue)
-    rows: dict[int, list[str]] = {}
 
-    query = (
-        spark.readStream.format("azqueue")
-        .option("secret.connectionString", fake.connection_string)
-        .option("queue", "orders,returns")
-        .option("writeAheadLog", f"file:{log}")
-        .options(**MODES[mode])
-        .load()
-        .writeStream.foreachBatch(
-            lambda batch, number: rows.update({number: sorted(row.body for row in batch.collect())})
-        )
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
+    rows = go_on(spark, fake, checkpoint, writeAheadLog=f"file:{log}", **MODES[mode])
 
-    assert rows == {0: ROWS}
+    assert {number: sorted(bodies) for number, bodies in rows.items()} == {0: ROWS}
     assert fake.count("orders-poison") == 0
     read = spark.read.format("azqueue").option("readLog", f"file:{log}").load()
     assert sorted(row.body for row in read.collect()) == ROWS

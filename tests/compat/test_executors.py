@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+from going_on import copied, go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.doctor.log_checks import examine_log
@@ -61,40 +61,20 @@ def test_offsets_and_slots_are_read_as_they_were_meant(release: str) -> None:
 def test_a_query_goes_on_from_it(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, release: str, committed: bool
 ) -> None:
-    shutil.copytree(FOLDERS / release, tmp_path / "query")
-    checkpoint, log = tmp_path / "query" / "checkpoint", tmp_path / "query" / "log"
-    if not committed:
-        (checkpoint / "commits" / "1").unlink()
+    checkpoint, log = copied(FOLDERS / release, tmp_path, None if committed else 1)
     for queue in ("orders", "returns"):
         fake.create_queue(queue)
     fake.put("orders", "new")
-    rows: dict[int, list[str]] = {}
-    options = {
-        "secret.connectionString": fake.connection_string,
-        "queue": "orders,returns",
-        "writeAheadLog": f"file:{log}",
-        "deleteAfter": "log",
-        "leaseOn": "executors",
-    }
+    options = {"writeAheadLog": f"file:{log}", "deleteAfter": "log", "leaseOn": "executors"}
 
-    query = (
-        spark.readStream.format("azqueue")
-        .options(**options)
-        .load()
-        .writeStream.foreachBatch(
-            lambda batch, number: rows.update({number: sorted(row.body for row in batch.collect())})
-        )
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
+    rows = go_on(spark, fake, checkpoint, **options)
 
     again = {} if committed else {1: ["order 3 ü", "return 0"]}
-    assert rows == again | {2: ["new"]}
+    assert {number: sorted(bodies) for number, bodies in rows.items()} == again | {2: ["new"]}
     assert fake.count("orders") == 0
 
-    config = source_config(options, {})
+    account = {"secret.connectionString": fake.connection_string, "queue": "orders,returns"}
+    config = source_config(account | options, {})
     assert config.write_ahead_log
     told = [each.text for each in examine_log(config, config.write_ahead_log)]
     assert any("holds batches 1 to 3" in text for text in told), told

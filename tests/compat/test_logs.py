@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+from going_on import copied, go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.journal.file_store import FileStore
@@ -75,29 +75,12 @@ def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) ->
 def test_a_query_goes_on_from_it(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, release: str, committed: bool
 ) -> None:
-    shutil.copytree(LOGS / release, tmp_path / "query")
-    checkpoint, log = tmp_path / "query" / "checkpoint", tmp_path / "query" / "log"
-    if not committed:
-        (checkpoint / "commits" / "1").unlink()
+    checkpoint, log = copied(LOGS / release, tmp_path, None if committed else 1)
     for queue in ("orders", "returns"):
         fake.create_queue(queue)
     fake.put("orders", "new")
-    rows: dict[int, list[str]] = {}
 
-    query = (
-        spark.readStream.format("azqueue")
-        .option("secret.connectionString", fake.connection_string)
-        .option("queue", "orders,returns")
-        .option("writeAheadLog", f"file:{log}")
-        .load()
-        .writeStream.foreachBatch(
-            lambda batch, number: rows.update({number: [row.body for row in batch.collect()]})
-        )
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
+    rows = go_on(spark, fake, checkpoint, writeAheadLog=f"file:{log}")
 
     again = {} if committed else {1: ["return 0", "order 3 ü"]}
     ahead = {2: ["order 4 ü"], 3: ["new"]} if release == WITH_A_LIST else {2: ["new"]}

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = re.compile(r"Spark Connect server started at: \S*?:(\d+)")
 PATIENCE_S = 240
-LOGGING = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
+HERE = Path(__file__).resolve().parent
+LOGGING = HERE.parents[1] / "conf" / "log4j2.properties"
 INFO = "rootLogger.level = info"
 
 SETTINGS = {
@@ -35,6 +39,24 @@ def clients_environment() -> dict[str, str]:
     """This environment without what would lead a client to our Spark or our package."""
     ours = ("SPARK", "PYTHON")
     return {name: value for name, value in os.environ.items() if not any(w in name for w in ours)}
+
+
+def run_client(
+    python: Path, script: str, address: str, *arguments: str | Path, **environment: str
+) -> tuple[Any, str]:
+    """Run a script of this folder against a server. Returns its result, and all that it said."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [str(python), str(HERE / script), address, *map(str, arguments)],
+            env={**clients_environment(), **environment},
+            cwd=elsewhere,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
 
 
 @contextlib.contextmanager

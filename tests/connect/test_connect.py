@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import storage_events
-from serving import PATIENCE_S, clients_environment, serving
+from serving import run_client, serving
 
 from spark_azqueue import explain
 from spark_azqueue.testing import FakeQueueService
 
-HERE = Path(__file__).parent
+PACKAGE = str(Path(__file__).parents[2])
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +32,10 @@ def test_a_client_without_the_connector_uses_source_and_sink(
     for name in (queue, other):
         fake.create_queue(name)
 
-    done = subprocess.run(
-        [str(client), str(HERE / "client.py"), server, str(tmp_path), queue, other],
-        env={**clients_environment(), "TEXT": fake.connection_string},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
+    seen, said = run_client(
+        client, "client.py", server, tmp_path, queue, other, TEXT=fake.connection_string
     )
 
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
     assert seen["ours"] is False
     assert seen["peeked"] == 20
     assert seen["columns"][:3] == ["message_id", "body", "queue"]
@@ -55,7 +46,7 @@ def test_a_client_without_the_connector_uses_source_and_sink(
     assert explanation.sentence.startswith("unknown option 'quue'; did you mean 'queue'?")
     assert explanation.sentence in seen["error"].splitlines()[0], "nothing stands before it"
     assert (fake.count(queue), fake.count(other)) == (0, 0)  # settled, on Spark 4.2 and newer
-    assert fake.key not in done.stdout + done.stderr
+    assert fake.key not in said
 
 
 def test_a_client_reads_events_by_functions_of_the_server(
@@ -70,22 +61,13 @@ def test_a_client_reads_events_by_functions_of_the_server(
     fake.create_queue(queue)
     (tmp_path / "bodies").write_text(json.dumps([text for _, _, text in cases] + ["no event"]))
 
-    done = subprocess.run(
-        [str(client), str(HERE / "events_client.py"), server, str(tmp_path / "bodies"), queue],
-        env={
-            **clients_environment(),
-            "PYTHONPATH": str(HERE.parents[1]),
-            "TEXT": fake.connection_string,
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
+    (*found, bad, own), _ = run_client(
+        client,
+        *("events_client.py", server, tmp_path / "bodies", queue),
+        TEXT=fake.connection_string,
+        PYTHONPATH=PACKAGE,
     )
 
-    assert done.returncode == 0, done.stderr[-3000:]
-    *found, bad, own = json.loads(done.stdout.splitlines()[-1])
     expected = [
         [
             event.type,
@@ -111,22 +93,13 @@ def test_what_the_package_gives_a_client_works_but_for_files(
         fake.create_queue(name)
     fake.put_many(queue, [str(number) for number in range(9)])
 
-    done = subprocess.run(
-        [sys.executable, str(HERE / "helpers_client.py"), server, str(tmp_path), queue, dead],
-        env={
-            **clients_environment(),
-            "PYTHONPATH": str(HERE.parents[1]),
-            "TEXT": fake.connection_string,
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
+    seen, _ = run_client(
+        Path(sys.executable),
+        *("helpers_client.py", server, tmp_path, queue, dead),
+        TEXT=fake.connection_string,
+        PYTHONPATH=PACKAGE,
     )
 
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
     assert seen["settled"] == "3 3 3 0"
     assert seen["delivered"] == 9
     assert seen["rows"] >= 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.storage.queue import AccountSasPermissions, ResourceTypes, generate_account_sas
 from searching import holders
-from serving import PATIENCE_S, clients_environment, serving
+from serving import PATIENCE_S, run_client, serving
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -66,17 +66,10 @@ def logged(folder: Path) -> dict[str, str]:
 
 def use(client: Path, address: str, folder: Path, queue: str, given: Credentials) -> dict[str, str]:
     """Run the client; return what became of each use of each credential."""
-    done = subprocess.run(
-        [str(client), str(HERE / "secrets_client.py"), address, str(folder), queue],
-        env={**clients_environment(), "CREDENTIALS": json.dumps(given)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
+    seen: dict[str, str]
+    seen, _ = run_client(
+        client, "secrets_client.py", address, folder, queue, CREDENTIALS=json.dumps(given)
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return seen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from accounts import account_of
 
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
@@ -12,6 +13,7 @@ from spark_azqueue.doctor.certify.sandbox import Sandbox
 from spark_azqueue.doctor.certify.trial import TrialOutcome, rows
 
 
+@pytest.mark.core
 def test_azurite_differs_where_it_is_known_to(azurite_connection_string, blobs):
     account = account_of(azurite_connection_string)
     bench = Sandbox(account, replace(account, url=account.blob_url))

@@ -1,6 +1,7 @@
 """What the rest of the package relies on, held against the fake and against Azurite.
 
-So the fake stays honest. Where the two differ the difference is in a test of its own.
+So the fake stays honest. Where the two differ the difference is in a test of its own. The facts of
+the service itself are in `certify`'s table: test_certify_azurite.py and tests/unit/doctor.
 """
 
 import datetime
@@ -19,18 +20,14 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
-from spark_azqueue.service.encoding import MAX_STORED_BYTES
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues import management
-from spark_azqueue.service.queues.calls import Delete, Put
-from spark_azqueue.service.queues.client import QueueClient as AccountClient
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
 from spark_azqueue.source.intake.backlog import LAST_US
 
 pytestmark = pytest.mark.core
 
 SOON = 20.0
-NEVER = 253_402_300_799_000_000
 
 
 class Target:
@@ -107,10 +104,6 @@ def eventually(look):
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_creating_a_queue_that_exists_is_fine(target, orders):
-    assert create_queue(target.account, target.queue) is False
-
-
 def test_queues_are_listed_by_what_their_names_begin_with(target, orders, monkeypatch):
     monkeypatch.setattr(management, "_PAGE", 2)
     prefix = f"{target.queue}-list"
@@ -146,23 +139,6 @@ def test_an_illegal_name_is_refused(target, name):
         create_queue(target.account, name)
 
     assert caught.value.status == 400
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda queue: queue.dequeue(1, 60),
-        lambda queue: queue.peek(1),
-        lambda queue: queue.put("hello"),
-        lambda queue: queue.delete(Lease(queue.ref, "id", "AAAA")),
-        lambda queue: queue.update(Lease(queue.ref, "id", "AAAA"), 60),
-        lambda queue: queue.check(),
-    ],
-    ids=["dequeue", "peek", "put", "delete", "update", "check"],
-)
-def test_a_missing_queue_is_told(target, call):
-    with pytest.raises(QueueNotFound):
-        call(target.open())
 
 
 def test_checks_pass_and_change_nothing(target, orders):
@@ -209,34 +185,6 @@ def test_a_message_is_as_it_was_put(target, orders):
     assert 59_000_000 <= message.next_visible_time - message.insertion_time <= 61_000_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "plain",
-        "😀 é ü 漢字",
-        "<&>\"'",
-        "&amp;&lt;&#13;",
-        "<![CDATA[x]]>",
-        "]]>",
-        "line\nline\n",
-        "\t tab and blanks \t ",
-        "  ",
-        "\n",
-        '<?xml version="1.0"?><QueueMessage><MessageText>x</MessageText></QueueMessage>',
-        "</MessageText>",
-        '{"a": [1, 2], "b": "c\\n"}',
-        "a+b%20c?d=e&f",
-        "\x85\u2028\ufeff",
-    ],
-)
-def test_a_body_comes_back_as_it_was(orders, text):
-    orders.put(text)
-
-    assert orders.peek(1)[0].text == text
-    assert one(orders)[0].text == text
-
-
 @pytest.mark.parametrize("text", ["a\r\nb", "\r", "a\rb"])
 def test_a_carriage_return_comes_back_on_the_fake(target, orders, text):
     orders.put(text)
@@ -246,46 +194,6 @@ def test_a_carriage_return_comes_back_on_the_fake(target, orders, text):
         assert back == text
     else:  # Azurite writes it raw, and XML reads that as a line feed
         assert back in (text, text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a" * MAX_STORED_BYTES, "a" * (MAX_STORED_BYTES - 4) + "😀", "&" * MAX_STORED_BYTES],
-    ids=["ascii", "four bytes", "longer as XML"],
-)
-def test_the_largest_body(orders, text):
-    orders.put(text)
-
-    assert one(orders)[0].text == text
-
-
-def test_the_largest_body_of_many_bytes_a_character(target, orders):
-    if not target.fake:
-        pytest.skip("Azurite spoils a character that two of its reads share")
-    text = "é" * (MAX_STORED_BYTES // 2)
-    orders.put(text)
-
-    assert one(orders)[0].text == text
-
-
-@pytest.mark.parametrize(
-    "text", ["a" * (MAX_STORED_BYTES + 1), "é" * (MAX_STORED_BYTES // 2) + "a"]
-)
-def test_one_byte_more_is_refused(orders, text):
-    with pytest.raises(ServiceError) as caught:
-        orders.put(text)
-
-    assert caught.value.outcome is Outcome.FATAL
-    assert orders.peek(1) == ()
-
-
-def test_a_character_that_xml_cannot_hold_is_refused(target, orders):
-    if not target.fake:
-        pytest.skip("Azurite takes it, and fails at every look at that queue")
-    with pytest.raises(ServiceError) as caught:
-        orders.put("a\x01b")
-
-    assert caught.value.outcome is Outcome.FATAL
 
 
 @pytest.mark.parametrize("ask", [1, 5, 32])
@@ -310,43 +218,7 @@ def test_a_dequeue_beyond_the_bounds_is_refused(orders, count, visibility):
     assert caught.value.outcome is Outcome.FATAL
 
 
-def test_a_peek_leaves_a_message_as_it_is(orders):
-    orders.put("hello")
-
-    for _ in range(3):
-        (message,) = orders.peek(32)
-        assert (message.text, message.dequeue_count) == ("hello", 0)
-        assert message.next_visible_time is None
-
-
 # ── delay and time to live ────────────────────────────────────────────────────────────────────────
-
-
-def test_the_count_has_what_is_leased_and_what_is_delayed(orders):
-    assert orders.count() == 0
-    for text in ("a", "b"):
-        orders.put(text)
-    orders.put("later", 60)
-    orders.dequeue(1, 60)
-
-    assert orders.count() == 3
-
-
-def test_a_delayed_message_is_invisible_until_then(orders):
-    orders.put("later", delay_s=2)
-    orders.put("now")
-
-    assert [message.text for message in orders.peek(32)] == ["now"]
-    eventually(lambda: len(orders.peek(32)) == 2)
-
-
-def test_a_message_goes_when_its_time_to_live_is_over(orders):
-    orders.put("short", ttl_s=1)
-    orders.put("long", ttl_s=3600)
-
-    eventually(lambda: [message.text for message in orders.peek(32)] == ["long"])
-    message, _ = one(orders)
-    assert message.expiration_time - message.insertion_time == 3600 * 1_000_000
 
 
 def test_the_last_second_of_a_hidden_message_is_seen_by_the_answers_time(orders):
@@ -363,13 +235,6 @@ def test_the_last_second_of_a_hidden_message_is_seen_by_the_answers_time(orders)
     (message, _) = own.received[0]
     assert message.text == "own"
     assert 3598 * 1_000_000 <= message.expiration_time - own.answered_at <= 3600 * 1_000_000
-
-
-def test_a_message_that_never_expires(orders):
-    orders.put("ever", ttl_s=-1)
-
-    # The service says 9999-12-31T23:59:59Z; Azurite a day or so less is as good as never.
-    assert one(orders)[0].expiration_time > NEVER - 2 * 366 * 86_400 * 1_000_000
 
 
 @pytest.mark.parametrize(("delay", "ttl"), [(60, 60), (61, 60), (604_801, -1), (0, 0), (0, -2)])
@@ -419,33 +284,6 @@ def test_a_renewal_voids_the_old_receipt_and_keeps_text_and_count(orders):
     assert (message.text, message.dequeue_count) == (" <a>\n", 2)
     assert orders.delete(new).refused  # the dequeue made a newer one
     assert orders.delete(newest) is Outcome.OK
-
-
-def test_a_renewed_lease_deletes(orders):
-    orders.put("hello")
-    _, old = one(orders)
-    _, new = orders.update(old, 3600)
-
-    assert orders.peek(1) == ()
-    assert orders.delete(new) is Outcome.OK
-
-
-def test_a_receipt_is_dead_when_the_message_was_dequeued_again(orders):
-    orders.put("hello")
-    _, old = one(orders, visibility=1)
-    _, newest = eventually(lambda: orders.peek(1) and one(orders))
-
-    assert orders.delete(old).refused
-    assert orders.update(old, 60)[0].refused
-    assert orders.delete(newest) is Outcome.OK
-
-
-def test_a_receipt_whose_time_is_over_still_deletes(orders):
-    orders.put("hello")
-    _, lease = one(orders, visibility=1)
-    eventually(lambda: orders.peek(1))
-
-    assert orders.delete(lease) is Outcome.OK
 
 
 def test_a_receipt_whose_time_is_over_still_renews(orders):
@@ -545,20 +383,3 @@ def test_where_nobody_listens_the_service_is_unavailable(target, orders):
 
     with pytest.raises(ServiceUnavailable):
         target.open(nobody).dequeue(1, 60)
-
-
-# ── the lease of a put ────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_put_gives_a_lease_that_deletes_the_message_until_somebody_dequeues_it(target, orders):
-    client = AccountClient(target.account)
-    hidden = client.now(Put(orders.ref, "hidden", 600, wants_lease=True))
-    taken = client.now(Put(orders.ref, "taken", wants_lease=True))
-    assert client.now(Put(orders.ref, "kept")) is None
-
-    assert orders.dequeue(1, 60).received[0].message.text == "taken"
-    assert client.now(Delete(hidden)) is Outcome.OK
-    assert client.now(Delete(taken)).refused
-    client.close()
-
-    assert [message.text for message, _ in orders.dequeue(32, 60).received] == ["kept"]

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.core
 
 unhurried = settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

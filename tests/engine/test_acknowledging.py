@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import PATIENCE_S, wait_for
-from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, lit
 
@@ -104,48 +104,6 @@ def test_a_receipt_that_a_renewal_replaced_is_stale_ignored_and_comes_again(
     fake.wait_until(lambda: fake.requests["dequeue"] > looks, PATIENCE_S)
     fake.clock.advance(21)
     fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
-
-
-def test_a_stale_receipt_can_stop_the_query(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put(queue, "a")
-
-    def twice(batch: DataFrame, number: int) -> None:
-        leased = batch.select("message_id", "pop_receipt")
-        for _ in range(2):
-            change(
-                leased,
-                fake.connection_string,
-                queue,
-                operation="update",
-                onStaleReceipt="fail",
-                visibilityDelay="60",
-            )
-
-    frame = streams.read(fake.connection_string, queue, deleteOnCommit="false")
-    query = streams.collect(frame, twice)
-    with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(PATIENCE_S)
-    assert "row 0 of this task has a stale receipt" in str(caught.value)
-    assert "acknowledged: 0" in str(caught.value)
-
-
-def test_a_row_of_a_peek_cannot_be_acknowledged(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put(queue, "a")
-    peek = streams.spark.read.format("azqueue").option("queue", queue)
-    rows = peek.option("secret.connectionString", fake.connection_string).load()
-    with pytest.raises(PythonException, match="has no pop_receipt; the stream source gives one"):
-        change(
-            rows.select("message_id", "pop_receipt"),
-            fake.connection_string,
-            queue,
-            operation="delete",
-        )
 
 
 MODES = {

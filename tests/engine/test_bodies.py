@@ -73,21 +73,6 @@ def with_one_bad(fake: FakeQueueService, queue: str) -> tuple[list[str], str]:
     return good, bad
 
 
-def test_a_body_that_does_not_decode_hides_none_of_its_neighbours(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    good, bad = with_one_bad(fake, queue)
-    frame = streams.read(
-        fake.connection_string, queue, messageEncoding="base64", onUndecodable="permissive"
-    )
-    streams.read_all(frame)
-
-    assert sorted(filter(None, streams.bodies())) == sorted(good)
-    (row,) = [row for row in streams.rows if row.body is None]
-    assert (row.message_id, row["_corrupt_record"]) == (bad, "not base64!")
-    assert fake.count(queue) == 0
-
-
 def test_by_default_it_stops_the_query_and_everything_leased_is_given_back(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
@@ -101,19 +86,3 @@ def test_by_default_it_stops_the_query_and_everything_leased_is_given_back(
     assert "messageEncoding" in text
     assert "onUndecodable=permissive" in text
     assert (fake.visible(queue), streams.rows) == (32, [])
-
-
-def test_a_reply_with_a_control_character_still_gives_the_other_messages(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    from spark_azqueue.testing import Fault
-
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(32)])
-    fake.faults.add(Fault("dequeue", "broken_xml", nth=1))
-    frame = streams.read(fake.connection_string, queue, onUndecodable="permissive")
-    streams.read_all(frame)
-
-    assert len(streams.rows) == 32
-    assert len([row for row in streams.rows if row["_corrupt_record"]]) == 1
-    assert fake.count(queue) == 0

@@ -21,10 +21,8 @@ import pytest
 from accounts import account_of
 from lines import read_all
 from processes import PATIENCE_S, wait_for
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from restarting import restarted_until_empty
 from searching import holders
 
 from spark_azqueue.service.messages import QueueRef
@@ -238,80 +236,6 @@ def query(streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path) 
     return Query(streams, fake.connection_string, queue, tmp_path)
 
 
-def test_the_log_is_turned_on_with_a_batch_unfinished_and_cannot_be_turned_off(
-    query: Query, fake: FakeQueueService, queue: str
-) -> None:
-    sent = [f"m{i}" for i in range(40)]
-    fake.put_many(queue, sent)
-    query.run("lost", once=True)
-    query.streams.roll_back(1, ("commits",))  # as a kill leaves it, before the sink has anything
-
-    query.run(writeAheadLog=query.log)
-    found = query.batches()
-    assert sorted(found[1]) == sorted(sent), "released, and in the log under the next number"
-    assert query.bodies() == sorted(sent)
-    assert fake.count(queue) == 0
-
-    fake.put(queue, "late")
-    with pytest.raises(StreamingQueryException, match="option 'writeAheadLog' is not set"):
-        query.run()
-    query.run(writeAheadLog=query.log)
-    assert query.bodies() == sorted([*sent, "late"])
-
-
-@pytest.mark.parametrize("output", ["output", "new"])
-def test_after_a_rollback_the_same_rows_come_in_the_same_batches(
-    query: Query, fake: FakeQueueService, queue: str, output: str
-) -> None:
-    options = {"writeAheadLog": query.log, "maxMessagesPerTrigger": "20"}
-    fake.put_many(queue, [f"m{i}" for i in range(100)])
-    query.run(**options)
-    before = query.batches()
-    assert [len(bodies) for bodies in before.values()] == [20] * 5
-    assert fake.count(queue) == 0
-
-    query.streams.roll_back(2)
-    fake.put_many(queue, [f"n{i}" for i in range(30)])
-    query.run(output, **options)
-
-    after = query.batches(output)
-    again = {number: after[number] for number in after if number in before}
-    assert again == (before if output == "output" else {3: before[3], 4: before[4]})
-    later = [body for number in after if number > 4 for body in after[number]]
-    assert sorted(later) == sorted(f"n{i}" for i in range(30))
-    assert fake.count(queue) == 0
-
-
-def test_scheduled_runs_give_every_message_once(
-    query: Query, fake: FakeQueueService, queue: str
-) -> None:
-    sent: list[str] = []
-    for run in range(5):
-        arrived = [f"run {run} {i}" for i in range(30)]
-        fake.put_many(queue, arrived)
-        sent += arrived
-        query.run(writeAheadLog=query.log, maxMessagesPerTrigger="20")
-        assert query.bodies() == sorted(sent)
-        assert fake.count(queue) == 0
-        if run % 2:
-            query.streams.roll_back(1, ("commits",))  # as a kill leaves it, after the sink's commit
-        fake.clock.advance(3600)
-
-
-def test_a_replay_with_another_encoding_has_the_rows_as_logged(
-    query: Query, fake: FakeQueueService, queue: str
-) -> None:
-    for body in ("good", "not base64!"):
-        fake.put(queue, body)
-        query.run("lost", writeAheadLog=query.log)
-    query.streams.roll_back(1, ("commits",))
-
-    query.run(writeAheadLog=query.log, messageEncoding="base64", onUndecodable="fail")
-
-    assert query.batches() == {1: ["not base64!"]}
-    assert fake.count(queue) == 0
-
-
 @pytest.mark.core
 def test_a_log_in_blobs(
     spark: SparkSession,
@@ -346,36 +270,3 @@ def test_a_log_in_blobs(
     assert query.batches("new") == {number: before[number] for number in sorted(before)[-2:]}
     client.close()
     assert any(blobs.list_blob_names(name_starts_with="logs/orders/seg/"))
-
-
-def test_poison_stops_only_itself(
-    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
-) -> None:
-    """Restarted as a job scheduler would: eight restarts more than the maximum are enough."""
-    fake.create_queue(queue)
-    sent = [f"m{i}" for i in range(40)]
-    fake.put_many(queue, sent)
-    written: dict[int, list[str]] = {}
-
-    def work(batch: DataFrame, number: int) -> None:
-        bodies = sorted(row.body for row in batch.collect())
-        if "m23" in bodies:
-            raise RuntimeError("this message breaks the job")
-        assert written.setdefault(number, bodies) == bodies
-
-    log = f"file:{tmp_path}/wal"
-    options = {"maxMessagesPerTrigger": "16", "maxDequeueCount": "1", "writeAheadLog": log}
-    frame = streams.read(fake.connection_string, queue, **options)
-    failures = restarted_until_empty(
-        lambda: streams.collect(frame, work, availableNow=True),
-        fake,
-        queue,
-        failing_with="this message breaks the job",
-    )
-
-    assert failures <= 1 + 8
-    assert sorted(body for bodies in written.values() for body in bodies) == sorted(
-        set(sent) - {"m23"}
-    )
-    assert fake.count(queue) == 0
-    assert [view.text for view in fake.messages(f"{queue}-poison")] == ["m23"]

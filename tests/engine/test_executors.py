@@ -18,8 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue.metrics.query_metrics import metrics_of
-from spark_azqueue.metrics.report import Counters
 from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.blobs import FakeBlobService
 from spark_azqueue.testing.faults import Fault
@@ -149,112 +147,6 @@ def test_two_actions_on_a_batch_get_the_same_rows(
     assert sorted(query.streams.bodies()) == sent
 
 
-def test_a_stream_wakes_up_and_its_queues_are_empty_before_a_batch_is_committed(
-    query: Leased, fake: FakeQueueService, queues: list[str]
-) -> None:
-    running: StreamingQuery = query.streams.collect(query.frame())
-    for turn in range(3):
-        sent = fill(fake, queues[turn:], 10 * (turn + 1), f"turn {turn} ")
-        fake.wait_until(lambda: left(fake, queues) == 0, 60)
-        running.processAllAvailable()
-        got = [body for body in query.streams.bodies() if body.startswith(f"turn {turn} ")]
-        assert sorted(got) == sent
-    fill(fake, queues, 1, "last ")  # what slots reported is counted when the next batch is planned
-    fake.wait_until(lambda: left(fake, queues) == 0, 60)
-    running.processAllAvailable()
-    counters = query_counters(running)
-    assert counters.delivered == counters.deleted == 60
-
-
-def query_counters(running: StreamingQuery) -> Counters:
-    """Of the newest progress that has a report."""
-    told = (metrics_of(json.loads(each.json)) for each in running.recentProgress)
-    return [each.counters for each in told if each and each.counters][-1]
-
-
-def test_lost_answers_and_errors_of_the_service(
-    query: Leased, fake: FakeQueueService, queues: list[str]
-) -> None:
-    sent = fill(fake, queues, 300)
-    fake.faults.add(Fault("delete", "reply_lost", every=5))
-    fake.faults.add(Fault("delete", "busy_503", every=7, seconds=0.0))
-    fake.faults.add(Fault("dequeue", "error_500", every=4))
-    fake.faults.add(Fault("peek", "busy_503", every=3, seconds=0.0))
-    query.run(maxMessagesPerTrigger="60")
-    assert query.bodies() == sent
-    assert left(fake, queues) == 0
-
-
-def test_a_lost_page_comes_when_its_leases_end(
-    query: Leased, fake: FakeQueueService, queues: list[str]
-) -> None:
-    sent = fill(fake, queues, 90)
-    fake.faults.add(Fault("dequeue", "reply_lost", nth=1))
-    query.run()
-    assert len(query.bodies()) < 90
-    fake.clock.advance(91)
-    query.run()
-    assert query.bodies() == sent
-    assert left(fake, queues) == 0
-
-
-def test_strict_priority_reads_the_first_queue_first(
-    query: Leased, fake: FakeQueueService, queues: list[str]
-) -> None:
-    fill(fake, queues, 90)
-    seen: list[set[str]] = []
-
-    def look(batch: DataFrame, number: int) -> None:
-        seen.append({row.queue for row in batch.collect()})
-
-    frame = query.frame(queuePriority="strict", maxMessagesPerTrigger="10")
-    query.streams.read_all(frame, look)
-    last = {name: max(at for at, found in enumerate(seen) if name in found) for name in queues}
-    first = {name: min(at for at, found in enumerate(seen) if name in found) for name in queues}
-    assert last[queues[0]] <= first[queues[1]] + 1
-    assert last[queues[1]] <= first[queues[2]] + 1
-    assert left(fake, queues) == 0
-
-
-def test_queues_of_a_pattern_come_and_go(
-    streams: Streams, fake: FakeQueueService, queues: list[str], queue: str, tmp_path: Path
-) -> None:
-    query = Leased(streams, fake.connection_string, [f"{queue}-*"], tmp_path)
-    sent: list[str] = []
-    for turn, name in enumerate(queues):
-        fake.create_queue(name)
-        sent += fill(fake, queues[: turn + 1], 12, f"turn {turn} ")
-        query.run()
-        assert query.bodies() == sorted(sent)
-    fake.delete_queue(queues[0])
-    sent += fill(fake, queues[1:], 12, "after ")
-    query.run()
-    assert query.bodies() == sorted(sent)
-
-
-@pytest.mark.parametrize("choices", ["poison", "permissive", "fail permissive", "fail poison"])
-def test_bodies_that_do_not_decode(
-    query: Leased, fake: FakeQueueService, queues: list[str], choices: str
-) -> None:
-    first, choice = choices.split()[0], choices.split()[-1]
-    for body in ("Z29vZA==", "not base64!", "ZmluZQ=="):
-        fake.put(queues[0], body)
-    options = {"messageEncoding": "base64", "onUndecodable": first}
-    if first == "fail":
-        refused(query, "cannot be decoded", **options)
-        assert left(fake, queues) == 0, "it stands in the log"
-        shutil.rmtree(query.folder / "refused", ignore_errors=True)
-        options["onUndecodable"] = choice
-    query.run(**options)
-    if choice == "poison":
-        assert query.bodies() == ["fine", "good"]
-        assert [each.text for each in fake.messages(f"{queues[0]}-poison")] == ["not base64!"]
-    else:
-        rows = query.streams.spark.read.parquet(str(query.folder / "output")).collect()
-        assert sorted(row.body or "" for row in rows) == ["", "fine", "good"]
-    assert left(fake, queues) == 0
-
-
 def test_large_bodies_go_with_their_batches(
     query: Leased, fake: FakeQueueService, queues: list[str]
 ) -> None:
@@ -324,31 +216,6 @@ def test_mistakes_are_told_before_anything_is_leased(
     assert fake.requests["dequeue"] == 0
 
 
-def test_a_folder_belongs_to_one_query_and_a_checkpoint_to_its_mode(
-    query: Leased, fake: FakeQueueService, queues: list[str]
-) -> None:
-    sent = fill(fake, queues, 9)
-    query.run()
-    fill(fake, queues, 9, "n")
-    refused(query, "written with leaseOn=executors", leaseOn="driver")
-    refused(query, "Is the disk mounted", writeAheadLog=f"{query.log}-other")
-    used = query.streams.checkpoint
-    query.streams.checkpoint = query.folder / "new"
-    refused(query, "the checkpoint does not know it")
-    refused(query, "is the folder of a write-ahead log of leaseOn=executors", leaseOn="driver")
-    query.run("earliest", writeAheadLogStart="earliest")
-    assert [body for body in query.bodies("earliest") if body[0] == "m"] == sent
-    assert left(fake, queues) == 0
-
-    query.streams.checkpoint = query.folder / "driver"
-    logged = {"leaseOn": "driver", "writeAheadLog": f"{query.log}-driver"}
-    query.run("driver", **logged)
-    fill(fake, queues, 3, "o")
-    query.run("driver", **logged)
-    refused(query, "written with leaseOn=driver", writeAheadLog=f"{query.log}-driver")
-    query.streams.checkpoint = used
-
-
 def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
     query: Leased, fake: FakeQueueService, queues: list[str], spark: SparkSession
 ) -> None:
@@ -413,16 +280,6 @@ def finished(running: StreamingQuery) -> bool:
     with contextlib.suppress(PySparkException):
         assert running.awaitTermination(PATIENCE_S), "the query did not end by itself"
     return running.exception() is None
-
-
-def test_two_loads_of_one_folder_are_told(
-    query: Leased, fake: FakeQueueService, queues: list[str]
-) -> None:
-    fill(fake, queues, 9)
-    both = query.frame().union(query.frame())
-    running = query.streams.collect(both)
-    with pytest.raises(PySparkException, match="another process writes the write-ahead log"):
-        running.awaitTermination(60)
 
 
 def test_old_batches_are_removed(query: Leased, fake: FakeQueueService, queues: list[str]) -> None:

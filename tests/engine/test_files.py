@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -21,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_azqueue.arrivals.decide import Look
 from spark_azqueue.arrivals.memory import File
 from spark_azqueue.arrivals.reading import Files
-from spark_azqueue.arrivals.record import Begun
 from spark_azqueue.arrivals.rules import roots_of
 from spark_azqueue.errors import LogConflict
 from spark_azqueue.files import read_new_files
@@ -136,31 +134,6 @@ def test_what_was_there_before_is_read_and_its_late_event_changes_nothing(
     assert reader.ids() == [*range(len(NAMES))], "only the first start lists"
 
 
-def test_a_listing_that_broke_off_is_done_again_and_doubles_nothing(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    for number in range(5):
-        reader.landing.write(f"{number}.json", f'{{"id": {number}}}')
-    reader.run()
-    (listed,) = (reader.folder / "checkpoint" / "files" / "listing").iterdir()
-    listed.unlink()
-    reader.landing.write("5.json", '{"id": 5}')
-
-    reader.run()
-
-    assert reader.ids() == [*range(6)]
-
-
-def test_files_from_before_are_left_out_if_they_are_not_wanted(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    reader.landing.write("old.json", '{"id": 1}')
-    reader.run(include_existing_files=False)
-    reader.run(include_existing_files=True)
-
-    assert reader.calls == [], "the first start counts"
-
-
 def test_what_cannot_be_read_is_set_aside_and_the_rest_goes_on(
     reader: Reader, fake: FakeQueueService
 ) -> None:
@@ -220,56 +193,8 @@ def test_a_message_of_many_events_makes_no_large_batch(
     assert letters(fake) == {f"gone-{number}.json": "the file is gone" for number in range(10)}
 
 
-@pytest.mark.parametrize("long", ["z" * 5_000, "日" * 5_000])
-def test_a_forged_path_that_is_too_long_stops_nothing(
-    reader: Reader, fake: FakeQueueService, long: str
-) -> None:
-    """It is among the events that are put back, and cannot be read from a list again."""
-    names = [f"{number:02}.json" for number in range(12)]
-    events = [reader.landing.write(name, f'{{"id": {n}}}') for n, name in enumerate(names)]
-    forged = json.loads(reader.landing.event("x"))
-    forged["subject"] = forged["subject"].removesuffix("x") + long
-    forged["data"]["url"] = forged["data"]["url"].removesuffix("x") + long
-    forged = json.dumps(forged, ensure_ascii=False)
-    fake.put_many("arrived", [f"[{','.join([*events[:11], forged])}]"])
-
-    reader.run(include_existing_files=False, max_files_per_trigger=1)
-    fake.put_many("arrived", [events[11]])
-    while fake.count("arrived"):
-        reader.run()
-
-    assert reader.ids() == [*range(12)]
-    ((path, reason),) = letters(fake).items()
-    assert path == f"{long[:1_024]}…"
-    assert reason == "the path is longer than a blob's name can be"
-
-
 def unknown(path: str) -> Look:
     return Look.UNKNOWN
-
-
-def test_what_nobody_can_look_at_for_a_moment_is_read_later_if_it_is_a_file(
-    reader: Reader, fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder would have its files read again, and an empty file would count as read."""
-    landing = reader.landing
-    fake.put_many("arrived", [landing.write(f"in/{n}.json", f'{{"id": {n}}}') for n in range(2)])
-    reader.run(include_existing_files=False)
-    (landing.folder / "late.json").touch()
-    fake.put_many("arrived", [landing.event("in"), landing.event("late.json")])
-    with monkeypatch.context() as hiccup:
-        hiccup.setattr("spark_azqueue.arrivals.hadoop._look_on_disk", unknown)
-        hiccup.setattr("spark_azqueue.arrivals.reading._OF_A_LOOK", {"recursiveFileLookup": "?"})
-        with pytest.raises(StreamingQueryException, match="nobody can say now what is at in"):
-            reader.run()
-    reader.run()
-    assert reader.ids() == [0, 1]
-
-    fake.put_many("arrived", [landing.write("late.json", '{"id": 9}')])
-    reader.run()
-
-    assert reader.ids() == [0, 1, 9]
-    assert fake.count("arrived") == 0
 
 
 def test_where_only_spark_can_look_it_sees_what_the_driver_would(
@@ -356,53 +281,6 @@ def test_a_batch_that_died_comes_again_with_the_same_files(
     assert fake.count("arrived") == 0
 
 
-def test_what_is_set_aside_stays_so_when_the_batch_comes_again(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    events = [reader.landing.write("0.json", '{"id": 0}'), reader.landing.event("late.json")]
-    fake.put_many("arrived", events)
-
-    def die(number: int) -> None:
-        reader.landing.write("late.json", '{"id": 1}')
-        raise RuntimeError("the machine died")
-
-    reader.after = die
-    with pytest.raises(StreamingQueryException, match="the machine died"):
-        reader.run(include_existing_files=False)
-    reader.after = lambda number: None
-    reader.run()
-
-    assert reader.calls == [(0, [0])] * 2
-
-
-def test_a_lost_event_is_found_by_a_later_listing(reader: Reader, fake: FakeQueueService) -> None:
-    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
-    reader.run()
-    reader.landing.write("lost.json", '{"id": 1}')
-    for path in reader.landing.folder.iterdir():
-        os.utime(path, (path.stat().st_mtime - 7200,) * 2)
-    (listed,) = (reader.folder / "checkpoint" / "files" / "listing").iterdir()
-    listed.rename(listed.with_name(f"{int(listed.name) - 7200:012d}"))
-    reader.run()
-    assert reader.ids() == [0], "without an interval nothing is listed again"
-
-    reader.run(backfill_interval=3600)
-
-    assert reader.ids() == [0, 1]
-
-
-def test_if_the_storage_is_gone_no_file_is(reader: Reader, fake: FakeQueueService) -> None:
-    fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
-    away = reader.landing.folder.rename(reader.folder / "away")
-    with pytest.raises(StreamingQueryException, match="nothing is mounted at /"):
-        reader.run(include_existing_files=False)
-    away.rename(reader.landing.folder)
-
-    reader.run()
-
-    assert reader.ids() == [0]
-
-
 def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     reader: Reader, fake: FakeQueueService
 ) -> None:
@@ -429,73 +307,6 @@ def test_if_one_of_two_containers_is_lost_no_file_is_gone(
     assert reader.ids() == [0, 1]
     with pytest.raises(Exception, match="not exist"):
         fake.messages(BAD)
-
-
-def test_a_folder_that_is_announced_like_a_file_is_not_read(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    """As by the marker of one: no bytes, and no slash at its end. Or by anybody."""
-    landing = reader.landing
-    fake.put_many("arrived", [landing.write(f"in/{n}.json", f'{{"id": {n}}}') for n in (1, 2)])
-    reader.run(include_existing_files=False)
-    fake.put_many("arrived", [landing.event("in"), landing.write("3.json", '{"id": 3}')])
-
-    reader.run()
-
-    assert reader.ids() == [1, 2, 3]
-    assert fake.count("arrived") == 0
-
-
-def test_a_list_has_a_folder_in_place_of_its_file(reader: Reader, fake: FakeQueueService) -> None:
-    fake.put_many("arrived", [reader.landing.write("a", '{"id": 1}')])
-
-    def die(number: int) -> None:
-        raise RuntimeError("the machine died")
-
-    reader.before = die
-    with pytest.raises(StreamingQueryException, match="the machine died"):
-        reader.run(include_existing_files=False)
-    (reader.landing.folder / "a").unlink()
-    reader.landing.write("a/b.json", '{"id": 2}')
-    reader.before = lambda number: None
-    reader.run()
-
-    assert reader.ids() == []
-    assert letters(fake) == {"a": "the path is no file's any more, but a folder's"}
-
-
-def test_a_file_that_is_made_empty_and_then_filled_is_read(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    landing = reader.landing
-    fake.put_many("arrived", [landing.write("a.json", ""), landing.write("b.json", '{"id": 2}')])
-    reader.run(include_existing_files=False)
-    assert reader.ids() == [2]
-
-    fake.put_many("arrived", [landing.write("a.json", '{"id": 1}')])
-    reader.run()
-
-    assert reader.ids() == [1, 2]
-
-
-def test_a_batch_that_comes_again_knows_what_was_empty(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    landing = reader.landing
-    fake.put_many("arrived", [landing.write("a.json", ""), landing.write("b.json", '{"id": 2}')])
-
-    def die(number: int) -> None:
-        landing.write("a.json", '{"id": 1}')
-        raise RuntimeError("the machine died")
-
-    reader.after = die
-    with pytest.raises(StreamingQueryException, match="the machine died"):
-        reader.run(include_existing_files=False)
-    reader.after = lambda number: None
-    fake.put_many("arrived", [landing.event("a.json")])
-    reader.run()
-
-    assert reader.ids() == [1, 2]
 
 
 def test_a_broken_file_that_speaks_of_the_network_is_set_aside(
@@ -530,51 +341,6 @@ def test_a_file_that_cannot_be_opened_now_is_read_later(
     assert reader.ids() == [1]
     with pytest.raises(Exception, match="not exist"):
         fake.messages(BAD)
-
-
-@pytest.mark.parametrize("again", ["before", "after"])
-def test_a_file_that_is_deleted_before_its_batch_is_done_and_uploaded_again(
-    reader: Reader, fake: FakeQueueService, again: str
-) -> None:
-    """Its batch has no other file. What was written under its number is replaced by nothing."""
-    landing = reader.landing
-    fake.put_many("arrived", [landing.write("a.json", '{"id": 1}')])
-    landing.write("_SUCCESS", "")
-
-    def die(number: int) -> None:
-        landing.folder.joinpath("a.json").unlink()
-        raise RuntimeError("the machine died")
-
-    reader.after = die
-    with pytest.raises(StreamingQueryException, match="the machine died"):
-        reader.run(include_existing_files=False)
-    reader.after = lambda number: None
-    if again == "after":
-        reader.run()
-        assert reader.ids() == []
-        assert letters(fake) == {"a.json": "the file is gone"}
-    fake.put_many("arrived", [landing.write("a.json", '{"id": 2}')])
-    reader.run()
-
-    assert reader.ids() == [2]
-
-
-def test_what_was_set_aside_is_not_announced_by_every_listing(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    fake.put_many("arrived", [reader.landing.write("broken.json", '{"id": ')])
-    reader.run(include_existing_files=False)
-    reader.landing.write("lost.json", '{"id": 1}')
-    begun = reader.folder / "checkpoint" / "files" / "begun"
-    for path in reader.landing.folder.iterdir():
-        os.utime(path, (path.stat().st_mtime - 7200,) * 2)
-    begun.joinpath("begun").unlink()
-    begun.joinpath("begun").write_bytes(Begun(1.0).to_bytes())
-
-    for listing in range(3):
-        reader.run(backfill_interval=0.001)
-        assert reader.ids() == [1], listing
-        assert len(fake.messages(BAD)) == 1, listing
 
 
 def test_a_log_that_was_lost_is_not_begun_anew(reader: Reader, fake: FakeQueueService) -> None:
@@ -642,23 +408,6 @@ def test_a_format_with_one_schema_needs_none(reader: Reader, fake: FakeQueueServ
     assert lines == ["one line"]
 
 
-@pytest.mark.parametrize("encoding", ["none", "base64"])
-def test_a_long_message_of_emojis_stops_nothing(
-    reader: Reader, fake: FakeQueueService, encoding: str
-) -> None:
-    hostile = "\N{PILE OF POO}" * 6_000
-    reader.options["messageEncoding"] = encoding
-    texts = [hostile, reader.landing.write("0.json", '{"id": 0}')]
-    if encoding == "base64":
-        texts = [base64.b64encode(text.encode()).decode() for text in texts]
-    fake.put_many("arrived", texts)
-
-    reader.run(include_existing_files=False)
-
-    assert reader.ids() == [0]
-    assert len(fake.messages(BAD)) == 1
-
-
 def test_what_a_broken_event_says_is_not_in_the_drivers_log(
     reader: Reader, fake: FakeQueueService, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -714,22 +463,6 @@ def test_what_spark_would_refuse_at_the_end_is_refused_at_the_start(
         running.stop()
 
     assert fake.count("arrived") == 0
-
-
-def test_a_log_of_another_checkpoint_is_refused_and_no_event_is_lost(
-    reader: Reader, fake: FakeQueueService
-) -> None:
-    log = f"file:{reader.folder}/log"
-    for number in range(2):
-        fake.put_many("arrived", [reader.landing.write(f"{number}.json", f'{{"id": {number}}}')])
-        reader.run(log=log, include_existing_files=False)
-    shutil.rmtree(reader.folder / "checkpoint")
-    fake.put_many("arrived", [reader.landing.write("2.json", '{"id": 2}')])
-
-    with pytest.raises(StreamingQueryException, match="lists up to batch 1, and the query is at"):
-        reader.run(log=log)
-
-    assert fake.count("arrived") == 1
 
 
 def test_a_log_with_one_list_and_a_new_checkpoint_is_refused(

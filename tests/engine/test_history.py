@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,28 +175,6 @@ def test_a_second_query_gets_each_batch_once_and_the_same_again(
     assert sorted(body for bodies in first.values() for body in bodies) == query.bodies()
 
 
-@pytest.mark.parametrize("query", ["driver", "executors"], indirect=True)
-def test_a_log_keeps_batches_for_as_long_as_it_is_told(
-    query: Written, fake: FakeQueueService
-) -> None:
-    kept = {"writeAheadLogRetention": "10", "writeAheadLogRetentionTime": "1 hour"}
-    small = {"maxMessagesPerTrigger": "5", **kept}
-    query.send(fake, 110)
-    query.go(**small)
-    numbers = [*query.logged()]
-    assert numbers == [*range(1, 23)], "all of them are young"
-    an_hour_ago = time.time() - 3601
-    for path in (query.folder / "wal").rglob("0*"):
-        os.utime(path, (an_hour_ago, an_hour_ago))
-    query.send(fake, 5, "late ")
-    query.go(**small)
-    left = query.logged()
-    oldest = min(left)
-    assert oldest in (13, 14, 15), "ten behind the newest that it knew as committed"
-    assert left.keys() > {*range(oldest, 23)}, "a plan may have been empty"
-    assert sorted(left[max(left)]) == [f"late {number}" for number in range(5)]
-
-
 def test_readers_do_not_disturb_a_query_that_runs(
     plain: Written, fake: FakeQueueService, queue: str, streams: Streams
 ) -> None:
@@ -229,29 +205,6 @@ def test_readers_do_not_disturb_a_query_that_runs(
     assert streams.queries[-1].exception() is None
     assert len(seen) == len(set(seen))
     assert sorted(body for _, body in seen) == plain.bodies()
-
-
-def test_what_was_given_up_has_no_rows(
-    plain: Written, fake: FakeQueueService, streams: Streams, queue: str
-) -> None:
-    plain.send(fake, 3)
-    options = {**plain.options, "maxDequeueCount": "1", "writeAheadLog": plain.log}
-    frame = streams.read(plain.text, queue, **options)
-    attempts: list[int] = []
-
-    def fail(batch: DataFrame, number: int) -> None:
-        attempts.append(number)
-        raise RuntimeError("this batch fails")
-
-    for _ in range(2):
-        with pytest.raises(PySparkException, match="this batch fails"):
-            streams.read_all(frame, fail)
-        assert plain.logged() == {}
-    fake.clock.advance(601)
-    streams.read_all(frame)
-    logged = plain.logged()
-    assert sorted(body for bodies in logged.values() for body in bodies) == sorted(streams.bodies())
-    assert 1 not in logged, "its messages came again in later batches"
 
 
 def test_a_log_in_blobs_is_read_with_permission_to_read_and_list(

@@ -90,21 +90,6 @@ def test_the_stream_goes_on_under_faults(
     assert Counter(streams.bodies()) == Counter(f"m{i}" for i in range(300))
 
 
-@pytest.mark.parametrize("answer", ["not_found", "receipt_mismatch"])
-def test_a_stale_receipt_is_the_same_whether_it_is_404_or_400(
-    streams: Streams, fake: FakeQueueService, queue: str, answer: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(20)])
-    fake.faults.add(Fault("delete", answer, times=5))
-    streams.collect(streams.read(fake.connection_string, queue, visibilityTimeout="600"))
-    fake.wait_until(lambda: fake.count(queue) == 5, PATIENCE_S)
-
-    fake.clock.advance(601)  # the five come back, as somebody's lost lease would
-    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
-    assert Counter(streams.bodies()) == Counter(f"m{i}" for i in range(20))
-
-
 @pytest.mark.parametrize("service_says", ["revoked", "deleted"])
 def test_what_no_retry_can_help_stops_the_query_in_clear_words(
     streams: Streams, fake: FakeQueueService, queue: str, service_says: str

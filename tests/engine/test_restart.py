@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -99,45 +98,3 @@ def test_a_failing_batch_stops_the_query_and_deletes_nothing(
     streams.read_all(frame)
     assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(50))
     assert fake.count(queue) == 0
-
-
-def test_a_replay_twice_in_a_row_loses_nothing(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put_many(queue, [f"m{i}" for i in range(40)])
-    frame = streams.read(fake.connection_string, queue)
-    finish(streams.collect(frame, once=True))
-    for _ in range(2):
-        forget_last_commit(streams.checkpoint)
-        finish(streams.collect(frame, once=True))  # replays, and reads nothing new
-    streams.rows.clear()
-
-    streams.read_all(frame)
-    assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(40))
-    assert fake.count(queue) == 0
-
-
-def test_a_checkpoint_of_another_account_or_of_the_future_is_refused(
-    streams: Streams, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.put(queue, "m")
-    frame = streams.read(fake.connection_string, queue)
-    streams.read_all(frame)
-
-    (offsets,) = [
-        path for path in (streams.checkpoint / "offsets").glob("[0-9]*") if path.name == "0"
-    ]
-    lines = offsets.read_text().splitlines()
-    for change, expected in (
-        ({"account": "elsewhere"}, "belongs to the storage account 'elsewhere'"),
-        ({"version": 9}, "newer spark-azqueue"),
-        ({"queues": {queue: {"messages": 1, "leases": "@@"}}}, "cannot read"),
-    ):
-        damaged = json.dumps(json.loads(lines[-1]) | change)
-        offsets.write_text("\n".join([*lines[:-1], damaged]))
-        (offsets.parent / ".0.crc").unlink(missing_ok=True)
-        query = streams.collect(frame)
-        with pytest.raises(StreamingQueryException, match=expected):
-            query.awaitTermination(PATIENCE_S)

@@ -181,59 +181,6 @@ def test_a_write_fails_when_a_put_does(
     assert f"that were acknowledged: {sent} (a retry of the task sends them again)" in text
 
 
-REFUSED_ROWS = [
-    ("body string", (None,), "the body is null"),
-    ("body string", ("x" * 65_537,), "65,537 bytes as stored"),
-    ("body string", ("a\x01b",), "U+0001 at position 1"),
-    ("body binary", (b"\xff",), "not UTF-8"),
-    ("body string, queue string", ("a", "Not A Queue"), "its queue is 'Not A Queue'"),
-    ("body string, time_to_live int", ("a", 0), "time_to_live is 0"),
-    ("body string, visibility_delay int", ("a", -1), "visibility_delay is -1"),
-    (
-        "body string, visibility_delay int, time_to_live int",
-        ("a", 60, 60),
-        "the delay of 60 s is not below the time to live of 60 s",
-    ),
-]
-
-
-@pytest.mark.parametrize(("schema", "row", "expected"), REFUSED_ROWS)
-def test_a_row_that_cannot_be_sent_is_refused_before_anything_of_its_task_is(
-    spark: SparkSession,
-    fake: FakeQueueService,
-    queue: str,
-    schema: str,
-    row: tuple[Any, ...],
-    expected: str,
-) -> None:
-    fake.create_queue(queue)
-    good = ("good", *[None] * (len(row) - 1))
-    if "binary" in schema:
-        good = (b"good",)
-    frame = spark.createDataFrame([good, good, row], schema).coalesce(1)
-    write = writer(frame, fake)
-    target = "defaultQueue" if "queue" in frame.columns else "queue"
-    with pytest.raises(PythonException, match="row 2 of this task cannot be sent") as caught:
-        write.option(target, queue).save()
-
-    assert expected in str(caught.value)
-    assert fake.requests["put"] == 0
-
-
-def test_rows_that_cannot_be_sent_are_set_aside(
-    spark: SparkSession, fake: FakeQueueService, queue: str
-) -> None:
-    fake.create_queue(queue)
-    fake.create_queue("rejects")
-    rows = [("a", queue), ("b", "nowhere"), ("c" * 70_000, queue), ("d", queue)]
-    write = writer(spark.createDataFrame(rows, "body string, queue string"), fake, None)
-    write.option("onRowError", "queue").option("rowErrorQueue", "rejects").save()
-
-    assert sorted(view.text for view in fake.messages(queue)) == ["a", "d"]
-    reports = [json.loads(view.text) for view in fake.messages("rejects")]
-    assert sorted(each["error"] for each in reports) == ["InvalidRow", "QueueNotFound"]
-
-
 def test_a_queue_that_does_not_exist(
     spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:

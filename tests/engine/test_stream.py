@@ -66,19 +66,6 @@ def test_two_actions_on_a_batch_see_the_same_messages_and_nothing_is_deleted_bef
     assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(100))
 
 
-def test_several_queues_in_one_stream(streams: Streams, fake: FakeQueueService, queue: str) -> None:
-    names = [f"{queue}-{i}" for i in range(3)]
-    for name in names:
-        fake.create_queue(name)
-        fake.put_many(name, [f"{name} {i}" for i in range(40)])
-    streams.collect(streams.read(fake.connection_string, ", ".join(names)))
-    fake.wait_until(lambda: all(fake.count(name) == 0 for name in names), PATIENCE_S)
-
-    assert sorted((row.queue, row.body) for row in streams.rows) == sorted(
-        (name, f"{name} {i}") for name in names for i in range(40)
-    )
-
-
 def test_an_idle_stream_asks_seldom_and_wakes_up_for_a_message(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
@@ -116,18 +103,6 @@ def test_columns_and_a_users_choice_of_them(
 
 def finish(query: StreamingQuery) -> None:
     assert query.awaitTermination(PATIENCE_S), "the query did not end by itself"
-
-
-@pytest.mark.parametrize("messages", [400])
-def test_available_now_on_both_services(
-    spark: SparkSession, streams: Streams, connection_string: str, queue: str, messages: int
-) -> None:
-    send(spark, connection_string, queue, [f"m{i}" for i in range(messages)])
-    streams.read_all(streams.read(connection_string, queue))
-
-    assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(messages))
-    left = spark.read.format("azqueue").option("secret.connectionString", connection_string)
-    assert left.option("queue", queue).load().count() == 0
 
 
 @needs_true_available_now  # docs/supervision.md: some of what arrives is read

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from lines import read_all
 from pyspark.errors import PySparkException
@@ -89,18 +87,6 @@ def test_foreach_batch_writes_two_queues_once(chain: Chain) -> None:
         read_all(start)
     read_all(start)
     assert (chain.visible(), chain.visible(other)) == (sorted(SENT), sorted(SENT))
-
-
-def test_the_next_number_shows_first_what_the_one_before_hides(chain: Chain) -> None:
-    """A night that was cut off while it showed its messages, and the next, which begins anew."""
-    fail_shows(chain, 3)
-    with pytest.raises(PySparkException, match="could not show message"):
-        chain.write(["a", "b", "c"], 1, tasks=1)
-    assert (chain.visible(), chain.hidden) == ([], 3)
-    chain.write(["d"], 2)
-    assert chain.visible() == ["a", "b", "c", "d"]
-    chain.write(["a", "b", "c"], 1)
-    assert (chain.visible(), chain.hidden) == (["a", "b", "c", "d"], 0)
 
 
 # ── what fails ────────────────────────────────────────────────────────────────────────────────────
@@ -198,39 +184,8 @@ def test_finish_shows_what_a_record_holds(
     assert "done, 3 messages" in capsys.readouterr().out
 
 
-def test_discard_deletes_it_and_the_transaction_counts_as_done(
-    unfinished: Chain, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--option", f"secret.connectionString={unfinished.fake.connection_string}"]
-    options += ["--option", f"queue={unfinished.target}"]
-    assert command_line(["finish", unfinished.log, "--discard", "--execute", *options]) == 0
-    assert "3 messages deleted" in capsys.readouterr().out
-    assert unfinished.fake.count(unfinished.target) == 0
-
-    unfinished.write(["a", "b", "c"], 1)
-    assert unfinished.fake.count(unfinished.target) == 0
-    unfinished.write(["d"], 2)
-    assert unfinished.visible() == ["d"]
-
-
 def _log(chain: Chain) -> list[str]:
     return ["--option", f"transactionLog={chain.log}"]
-
-
-def test_an_outage_that_outlasts_the_messages_is_told(unfinished: Chain) -> None:
-    unfinished.fake.clock.advance(8 * DAY_S)
-    with pytest.raises(PySparkException, match=r"TRANSACTION_EXPIRED.*up to 3 of 3 messages"):
-        unfinished.write(["a", "b", "c"], 1)
-    unfinished.write(["a", "b", "c"], 1, failOnDataLoss="false")
-    unfinished.write(["d"], 2)
-    assert unfinished.visible() == ["d"]
-
-
-def test_a_queue_that_is_gone_is_told(unfinished: Chain) -> None:
-    unfinished.fake.delete_queue(unfinished.target)
-    with pytest.raises(PySparkException, match="QUEUE_NOT_FOUND"):
-        unfinished.write(["a", "b", "c"], 1)
-    unfinished.write(["a", "b", "c"], 1, failOnDataLoss="false")
 
 
 MISTAKES = {
@@ -269,19 +224,6 @@ def test_a_right_to_send_alone_is_refused_before_anything_is_put(chain: Chain) -
     with pytest.raises(PySparkException, match=r"PERMISSION_MISSING|ACCESS_DENIED"):
         rows.write.format("azqueue").mode("append").options(**options).save()
     assert chain.fake.requests["put"] == 0
-
-
-def test_an_emptied_log_is_refused_before_anything_is_put(chain: Chain) -> None:
-    chain.send()
-    chain.run()
-    shutil.rmtree(chain.folder / "txn")
-    chain.send(["later"])
-    puts = chain.fake.requests["put"]
-    with pytest.raises(PySparkException, match=r"TRANSACTION_UNKNOWN.*knows nothing of this query"):
-        chain.run()
-    assert chain.fake.requests["put"] == puts
-    chain.run(failOnDataLoss="false")
-    assert chain.visible() == sorted([*SENT, "later"])
 
 
 def test_options_of_a_batch_write_are_refused_in_a_stream(chain: Chain) -> None:

@@ -64,7 +64,6 @@ def run(spark: Spark, service: Service, *, newer: int, batches: int = 1_000) -> 
 )
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_run_reads_all_that_was_there_in_every_queue(

@@ -72,7 +72,7 @@ def a_receiver(queues: list[Endless], parallelism: int, clock: Any = None) -> Re
     parallelism=st.integers(1, 16),
     batches=st.lists(st.integers(1, 400), min_size=1, max_size=60),
 )
-@settings(max_examples=10 * EXAMPLES, deadline=None)
+@settings(max_examples=10 * EXAMPLES)
 def test_over_any_batches_each_queue_gets_an_equal_share(
     queues: int, parallelism: int, batches: list[int]
 ) -> None:
@@ -94,7 +94,6 @@ def test_over_any_batches_each_queue_gets_an_equal_share(
 
 
 @given(most=st.integers(1, 200), queues=st.integers(1, 9))
-@settings(deadline=None)
 def test_an_idle_queue_costs_one_request_when_it_is_due(most: int, queues: int) -> None:
     now = [0.0]
     stocks = [Endless(f"queue-{n}") for n in range(queues)]
@@ -114,7 +113,7 @@ def test_an_idle_queue_costs_one_request_when_it_is_due(most: int, queues: int) 
 
 
 @given(quiet=st.integers(1, 100))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_a_quiet_time_earns_no_credit(quiet: int) -> None:
     """A queue that was empty for long does not push the others aside when messages come."""
     now = [0.0]
@@ -159,7 +158,7 @@ QUEUES = [ref(f"queue-{number:04d}") for number in range(1_000)]
     first=st.integers(0, 1_000),
     parallelism=st.integers(1, 16),
 )
-@settings(max_examples=10 * EXAMPLES, deadline=None)
+@settings(max_examples=10 * EXAMPLES)
 def test_runs_of_a_few_batches_read_every_queue(
     count: int, most: int, batches_of_a_run: int, first: int, parallelism: int
 ) -> None:
@@ -252,7 +251,7 @@ class Slots:
     width=st.integers(1, 16),
     seed=st.integers(0, 1_000),
 )
-@settings(max_examples=3 * EXAMPLES, deadline=None)
+@settings(max_examples=3 * EXAMPLES)
 def test_with_executors_the_queue_that_waits_longest_is_read(
     count: int, most: int, of_slot: int, width: int, seed: int
 ) -> None:
@@ -293,7 +292,7 @@ def test_with_executors_a_thousand_queues_wait_for_four_batches() -> None:
     first=st.integers(0, 1_000),
     is_heard=st.booleans(),
 )
-@settings(max_examples=5 * EXAMPLES, deadline=None)
+@settings(max_examples=5 * EXAMPLES)
 def test_with_executors_runs_of_one_batch_read_every_queue(
     count: int, most: int, of_slot: int, width: int, first: int, *, is_heard: bool
 ) -> None:

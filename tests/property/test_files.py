@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from budget import EXAMPLES
 from fake_storage import Container, Reading, Thing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
@@ -253,7 +253,7 @@ ACTIONS = st.lists(
 @pytest.mark.parametrize("overwrites", [False, True])
 @pytest.mark.parametrize("replays_events", [False, True])
 @given(actions=ACTIONS, only_spark=st.booleans())
-@settings(deadline=None, max_examples=7 * EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=7 * EXAMPLES)
 def test_each_file_is_read_once(
     overwrites: bool, replays_events: bool, only_spark: bool, actions: list[tuple[Any, ...]]
 ) -> None:

@@ -51,7 +51,6 @@ def sent(service: Service, *, abandoned: int, shown: int) -> set[str]:
 )
 @settings(
     max_examples=2 * EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_what_was_abandoned_gives_no_row_and_what_was_shown_gives_one(

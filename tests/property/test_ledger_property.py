@@ -4,7 +4,7 @@ import itertools
 from collections import OrderedDict
 
 from budget import EXAMPLES
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from refs import ORDERS
@@ -271,8 +271,5 @@ class LedgerMachine(RuleBasedStateMachine):
 LedgerMachine.TestCase.settings = settings(
     max_examples=7 * EXAMPLES,
     stateful_step_count=40,
-    deadline=None,  # a busy machine is no failure
-    suppress_health_check=[HealthCheck.too_slow],
-    print_blob=True,
 )
 TestLedger = LedgerMachine.TestCase

@@ -235,6 +235,24 @@ def fail_until_given_up(spark: LoggedSpark) -> None:
     raise AssertionError("nothing is given up")
 
 
+def keep_failing(service: Service, spark: LoggedSpark) -> None:
+    """Whatever the batch does now, it is not given up; then it is corrected."""
+    for _ in range(6):
+        spark.trigger()
+    assert spark.given_up() == set()
+
+    spark.is_poison = lambda _: False
+    drain(service, spark)
+
+    assert written(spark) == [f"m{number}" for number in range(8)]
+
+
+def roll_back_and_keep_failing(service: Service, spark: LoggedSpark) -> None:
+    spark.checkpoint.commits, spark.sink.batches = 0, {}
+    spark.is_poison = lambda body: body == "m3"
+    keep_failing(service, spark)
+
+
 def test_a_batch_that_was_given_up_is_told(caplog: Any) -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
 
@@ -322,16 +340,7 @@ def test_a_batch_that_was_committed_is_not_given_up_after_a_rollback(notes: str)
     spark.consumer.engine.wait(10.0)
     assert service.views() == []
     spark.stop() if notes == "noted" else spark.kill()
-    spark.checkpoint.commits, spark.sink.batches = 0, {}
-    spark.is_poison = lambda body: body == "m3"
-    for _ in range(6):
-        spark.trigger()
-    assert spark.given_up() == set()
-
-    spark.is_poison = lambda _: False
-    drain(service, spark)
-
-    assert written(spark) == [f"m{number}" for number in range(8)]
+    roll_back_and_keep_failing(service, spark)
 
 
 def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
@@ -343,16 +352,7 @@ def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
     assert service.views() == []
     spark.restart_with(maxDequeueCount="1")
     assert verdicts(spark) == {}
-    spark.checkpoint.commits, spark.sink.batches = 0, {}
-    spark.is_poison = lambda body: body == "m3"
-    for _ in range(6):
-        spark.trigger()
-    assert spark.given_up() == set()
-
-    spark.is_poison = lambda _: False
-    drain(service, spark)
-
-    assert written(spark) == [f"m{number}" for number in range(8)]
+    roll_back_and_keep_failing(service, spark)
 
 
 def test_nor_one_with_tries_that_was_committed_without_a_maximum() -> None:
@@ -372,16 +372,7 @@ def test_nor_one_with_tries_that_was_committed_without_a_maximum() -> None:
 
     spark.kill()  # before it notes that
     spark.next_start_with(maxDequeueCount="1")
-    spark.checkpoint.commits, spark.sink.batches = 0, {}
-    spark.is_poison = lambda body: body == "m3"
-    for _ in range(6):
-        spark.trigger()
-    assert spark.given_up() == set()
-
-    spark.is_poison = lambda _: False
-    drain(service, spark)
-
-    assert written(spark) == [f"m{number}" for number in range(8)]
+    roll_back_and_keep_failing(service, spark)
 
 
 def test_a_batch_that_another_process_has_given_up_is_not_deleted_by_who_gave_it_out() -> None:
@@ -481,14 +472,7 @@ def test_what_deletes_after_log_have_deleted_is_not_given_up(written_by: DeleteA
     spark.settings = {}
     spark.restart_with(maxDequeueCount="1")
     assert service.views() == []
-    for _ in range(6):
-        spark.trigger()
-    assert spark.given_up() == set()
-
-    spark.is_poison = lambda _: False
-    drain(service, spark)
-
-    assert written(spark) == [f"m{number}" for number in range(8)]
+    keep_failing(service, spark)
 
 
 def test_a_suspect_that_was_never_given_out_is_not_poison() -> None:

@@ -177,15 +177,6 @@ def test_an_offset_is_small_and_holds_no_receipt() -> None:
     assert not any(view.receipt in json.dumps(offset) for view in service.views())
 
 
-def test_a_lost_segment_stops_the_query() -> None:
-    _, spark = a_query()
-    spark.trigger(dies="after_sink")
-    spark.store.remove("seg/000000000001")
-
-    with pytest.raises((LostSegment, CheckpointMismatch)):
-        spark.trigger()
-
-
 @pytest.mark.parametrize("when", ["before the start", "before the plan"])
 def test_with_fail_on_data_loss_false_a_lost_segment_is_empty_and_comes_again(when: str) -> None:
     service, spark = a_query(24, {"fail_on_data_loss": False})
@@ -294,17 +285,6 @@ def test_the_only_batch_of_a_checkpoint_can_be_rolled_back() -> None:
     assert [body for _, body in spark.sink.batches[1]] == ["new"]
 
 
-def test_but_not_if_the_log_does_not_have_it_any_more() -> None:
-    _, spark = a_query(8 * 20)
-    drain(spark)
-    spark.kill()
-    del spark.checkpoint.offsets[1:]
-    spark.checkpoint.commits = 0
-
-    with pytest.raises(LostSegment, match=r"the checkpoint is at batch 0.*were removed"):
-        spark.trigger()
-
-
 @pytest.mark.parametrize("is_ours", [False, True])
 def test_the_messages_of_a_put_that_found_its_name_taken_are_given_back(is_ours: bool) -> None:
     """Unless the put has worked, and only the claim is gone: then the next run gives them out."""
@@ -399,41 +379,6 @@ def test_a_restart_reads_only_what_is_not_done() -> None:
 
     read = {name for method, name in spark.store.calls if method == "get" and "seg/" in name}
     assert len(read) <= 2
-
-
-def test_a_copied_checkpoint_stops_one_of_the_two() -> None:
-    service, spark = a_query(32)
-    spark.trigger()
-    other = LoggedSpark(
-        service,
-        {},
-        store=spark.store.another(),
-        checkpoint=SparkLogs(list(spark.checkpoint.offsets), spark.checkpoint.commits),
-    )
-    other.trigger()
-
-    with pytest.raises(LogConflict, match="memory:log"):
-        drain(spark)
-
-    spark.stop()
-    service.pass_time(2 * VISIBILITY_S)
-    drain(other)
-    written = {body for query in (spark, other) for body in bodies(query)}
-    assert written == set(each_once(32))
-
-
-@pytest.mark.parametrize("name", ["seg/000000000001", "log.json"])
-def test_damage_is_loud_and_nothing_is_written_over_it(name: str) -> None:
-    service, spark = a_query()
-    spark.trigger(dies="after_sink")
-    spark.store.damage(name, 8)
-    damaged = spark.store.objects[name]
-
-    with pytest.raises((LogDamaged, LogConflict, CheckpointMismatch)):
-        spark.trigger()
-
-    assert spark.store.objects[name] == damaged
-    assert len(service.views()) == 8
 
 
 def test_a_queue_whose_messages_are_not_deleted_yet_is_not_left_out() -> None:

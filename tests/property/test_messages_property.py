@@ -2,14 +2,11 @@
 
 import base64
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 from spark_azqueue.service.encoding import MAX_STORED_BYTES, BodyType, Encoding, decode, encode
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 LARGEST_RAW = MAX_STORED_BYTES // 4 * 3
 text = st.text(max_size=200)
@@ -25,19 +22,16 @@ xml_text = st.text(
 binary = st.binary(max_size=200)
 
 
-@unhurried
 @given(text)
 def test_any_text_survives_base64(body):
     assert decode(encode(body, Encoding.BASE64), Encoding.BASE64, BodyType.STRING) == body
 
 
-@unhurried
 @given(binary, st.sampled_from([bytes, bytearray]))
 def test_any_bytes_survive_base64(body, kind):
     assert decode(encode(kind(body), Encoding.BASE64), Encoding.BASE64, BodyType.BINARY) == body
 
 
-@unhurried
 @given(xml_text)
 def test_any_text_that_xml_can_hold_survives_as_it_is(body):
     stored = encode(body, Encoding.NONE)
@@ -47,7 +41,6 @@ def test_any_text_that_xml_can_hold_survives_as_it_is(body):
     assert decode(stored, Encoding.NONE, BodyType.BINARY) == body.encode()
 
 
-@unhurried
 @given(binary)
 def test_bytes_without_base64_are_refused_or_survive(body):
     try:
@@ -57,7 +50,6 @@ def test_bytes_without_base64_are_refused_or_survive(body):
     assert decode(stored, Encoding.NONE, BodyType.BINARY) == body
 
 
-@unhurried
 @given(text, st.sampled_from(Encoding), st.sampled_from(BodyType))
 def test_a_strangers_text_is_decoded_or_told_to_be_undecodable(stored, encoding, body_type):
     try:
@@ -68,7 +60,6 @@ def test_a_strangers_text_is_decoded_or_told_to_be_undecodable(stored, encoding,
         assert isinstance(body, str if body_type is BodyType.STRING else bytes)
 
 
-@unhurried
 @given(st.integers(LARGEST_RAW - 2, LARGEST_RAW + 2))
 def test_what_is_refused_for_its_size_is_just_what_would_not_fit(size):
     try:
@@ -79,7 +70,6 @@ def test_what_is_refused_for_its_size_is_just_what_would_not_fit(size):
         assert len(stored) <= MAX_STORED_BYTES
 
 
-@unhurried
 @given(text.filter(bool), st.sampled_from(BodyType))
 def test_auto_reads_any_text_that_was_encoded(body, body_type):
     found = decode(encode(body, Encoding.BASE64), Encoding.AUTO, body_type)
@@ -87,7 +77,6 @@ def test_auto_reads_any_text_that_was_encoded(body, body_type):
     assert found == (body if body_type is BodyType.STRING else body.encode())
 
 
-@unhurried
 @given(xml_text, st.sampled_from(BodyType))
 def test_auto_reads_a_plain_text_as_it_is_unless_it_is_base64_itself(body, body_type):
     try:

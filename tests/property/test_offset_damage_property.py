@@ -5,14 +5,12 @@ import json
 import re
 import zlib
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset
-
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 ORDERS = QueueRef("acc", "orders")
 LEASES = (
@@ -70,7 +68,6 @@ def changed(value, place, new):
 PLACES = sorted(places(GOOD))
 
 
-@unhurried
 @given(anything)
 def test_any_value(value):
     check(value)
@@ -78,13 +75,11 @@ def test_any_value(value):
     check({**GOOD, "queues": {"orders": value}})
 
 
-@unhurried
 @given(st.sampled_from(PLACES), anything)
 def test_any_value_in_any_place(place, new):
     check(changed(GOOD, place, new))
 
 
-@unhurried
 @given(st.data())
 def test_any_change_of_the_text(data):
     text = json.dumps(GOOD)
@@ -97,7 +92,6 @@ def test_any_change_of_the_text(data):
     check(value)
 
 
-@unhurried
 @given(st.sampled_from(["leases", "blobs"]), st.binary(max_size=200), st.booleans(), st.data())
 def test_any_bytes_where_leases_are(key, raw, deflated, data):
     if data.draw(st.booleans()):  # a change of what is there, rather than anything

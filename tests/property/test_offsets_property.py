@@ -3,15 +3,12 @@
 import base64
 import json
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import CheckpointMismatch, ServiceError
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset, text_of
-
-# A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # A receipt is opaque: nothing but the service knows what may be in it, as long as it is printable.
 printable = "".join(map(chr, range(32, 127))).replace('"', "").replace("\\", "")
@@ -55,15 +52,16 @@ def kept(offset):
     return json.loads(json.dumps(offset.to_json()))
 
 
-@unhurried
 @given(offsets)
 @example(QueueOffset("acc", 1, (Lease(ORDERS, "a", "b"), Lease(ORDERS, "a", "b"))))
 @example(QueueOffset("acc", 1, (Lease(ORDERS, "-", ", "), Lease(ORDERS, "-", " , "))))
+# The two decode to the same bytes; 300 bytes do not fit a column's width, which is one byte.
+@example(QueueOffset("acc", 1, (Lease(ORDERS, "x", "YR=="), Lease(ORDERS, "y", "YQ=="))))
+@example(QueueOffset("acc", 1, (Lease(ORDERS, "x", "enp6" * 100),)))
 def test_an_offset_comes_back_as_it_was(offset):
     assert QueueOffset.from_json(kept(offset), account=offset.account) == offset
 
 
-@unhurried
 @given(offsets)
 def test_an_offset_has_one_text(offset):
     again = QueueOffset.from_json(kept(offset), account=offset.account)
@@ -72,13 +70,11 @@ def test_an_offset_has_one_text(offset):
     assert text_of(again.to_json()) == text_of(offset.to_json()) == text_of(kept(offset))
 
 
-@unhurried
 @given(offsets, offsets)
 def test_other_offsets_have_other_texts(one, other):
     assert (one == other) is (text_of(one.to_json()) == text_of(other.to_json()))
 
 
-@unhurried
 @given(st.lists(leases_in("acc"), max_size=20))
 def test_order_among_queues_does_not_matter_and_within_one_it_is_kept(given_leases):
     back = QueueOffset.from_json(kept(QueueOffset("acc", 1, tuple(given_leases))), account="acc")
@@ -86,7 +82,6 @@ def test_order_among_queues_does_not_matter_and_within_one_it_is_kept(given_leas
     assert list(back.leases) == sorted(given_leases, key=lambda lease: lease.queue)
 
 
-@unhurried
 @given(st.text(max_size=5), st.text(max_size=5))
 @example("id", "a\nb")
 @example("..", "a")
@@ -103,7 +98,6 @@ def test_what_cannot_be_kept_is_not_written(message_id, receipt):
     assert QueueOffset.from_json(written, account="acc") == offset
 
 
-@unhurried
 @given(offsets, st.data())
 def test_damage_is_told_and_never_gives_other_leases(offset, data):
     text = json.dumps(offset.to_json())

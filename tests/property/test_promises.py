@@ -364,9 +364,7 @@ def run_machine(machine: type[RuleBasedStateMachine]) -> None:
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=40,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
-            print_blob=True,
         ),
     )
 

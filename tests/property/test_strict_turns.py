@@ -62,7 +62,7 @@ counts = st.integers(0, 300)
     parallelism=st.integers(1, 16),
     pause=st.sampled_from([0.0, 0.05, 10.0]),
 )
-@settings(max_examples=10 * EXAMPLES, deadline=None)
+@settings(max_examples=10 * EXAMPLES)
 def test_a_batch_takes_from_a_queue_only_what_those_before_it_leave(
     arrivals: list[tuple[int, int, int]],
     short_by: list[int],

@@ -215,9 +215,7 @@ class Machine(RuleBasedStateMachine):
             assert self.is_visible(number), number
 
 
-Machine.TestCase.settings = settings(
-    max_examples=2 * EXAMPLES, stateful_step_count=30, deadline=None
-)
+Machine.TestCase.settings = settings(max_examples=2 * EXAMPLES, stateful_step_count=30)
 TestMachine = Machine.TestCase
 
 

@@ -228,9 +228,7 @@ class Machine(RuleBasedStateMachine):
                 assert self.service.shown.get(row) or row in self.service.destroyed, row
 
 
-Machine.TestCase.settings = settings(
-    max_examples=2 * EXAMPLES, stateful_step_count=40, deadline=None
-)
+Machine.TestCase.settings = settings(max_examples=2 * EXAMPLES, stateful_step_count=40)
 TestMachine = Machine.TestCase
 
 

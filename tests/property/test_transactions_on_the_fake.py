@@ -242,5 +242,5 @@ def test_each_row_is_visible_once_whatever_happens() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        Machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=25, deadline=None)
+        Machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=25)
     )

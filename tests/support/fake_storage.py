@@ -122,39 +122,41 @@ class Container:
         return root == self.root.spark
 
 
-class Reading:
-    """A reader, its DataFrame and the writer of that."""
+class Reader:
+    """A reader of Spark, its DataFrame and the writer of that. Says of itself what it was told."""
 
-    def __init__(self, container: Container) -> None:
-        self.container = container
+    def __init__(self, root: Root) -> None:
+        self.root = root
         self.bytes_alone = False
         self.paths: list[str] = []
 
-    def format(self, name: str) -> Reading:
+    def format(self, name: str) -> Reader:
         self.bytes_alone = self.bytes_alone or name == "binaryFile"
         return self
 
-    def load(self, paths: list[str]) -> Reading:
-        self.paths = [path.removeprefix(self.container.root.spark) for path in paths]
+    def load(self, paths: list[str]) -> Reader:
+        self.paths = [path.removeprefix(self.root.spark) for path in paths]
+        return self
+
+    def itself(self, *given: str, **more: str) -> Reader:
+        return self
+
+    options = schema = select = mode = itself
+    write = property(itself)
+
+
+class Reading(Reader):
+    """Reads what is in a container."""
+
+    def __init__(self, container: Container) -> None:
+        super().__init__(container.root)
+        self.container = container
+
+    def load(self, paths: list[str]) -> Reader:
+        super().load(paths)
         for path in self.paths:
             if path and path not in self.container.things:
                 raise refused("PATH_NOT_FOUND", path)
-        return self
-
-    def options(self, **given: str) -> Reading:
-        return self
-
-    def schema(self, given: str) -> Reading:
-        return self
-
-    def select(self, *names: str) -> Reading:
-        return self
-
-    def mode(self, name: str) -> Reading:
-        return self
-
-    @property
-    def write(self) -> Reading:
         return self
 
     def save(self) -> None:

@@ -39,6 +39,11 @@ def private(name):
     return isinstance(name, str) and name[:1] == "_" and name[:2] != "__" and name.strip("_") != ""
 
 
+def called(node):
+    """The name of the function that this calls, without that of its owner."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
 def named_by_text(tree):
     """Private names that a file imports, or patches in something other than a module."""
     modules = {"self"}
@@ -50,7 +55,7 @@ def named_by_text(tree):
                 is_module = (folder / f"{each.name}.py").exists() or (folder / each.name).is_dir()
                 if is_module or isinstance(node, ast.Import):
                     modules.add(each.asname or each.name)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
+        elif isinstance(node, ast.Call) and called(node).endswith("attr"):
             owner, name = [*map(ast.unparse, node.args), "", ""][:2]
             if private(name.strip("'")) and owner not in modules and owner[0] != "'":
                 yield f"{owner}.{name}"

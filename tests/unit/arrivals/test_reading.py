@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
-from fake_storage import FORGED, Container, Thing, cannot_read, refused, sparks_error
+from fake_storage import FORGED, Container, Reader, Thing, cannot_read, refused, sparks_error
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, SparkRuntimeException
@@ -72,37 +72,10 @@ class Storage:
         return Reading(self)
 
 
-class Reading:
-    """A reader, its DataFrame and the writer of that."""
-
+class Reading(Reader):
     def __init__(self, storage: Storage) -> None:
+        super().__init__(ROOT)
         self.storage = storage
-        self.bytes_alone = False
-        self.paths: list[str] = []
-
-    def format(self, name: str) -> Reading:
-        self.bytes_alone = self.bytes_alone or name == "binaryFile"
-        return self
-
-    def load(self, paths: list[str]) -> Reading:
-        self.paths = [path.removeprefix(ROOT.spark) for path in paths]
-        return self
-
-    def options(self, **given: str) -> Reading:
-        return self
-
-    def schema(self, given: str) -> Reading:
-        return self
-
-    def select(self, name: str) -> Reading:
-        return self
-
-    def mode(self, name: str) -> Reading:
-        return self
-
-    @property
-    def write(self) -> Reading:
-        return self
 
     def save(self) -> None:
         storage = self.storage

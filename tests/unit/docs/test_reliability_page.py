@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 from dataclasses import dataclass
@@ -102,7 +103,8 @@ def every_test() -> list[Found]:
         of_file = {ast.unparse(node.targets[0]): node.value for node in assigned}
         shared = marks(of_file["pytestmark"]) if "pytestmark" in of_file else set()
         folder = str(path.parent.relative_to(REPOSITORY))
-        for node in ast.walk(tree):
+        classes = [each.body for each in tree.body if isinstance(each, ast.ClassDef)]
+        for node in itertools.chain(tree.body, *classes):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 for each in cases(node, of_file):
                     found.append(Found(folder, path.stem, node.name, frozenset(shared | each)))

@@ -252,7 +252,7 @@ def test_it_can_be_asked_from_any_thread():
     wrong = []
 
     def ask():
-        for _ in range(300):
+        for _ in range(100):
             try:
                 listener.metrics()
                 listener.queries(active=True)
@@ -263,7 +263,7 @@ def test_it_can_be_asked_from_any_thread():
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for n in range(200):
+    for n in range(100):
         started(listener, f"q{n % 7}", f"run-{n}")
         went_on(listener, n, name=f"q{n % 7}", runId=f"run-{n}")
         ended(listener, f"run-{n}")

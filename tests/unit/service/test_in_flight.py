@@ -49,11 +49,6 @@ def test_each_result_comes_with_its_tag(fake, flight):
     assert sorted(m.text for m in fake.messages("orders")) == sorted(map(str, range(200)))
 
 
-def test_nothing_under_way(flight):
-    assert len(flight) == 0
-    assert flight.ended() == []
-
-
 def test_calls_of_several_kinds_and_queues_go_together(fake, flight):
     fake.create_queue("others")
     fake.put("others", "a")
@@ -85,16 +80,6 @@ def test_waiting_ends_when_the_time_is_up(fake, flight):
 
     assert flight.ended(0.05) == []
     assert len(flight) == 1
-
-
-def test_without_a_policy_there_is_one_attempt(fake, flight):
-    fake.faults.add(Fault("put", "busy_503", seconds=0))
-
-    flight.begin("a", Put(ORDERS, "a"))
-    ((_, error),) = flight.ended()
-
-    assert isinstance(error, ServiceUnavailable)
-    assert fake.requests["put"] == 1
 
 
 def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):

@@ -44,26 +44,6 @@ def test_a_page_tells_when_its_request_left(orders):
     assert before <= page.sent_at <= time.monotonic()
 
 
-def test_a_peek_takes_no_lease(service, orders):
-    service.put("orders", "hello")
-
-    (message,) = orders.peek(32)
-
-    assert (message.text, message.next_visible_time) == ("hello", None)
-    assert service.visible("orders") == 1
-
-
-@pytest.mark.parametrize("text", ["", " \t\n ", "a\r\nb\rc", "<&>\"'", "]]>", "\x85\u2028😀"])
-def test_a_text_comes_back_as_it_was_put(orders, text):
-    orders.put(text)
-
-    assert one(orders)[0].text == text
-
-
-def test_an_empty_queue_gives_an_empty_page(orders):
-    assert orders.dequeue(32, 60).received == ()
-
-
 def test_a_delete_by_a_receipt_with_plus_slash_and_equals_signs(service, orders):
     service.put("orders", "hello")
     _, lease = one(orders)
@@ -72,41 +52,6 @@ def test_a_delete_by_a_receipt_with_plus_slash_and_equals_signs(service, orders)
     assert orders.delete(lease) is Outcome.OK
     assert service.count("orders") == 0
     assert orders.delete(lease) is Outcome.GONE
-
-
-def test_a_renewal_makes_a_new_receipt_and_keeps_the_text(service, orders):
-    service.put("orders", " <&> ")
-    _, old = one(orders)
-
-    outcome, new = orders.update(old, 120)
-
-    assert outcome is Outcome.OK
-    assert new.pop_receipt != old.pop_receipt
-    assert orders.delete(old) is Outcome.GONE
-    assert orders.update(old, 0) == (Outcome.GONE, None)
-    (message,) = service.messages("orders")
-    assert (message.text, message.visible) == (" <&> ", False)
-    assert orders.delete(new) is Outcome.OK
-
-
-def test_a_release_makes_a_message_visible_at_once(service, orders):
-    service.put("orders", "hello")
-    _, lease = one(orders)
-
-    assert orders.update(lease, 0)[0] is Outcome.OK
-
-    assert one(orders)[0].dequeue_count == 2
-    assert orders.delete(lease) is Outcome.GONE
-
-
-def test_a_receipt_whose_time_is_over_still_deletes_while_nobody_else_has_the_message(
-    service, orders
-):
-    service.put("orders", "hello")
-    _, lease = one(orders, 60)
-    service.clock.advance(61)
-
-    assert orders.delete(lease) is Outcome.OK
 
 
 @pytest.mark.parametrize(
@@ -123,13 +68,6 @@ def test_both_ways_to_say_that_a_receipt_is_dead(service, orders, kind, outcome,
 
     assert answer is outcome
     assert answer.refused
-
-
-def test_what_cannot_be_a_receipt_at_all_is_dead_too(service, orders):
-    message_id = service.put("orders", "hello")
-
-    assert orders.delete(Lease(ORDERS, message_id, "no receipt, is it?")).refused
-    assert service.count("orders") == 1
 
 
 def test_an_id_is_escaped(service, orders):
@@ -151,9 +89,3 @@ def test_a_check_tells_the_services_time_and_changes_nothing(service, orders):
     assert found.tzinfo is not None
     assert 0 <= service.clock.now() - found.timestamp() < 2
     assert service.visible("orders") == 1
-
-
-def test_a_check_of_putting_puts_nothing(service, orders):
-    orders.check_put()
-
-    assert service.count("orders") == 0

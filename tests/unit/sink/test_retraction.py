@@ -24,7 +24,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.calls import Delete, Dequeue, Put
+from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.xml import read_placed
 from spark_azqueue.service.retry import RetryPolicy
@@ -371,18 +371,6 @@ def test_a_commit_message_stays_small() -> None:
 
     assert len(message) < 10_000 * 80
     assert list(pickle.loads(message).receipts.leases())[9_999].pop_receipt.endswith("9999=")
-
-
-def test_the_answer_to_a_put_has_a_lease_that_deletes_it(fake: FakeQueueService) -> None:
-    fake.create_queue(QUEUE)
-    made = client(fake)
-
-    assert made.now(Put(ORDERS, "a")) is None
-    lease = made.now(Put(ORDERS, "b", wants_lease=True))
-    assert lease is not None
-    assert made.now(Delete(lease)) is Outcome.OK
-    assert [view.text for view in fake.messages(QUEUE)] == ["a"]
-    made.close()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import threading
 import pytest
 from refs import ORDERS
 
-from spark_azqueue.errors import AccessDenied, InvalidRow, QueueNotFound, StaleReceipt
+from spark_azqueue.errors import InvalidRow, QueueNotFound, StaleReceipt
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.queues.calls import Dequeue
@@ -130,14 +130,6 @@ def test_a_queue_is_not_created_for_messages_that_it_cannot_hold(fake, send, lea
             queue="missing",
             createQueue="true",
         )
-
-
-def test_what_may_not_be_retried_is_not(fake, send):
-    fake.faults.add(Fault("put", "forbidden", nth=1))
-    with pytest.raises(AccessDenied):
-        send([("a",)])
-
-    assert fake.requests["put"] == 1
 
 
 def test_a_missing_queue_is_named_and_the_others_are_written(fake, send):

@@ -77,23 +77,11 @@ def test_other_names_are_none_of_ours(name: str) -> None:
     assert names.parsed(name) is None
 
 
-def test_keys_of_two_queues_differ_and_an_id_must_be_one() -> None:
-    assert names.batch_key("shop", "a", "app") != names.batch_key("shop", "b", "app")
-    with pytest.raises(ValueError, match="is no id of a query"):
-        names.stream_key("../x")
-
-
 def messages(count: int) -> list[Hidden]:
     return [
         Hidden(Lease(QueueRef("shop", f"queue-{n % 3}"), f"id-{n}", f"receipt{n}="), n % 2, 10**9)
         for n in range(count)
     ]
-
-
-@given(count=st.integers(0, 50))
-def test_chunks_read_back(count: int) -> None:
-    chunks = chunks_of(messages(count))
-    assert [each for chunk in chunks for each in unpack(chunk, "shop")] == messages(count)
 
 
 def test_every_flipped_byte_of_a_record_is_found() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from log_stores import MemoryLogStore, Put
+from log_stores import Put
 from transactions import NOW, QUERY, Process, WrittenQueue
 from turns import Killed
 
-from spark_azqueue.errors import LogDamaged, ServiceError, TransactionConflict, TransactionUnknown
+from spark_azqueue.errors import ServiceError, TransactionConflict, TransactionUnknown
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction import commit as committing
@@ -21,8 +20,8 @@ from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.record import Hidden, Prepared
-from spark_azqueue.sink.transaction.show import discard, finish, records
+from spark_azqueue.sink.transaction.record import Hidden
+from spark_azqueue.sink.transaction.show import discard, records
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
@@ -172,58 +171,6 @@ def test_a_put_without_a_receipt_is_put_again(world: WrittenQueue) -> None:
 # ── repeated, late, beside each other ─────────────────────────────────────────────────────────────
 
 
-def killed_after_recording(world: WrittenQueue) -> None:
-    first = world.process()
-    plan = first.plan()
-    prepared = first.tasks(0, ["a"], ["b"], plan=plan)
-    dies_after_recording(first)
-    with pytest.raises(Killed):
-        first.commit(prepared, plan)
-    assert world.visible() == []
-    world.process(run=1).write(0, ["a"], ["b"])
-    assert world.visible() == ["a", "b"]
-
-
-def zombie_beside_its_successor(world: WrittenQueue) -> None:
-    """The first process pauses behind its record; the second does the whole batch, and the next."""
-    first, second = world.process(), world.process(run=1)
-    plan = first.plan()
-    prepared = first.tasks(0, ["a"], plan=plan)
-
-    def successor() -> None:
-        second.write(0, ["a"])
-        second.write(1, ["b"])
-
-    meanwhile(first, successor)
-    with pytest.raises(TransactionConflict, match="higher number"):
-        first.commit(prepared, plan)
-    assert world.visible() == ["a", "b"]
-
-
-def both_planned_at_once(world: WrittenQueue) -> None:
-    first, second = world.process(), world.process(run=1)
-    plans = first.plan(), second.plan()
-    prepared = [first.tasks(0, ["a"], plan=plans[0]), second.tasks(0, ["a"], plan=plans[1])]
-    first.commit(prepared[0], plans[0])
-    second.commit(prepared[1], plans[1])
-    assert world.visible() == ["a"]
-    assert world.fake.count("orders") == 1, "what lost is deleted"
-
-
-def a_late_record(world: WrittenQueue) -> None:
-    """The head's put has no answer; commit raises, abort leaves the puts, and the head appears."""
-    first = world.process()
-    plan = first.plan()
-    prepared = first.tasks(0, ["a"], plan=plan)
-    first.store.next_puts(None, Put.LATE)  # the run's start, then the head
-    with pytest.raises(ServiceError):
-        first.commit(prepared, plan)
-    assert world.process().transactions.abort(plan, prepared, is_missing=False) is None
-    first.store.land()
-    world.process(run=1).write(0, ["a"])
-    assert world.visible() == ["a"]
-
-
 def a_late_record_of_an_old_batch(world: WrittenQueue) -> None:
     """It lands when the query is two batches further: nobody ever shows it."""
     first = world.process()
@@ -266,57 +213,6 @@ def an_answer_of_the_head_is_lost(world: WrittenQueue) -> None:
     assert world.visible() == ["a"]
 
 
-def a_copied_checkpoint(world: WrittenQueue) -> None:
-    """Two runs of one query id go on beside each other, with rows of their own."""
-    first, copy = world.process(), world.process(run=1)
-    first.write(0, ["a0"])
-    copy.write(0, ["b0"])  # its first batch may be a replay, so it is passed over
-    copy.write(1, ["b1"])
-    with pytest.raises(TransactionConflict, match="copied checkpoint"):
-        first.write(1, ["a1"])
-    assert world.visible() == ["a0", "b1"]
-
-
-def the_log_is_emptied(world: WrittenQueue) -> None:
-    process = world.process()
-    process.write(0, ["a"])
-    process.write(1, ["b"])
-    world.store.objects.clear()
-    puts = world.fake.requests["put"]
-    with pytest.raises(TransactionUnknown, match="knows nothing of this query"):
-        world.process(run=1).write(1, ["b"])
-    assert world.fake.requests["put"] == puts
-    assert world.visible() == ["a", "b"]
-
-
-def tasks_that_skip_need_a_record(world: WrittenQueue) -> None:
-    first = world.process()
-    plan = first.plan()
-    prepared = first.tasks(0, ["a"], plan=plan)
-    dies_after_recording(first)
-    with pytest.raises(Killed):
-        first.commit(prepared, plan)
-    second = world.process(run=1)
-    plan = second.plan()
-    skipped = second.tasks(0, ["a"], plan=plan)
-    for name in [name for name in world.store.objects if name.count("-") == 1]:
-        world.store.remove(name)
-    with pytest.raises(TransactionConflict, match="its record is gone"):
-        second.commit(skipped, plan)
-
-
-def a_rollback(world: WrittenQueue) -> None:
-    process = world.process()
-    for batch, body in enumerate("abc"):
-        process.write(batch, [body])
-    again = world.process(run=1)
-    steps = [again.write(batch, [body]).step for batch, body in enumerate("abc")]
-    assert steps == [Step.OVER, Step.OVER, Step.SHOW]
-    again.write(3, ["d"])
-    assert world.visible() == ["a", "b", "c", "d"]
-    assert world.fake.count("orders") == 4
-
-
 def stale_tasks_of_an_old_batch(world: WrittenQueue) -> None:
     """They were planned before it was recorded, and are committed two batches later."""
     late = world.process()
@@ -350,17 +246,9 @@ def a_discarded_record(world: WrittenQueue) -> None:
 
 
 SCENARIOS = [
-    killed_after_recording,
-    zombie_beside_its_successor,
-    both_planned_at_once,
-    a_late_record,
     a_late_record_of_an_old_batch,
     a_task_failed,
     an_answer_of_the_head_is_lost,
-    a_copied_checkpoint,
-    the_log_is_emptied,
-    tasks_that_skip_need_a_record,
-    a_rollback,
     stale_tasks_of_an_old_batch,
     a_discarded_record,
 ]
@@ -373,80 +261,7 @@ def test_each_row_is_visible_once(
     scenario(world)
 
 
-def test_finish_shows_the_newest_record(world: WrittenQueue) -> None:
-    first = world.process()
-    first.write(0, ["a"])
-    plan = first.plan()
-    prepared = first.tasks(1, ["b"], plan=plan)
-    dies_after_recording(first)
-    with pytest.raises(Killed):
-        first.commit(prepared, plan)
-    log = TransactionLog(world.store.another(), "fakeaccount")
-    client = QueueClient(first.config.account)
-    (newest,) = records(log)
-    assert finish(first.config, log, client, newest).shown == 1
-    assert world.visible() == ["a", "b"]
-    assert [each.is_finished for each in records(log)] == [True]
-    client.close()
-
-
-def test_a_damaged_record_shows_nothing(world: WrittenQueue) -> None:
-    first = world.process()
-    plan = first.plan()
-    prepared = first.tasks(0, ["a", "b"], plan=plan)
-    dies_after_recording(first)
-    with pytest.raises(Killed):
-        first.commit(prepared, plan)
-    (head,) = [name for name in world.store.objects if name.count("-") == 1]
-    whole = world.store.objects[head]
-    for at in range(0, len(whole), 7):
-        world.store.objects[head] = whole
-        world.store.damage(head, at)
-        with pytest.raises(LogDamaged, match="transaction log"):
-            world.process(run=1).write(0, ["a", "b"])
-    assert world.visible() == []
-
-
 # ── each rule taken away ──────────────────────────────────────────────────────────────────────────
-
-
-def _own_record_counts(patch: pytest.MonkeyPatch) -> None:
-    original = TransactionLog.put
-
-    def put(self: TransactionLog, record: Any, parts: Any) -> Any:
-        original(self, record, parts)
-        return record
-
-    patch.setattr(TransactionLog, "put", put)
-
-
-def _put_overwrites(patch: pytest.MonkeyPatch) -> None:
-    def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
-        self.objects[name] = data
-        return True
-
-    patch.setattr(MemoryLogStore, "put_new", put_new)
-
-
-def _never_look_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(listings.Listing, "has_higher", lambda *_: False)
-
-
-def _older_is_written(patch: pytest.MonkeyPatch) -> None:
-    original = listings.Listing.step
-
-    def step(self: Any, transaction: Any, *, is_strict: bool) -> Step:
-        found = original(self, transaction, is_strict=is_strict)
-        return Step.WRITE if found is Step.OVER else found
-
-    patch.setattr(listings.Listing, "step", step)
-    patch.setattr(listings.Listing, "has_higher", lambda *_: False)
-
-
-def _abort_always_deletes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        Transactions, "abort", lambda self, plan, prepared, *, is_missing: self._leave(prepared)
-    )
 
 
 def _abort_never_deletes(patch: pytest.MonkeyPatch) -> None:
@@ -471,23 +286,6 @@ def _no_nonce(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(committing, "show", show)
 
 
-def _no_starts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(listings.Listing, "check_stranger", lambda *_: None)
-
-
-def _unknown_is_fine(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(listings.Listing, "gap", lambda *_: "")
-
-
-def _skipped_is_fine(patch: pytest.MonkeyPatch) -> None:
-    original = Writer.passed_over
-
-    def passed_over(self: Writer, rows: int, log: str) -> Prepared:
-        return dataclasses.replace(original(self, rows, log), skipped=False)
-
-    patch.setattr(Writer, "passed_over", passed_over)
-
-
 def _discard_removes_the_head(patch: pytest.MonkeyPatch) -> None:
     def mark(self: TransactionLog, head: Any, count: int, told: Any) -> None:
         if "discarded" in told:
@@ -497,16 +295,8 @@ def _discard_removes_the_head(patch: pytest.MonkeyPatch) -> None:
 
 
 TAKEN_AWAY = [
-    (_own_record_counts, both_planned_at_once),
-    (_put_overwrites, both_planned_at_once),
-    (_never_look_again, zombie_beside_its_successor),
-    (_older_is_written, a_rollback),
-    (_abort_always_deletes, a_late_record),
     (_abort_never_deletes, a_task_failed),
     (_no_nonce, an_answer_of_the_head_is_lost),
-    (_no_starts, a_copied_checkpoint),
-    (_unknown_is_fine, the_log_is_emptied),
-    (_skipped_is_fine, tasks_that_skip_need_a_record),
     (_discard_removes_the_head, a_discarded_record),
 ]
 

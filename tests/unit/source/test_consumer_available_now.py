@@ -1,18 +1,15 @@
 """Runs with availableNow: what they read, and what they leave."""
 
-from consuming import bodies, run_one_batch, texts
+from consuming import bodies, texts
 
 
 def flat(parts):
     return [body for part in parts for body in part]
 
 
-def run_what_is_there(consumer, start, meanwhile=lambda: None, replay=None):
+def run_what_is_there(consumer, start, meanwhile=lambda: None):
     """An availableNow run; returns the last offset and the rows' bodies of each batch."""
     consumer.freeze_cutoff()
-    if replay:
-        consumer.plan(start, replay)
-        start = replay
     found = []
     while True:
         end = consumer.latest(start, None)
@@ -47,22 +44,6 @@ def test_a_run_leaves_what_came_later(spark, fake):
     assert sorted(flat(found)) == ["a", "b"]
     assert texts(fake) == ["later"] * 6
     assert fake.visible("orders") == 6
-
-
-def test_a_run_on_an_empty_queue_ends(spark, fake):
-    consumer = spark.start()
-
-    assert run_what_is_there(consumer, consumer.initial) == (consumer.initial, [])
-
-
-def test_a_run_reads_what_its_own_replay_released(spark, fake):
-    e0, e1 = run_one_batch(spark, fake, "a", "b")
-    again = spark.start()
-
-    _, found = run_what_is_there(again, e0, replay=e1)
-
-    assert [sorted(part) for part in found] == [["a", "b"]]
-    assert fake.count("orders") == 0
 
 
 def test_a_run_gives_out_each_message_once_even_if_it_is_not_deleted(spark, fake):

@@ -19,10 +19,6 @@ def test_an_empty_queue_moves_nothing(spark, fake):
     assert fake.requests["update"] == 1  # the check at the start
 
 
-def test_the_initial_offset_is_the_same_in_every_run(spark):
-    assert spark.start().initial == spark.start().initial
-
-
 def test_nothing_is_sent_before_the_first_call(spark, fake):
     consumer = spark.start()
     consumer.close()
@@ -43,17 +39,6 @@ def test_messages_are_leased_given_out_and_deleted_after_the_commit(spark, fake)
     fake.wait_until(lambda: fake.count("orders") == 0, SOON)
 
 
-def test_the_same_partitions_again_are_the_same_rows(spark, fake):
-    fake.put_many("orders", ["a", "b"])
-    consumer = spark.start()
-    e1 = consumer.latest(consumer.initial, None)
-
-    first, second = (rows(consumer.plan(consumer.initial, e1)) for _ in range(2))
-
-    assert first == second
-    assert fake.requests["dequeue"] == 1
-
-
 def test_asked_twice_from_one_start_nothing_more_is_leased(spark, fake):
     fake.put("orders", "a")
     consumer = spark.start()
@@ -62,20 +47,6 @@ def test_asked_twice_from_one_start_nothing_more_is_leased(spark, fake):
 
     assert consumer.latest(consumer.initial, None) == e1
     assert leased(fake) == ["a"]
-
-
-def test_each_batch_has_its_number_and_its_own_messages(spark, fake):
-    consumer = spark.start()
-    start, found = consumer.initial, []
-    for number in range(1, 5):
-        fake.put("orders", str(number))
-        start, got = batch(consumer, start)
-        found += got
-        assert start["batch"] == number
-
-    consumer.latest(start, None)
-    assert found == ["1", "2", "3", "4"]
-    assert fake.count("orders") == 0
 
 
 def test_a_commit_may_come_late_twice_or_never(spark, fake):
@@ -106,20 +77,6 @@ def test_a_batch_has_at_most_so_many_messages(spark, fake, most, option, sizes):
         start = end
 
     assert found == sizes
-
-
-def test_several_queues_make_one_batch(spark, fake):
-    fake.create_queue("others")
-    fake.put("orders", "a")
-    fake.put("others", "b")
-    consumer = spark.start(queue="orders,others")
-
-    e1 = consumer.latest(consumer.initial, None)
-
-    found = {(row["queue"], row["body"]) for row in rows(consumer.plan(consumer.initial, e1))}
-    assert found == {("orders", "a"), ("others", "b")}
-    consumer.latest(e1, None)
-    assert fake.count("orders") + fake.count("others") == 0
 
 
 def test_copies_within_one_batch_give_one_row_and_are_deleted(spark, fake):

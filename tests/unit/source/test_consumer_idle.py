@@ -1,20 +1,5 @@
 """An idle stream: how often it asks, and what it leaves in the queue."""
 
-from consuming import batch
-
-
-def test_an_idle_stream_leaves_an_empty_queue(spark, fake):
-    # Given a batch that Spark committed, and no new data: it never calls commit then
-    fake.put_many("orders", ["a", "b"])
-    consumer = spark.start()
-    e1, _ = batch(consumer, consumer.initial)
-
-    # When it asks for the next one, once
-    assert consumer.latest(e1, None) == e1
-
-    # Then everything is settled when the call returns
-    assert fake.count("orders") == 0
-
 
 def test_an_idle_stream_asks_seldom(spark, fake):
     # Given a clock that only sleeping moves

@@ -46,8 +46,12 @@ def test_the_batch_before_an_unfinished_one_is_settled(spark, fake):
     assert fake.visible("orders") == 1
 
 
-def assert_only_its_new_batch_deletes(fake, again, e1):
-    """X was in the replayed batch 1, which ends at e1."""
+def test_a_replayed_message_leased_anew_survives_the_commit_of_the_old_batch(spark, fake):
+    # Given a replay of batch 1 that released X
+    e0, e1 = run_one_batch(spark, fake, "X")
+    again = spark.start()
+    again.plan(e0, e1)
+
     # When X comes into batch 2, and only then batch 1 is committed
     e2, found = batch(again, e1)
     again.committed(e1)
@@ -57,58 +61,6 @@ def assert_only_its_new_batch_deletes(fake, again, e1):
     assert texts(fake) == ["X"]
     again.latest(e2, None)
     assert fake.count("orders") == 0
-
-
-def test_a_replayed_message_leased_anew_survives_the_commit_of_the_old_batch(spark, fake):
-    # Given a replay of batch 1 that released X
-    e0, e1 = run_one_batch(spark, fake, "X")
-    again = spark.start()
-    again.plan(e0, e1)
-
-    assert_only_its_new_batch_deletes(fake, again, e1)
-
-
-def test_the_same_where_the_old_receipt_was_dead_already(spark, fake):
-    # Given a batch whose message somebody else took over, and a replay that finds it so
-    e0, e1 = run_one_batch(spark, fake, "X")
-    fake.clock.advance(3600)
-    other = spark.start()
-    other.latest(other.initial, None)
-    again = spark.start()
-    assert again.plan(e0, e1) == []
-    assert fake.visible("orders") == 0
-
-    fake.clock.advance(3600)
-    assert_only_its_new_batch_deletes(fake, again, e1)
-
-
-def test_a_third_run_that_finds_the_replayed_batch_committed_deletes_nothing(spark, fake):
-    # Given a replay of batch 1 (which gave no rows), that Spark committed
-    e0, e1 = run_one_batch(spark, fake, "X")
-    second = spark.start()
-    second.plan(e0, e1)
-
-    # When a third run is told that batch 1 is committed
-    third = spark.start()
-    e2, found = batch(third, e1)
-
-    # Then X, which was never processed, is not deleted, but given out
-    assert found == ["X"]
-    assert texts(fake) == ["X"]
-    assert e2["batch"] == 2
-
-
-def test_a_third_run_that_replays_the_batch_after_the_replay(spark, fake):
-    e0, e1 = run_one_batch(spark, fake, "X")
-    second = spark.start()
-    second.plan(e0, e1)
-    e2, _ = batch(second, e1)  # and is killed
-
-    third = spark.start()
-    assert third.plan(e1, e2) == []
-
-    assert texts(fake) == ["X"]
-    assert batch(third, e2)[1] == ["X"]
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
@@ -147,30 +99,3 @@ def test_a_commit_of_a_batch_whose_replay_failed_deletes_nothing_by_a_living_rec
 
     assert leased(fake) == ["a"]
     assert fake.requests["delete"] == 0
-
-
-def test_a_replay_during_which_an_answer_is_lost(spark, fake):
-    e0, e1 = run_one_batch(spark, fake, "a", "b")
-    again = spark.start()
-    again.engine.open()
-    fake.faults.add(Fault("update", "reply_lost", times=1))
-
-    assert again.plan(e0, e1) == []
-
-    assert fake.visible("orders") == 2
-    assert sorted(batch(again, e1)[1]) == ["a", "b"]
-
-
-def test_a_crash_before_the_offset_was_logged(spark, fake):
-    # Given a run that leased two messages, and was killed before Spark logged the offset
-    fake.put_many("orders", ["a", "b"])
-    first = spark.start()
-    first.latest(first.initial, None)
-
-    # When the next run starts from nothing
-    again = spark.start()
-    assert again.latest(again.initial, None) == again.initial
-
-    # Then they come when their time is over
-    fake.clock.advance(3600)
-    assert sorted(batch(again, again.initial)[1]) == ["a", "b"]

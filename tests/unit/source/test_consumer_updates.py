@@ -47,19 +47,6 @@ def test_a_message_that_was_only_made_visible_gives_no_second_row(spark, fake):
     fake.wait_until(lambda: fake.count("orders") == 0, SOON)
 
 
-def test_the_same_after_a_restart(spark, fake):
-    fake.put("orders", "draft")
-    consumer = spark.start()
-    e1 = consumer.latest(consumer.initial, None)
-    (row,) = rows(consumer.plan(consumer.initial, e1))
-    user_updates(fake, row, "final")
-
-    e2, found = batch(spark.start(), e1)
-
-    assert (found, texts(fake)) == (["final"], ["final"])
-    assert e2["batch"] == 2
-
-
 def test_a_message_that_is_updated_while_it_waits_for_its_batch(spark, fake):
     # Given a batch that failed, and whose messages somebody else deleted
     e0, e1 = run_one_batch(spark, fake, "a", "b")

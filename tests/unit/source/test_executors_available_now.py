@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from doubles import Clock
-from executors import World
 from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import Driver
@@ -22,13 +21,6 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.totals import Drained
-
-
-@pytest.fixture
-def scene(monkeypatch):
-    world = World(monkeypatch)
-    yield Scene(world)
-    world.close()
 
 
 def test_pages_of_newer_messages_do_not_keep_it_going(scene):

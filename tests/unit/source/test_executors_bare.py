@@ -5,7 +5,6 @@ LO: a bare `latestOffset()`; P: `partitions`; C: `commit`; i: the initial offset
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,13 +19,6 @@ from spark_azqueue.testing import FakeQueueService
 from spark_azqueue.testing.faults import Fault
 
 WRAPPER = r"triggerAvailableNowWrapper\.enabled"
-
-
-@pytest.fixture
-def query(fake: FakeQueueService) -> Iterator[Query]:
-    made = Query(fake)
-    yield made
-    made.close()
 
 
 def batch(query: Query, driver: ExecutorsConsumer, start: Offset, end: Offset) -> list[str]:

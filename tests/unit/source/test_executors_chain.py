@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,14 +15,6 @@ from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.testing import FakeQueueService
-
-
-@pytest.fixture
-def query(fake: FakeQueueService) -> Iterator[Query]:
-    made = Query(fake)
-    yield made
-    made.close()
 
 
 def folder_of(query: Query) -> PlanFolder:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from executors import World
 from executors_query import Query, fill
 from executors_scene import Scene
 from executors_setting import TRIES
@@ -19,13 +18,6 @@ from spark_azqueue.source.executors import closing, names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.testing import FakeQueueService
-
-
-@pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    world = World(monkeypatch)
-    yield Scene(world)
-    world.close()
 
 
 @pytest.fixture

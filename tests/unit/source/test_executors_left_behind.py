@@ -5,21 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from executors import World
-from executors_scene import Scene
 from executors_setting import ACCOUNT, CONFIG, RETENTION
 
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.source.executors.slot import SlotTask
-
-
-@pytest.fixture
-def scene(monkeypatch):
-    world = World(monkeypatch)
-    yield Scene(world)
-    world.close()
 
 
 def test_a_restart_goes_on_after_a_batch_without_a_task(scene):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -28,13 +27,6 @@ from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.testing import FakeClock, FakeQueueService
-
-
-@pytest.fixture
-def query(fake: FakeQueueService) -> Iterator[Query]:
-    made = Query(fake)
-    yield made
-    made.close()
 
 
 def test_a_batch_and_the_next_one(query: Query) -> None:

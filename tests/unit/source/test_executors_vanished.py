@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from executors import World
-from executors_scene import Scene
-
-
-@pytest.fixture
-def scene(monkeypatch):
-    world = World(monkeypatch)
-    yield Scene(world)
-    world.close()
-
 
 def stored(scene):
     """A message of the queue that comes and goes stands, and is not deleted. Its id, its task."""

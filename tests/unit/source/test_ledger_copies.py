@@ -5,7 +5,7 @@ from ledgers import LATER, TERM, lease, ledger_with_batch, message
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.states import Fate, State
+from spark_azqueue.source.leases.states import Fate
 
 
 def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():
@@ -14,75 +14,6 @@ def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():
     assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
     assert ledger.committed(1) == [lease("r2")]
     assert ledger.counts.duplicates_suppressed == 1
-
-
-def test_a_copy_of_one_that_waits_gives_no_second_row_either():
-    ledger = Ledger()
-    ledger.dequeued(*message("r1"), TERM)
-
-    assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
-    assert ledger.hand_out([message("r1")], 1) == [lease("r2")]
-
-
-@pytest.mark.parametrize("outcome", [None, Outcome.GONE, Outcome.LOST, Outcome.RETRY])
-def test_a_copy_of_a_committed_one_is_deleted_with_its_own_receipt(outcome):
-    ledger = ledger_with_batch(message("r1"))
-    ledger.committed(1)
-    if outcome:
-        ledger.settled(lease("r1"), outcome)
-
-    assert ledger.dequeued(*message("r2"), TERM) is Fate.DELETE
-    ledger.settled(lease("r2"), Outcome.OK)
-    assert len(ledger) == 0
-
-
-def test_a_late_answer_about_the_older_receipt_says_nothing_about_the_newer():
-    ledger = ledger_with_batch(message("r1"))
-    ledger.committed(1)
-    ledger.dequeued(*message("r2"), TERM)
-
-    ledger.settled(lease("r1"), Outcome.GONE)
-    ledger.settled(lease("r1"), Outcome.OK)
-
-    assert ledger.state(lease("r2")) is State.COMMITTED
-
-
-@pytest.mark.parametrize("given_out", [False, True])
-@pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("refused", [False, True])
-def test_an_updated_copy_is_a_new_message_whatever_is_known_of_the_old(
-    given_out, committed, refused
-):
-    ledger = Ledger()
-    ledger.dequeued(*message("r1"), TERM)
-    if given_out:
-        ledger.hand_out([message("r1")], 1)
-    if given_out and committed:
-        ledger.committed(1)
-        if refused:
-            ledger.settled(lease("r1"), Outcome.GONE)
-
-    assert ledger.dequeued(*message("r2", text="updated"), TERM) is Fate.ROW
-    assert ledger.state(lease("r2")) is State.HELD
-
-
-def test_an_updated_copy_is_not_deleted_by_the_batch_of_the_old_text():
-    ledger = ledger_with_batch(message("r1"))
-    updated = message("r2", text="updated")
-    ledger.dequeued(*updated, TERM)
-    ledger.hand_out([updated], 2)
-
-    assert ledger.committed(1) == []
-    ledger.settled(lease("r1"), Outcome.OK)
-    assert ledger.state(lease("r2")) is State.HELD
-    assert ledger.committed(2) == [lease("r2")]
-
-
-def test_an_update_undone_is_known_again():
-    ledger = ledger_with_batch(message("r1", text="A"))
-    ledger.dequeued(*message("r2", text="B"), TERM)
-
-    assert ledger.dequeued(*message("r3", text="A"), TERM) is Fate.ROW
 
 
 def test_a_batch_never_deletes_an_updated_text_that_it_did_not_hold():

@@ -9,16 +9,6 @@ from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import Fate, State
 
 
-def test_a_deleted_message_is_forgotten():
-    ledger = ledger_with_batch(message("r1"))
-    ledger.committed(1)
-
-    ledger.settled(lease("r1"), Outcome.OK)
-
-    assert len(ledger) == 0
-    assert ledger.dequeued(*message("r2"), TERM) is Fate.ROW
-
-
 @pytest.mark.parametrize(
     ("outcome", "counted"),
     [
@@ -63,58 +53,6 @@ def test_what_becomes_of_messages_is_counted():
         poison_moved=1,
     )
     assert (len(ledger), ledger.remembered, ledger.held) == (1, 1, 0)
-
-
-def test_an_answer_about_a_message_in_hand_changes_nothing():
-    ledger = ledger_with_batch(message("r1"))
-
-    ledger.settled(lease("r1"), Outcome.OK)
-
-    assert ledger.committed(1) == [lease("r1")]
-
-
-def test_an_answer_about_a_stranger_changes_nothing():
-    ledger = Ledger()
-
-    ledger.settled(lease("r1"), Outcome.GONE)
-
-    assert len(ledger) == 0
-
-
-def test_the_oldest_are_forgotten_beyond_the_bound():
-    messages = [message(f"r{n}", f"m{n}") for n in range(5)]
-    ledger = ledger_with_batch(*messages, remember_at_most=3)
-    for each in ledger.committed(1):
-        ledger.settled(each, Outcome.GONE)
-
-    assert len(ledger) == 3
-    known = [ledger.state(lease(f"r{n}", f"m{n}")) is not None for n in range(5)]
-    assert known == [False, False, True, True, True]
-
-
-def test_one_that_was_refused_again_counts_as_the_newest():
-    messages = [message(f"r{n}", f"m{n}") for n in range(4)]
-    ledger = ledger_with_batch(*messages, remember_at_most=3)
-    leases = ledger.committed(1)
-    for each in leases[:3]:
-        ledger.settled(each, Outcome.GONE)
-
-    ledger.settled(leases[0], Outcome.GONE)
-    ledger.settled(leases[3], Outcome.GONE)
-
-    assert ledger.state(leases[0]) is State.REMEMBERED
-    assert ledger.state(leases[1]) is None
-
-
-def test_the_bound_never_touches_what_is_held():
-    ledger = ledger_with_batch(message("r1", "held"), remember_at_most=1)
-    for n in range(2, 6):
-        ledger.dequeued(*message(f"r{n}", f"m{n}"), TERM)
-        ledger.hand_out([message(f"r{n}", f"m{n}")], n)
-        for each in ledger.committed(n):
-            ledger.settled(each, Outcome.GONE)
-
-    assert ledger.committed(1) == [lease("r1", "held")]
 
 
 def ledger_with_blob():

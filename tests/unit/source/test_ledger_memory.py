@@ -34,19 +34,6 @@ def test_a_remembered_message_that_was_updated_is_in_hand_and_not_remembered():
     assert ledger.remembered == 2
 
 
-def test_a_remembered_message_that_is_deleted_at_last_makes_room():
-    ledger = Ledger(remember_at_most=2)
-    remember(ledger, 1, message("r1"))
-    remember(ledger, 2, message("s1", "y"))
-
-    assert ledger.dequeued(*message("r2", count=2), TERM) is Fate.DELETE
-    ledger.settled(lease("r2"), Outcome.OK)
-    remember(ledger, 3, message("t1", "z"))
-
-    assert ledger.state(lease("s1", "y")) is State.REMEMBERED
-    assert (ledger.remembered, len(ledger)) == (2, 2)
-
-
 def test_the_fingerprint_of_a_text_is_taken_once_and_the_text_is_not_kept():
     # Given a message with a text that nobody else holds
     class Text(str):

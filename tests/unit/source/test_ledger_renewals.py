@@ -85,19 +85,6 @@ def test_a_renewal_without_an_answer_is_given_up_when_the_time_is_over():
     assert ledger.counts.leases_lost == 1
 
 
-@pytest.mark.parametrize("outcome", [Outcome.GONE, Outcome.LOST, Outcome.OK])
-def test_a_late_answer_to_a_renewal_says_nothing_about_a_newer_dequeue(outcome):
-    ledger = ledger_with_batch(message("r1"))
-    ledger.due(30.0)
-    ledger.dequeued(*message("r2"), LATER)
-
-    then = ledger.renewed(lease("r1"), outcome, lease("r1b"), LATER, 31.0)
-
-    assert then == RenewedLeases(lease("r1"))
-    assert ledger.next_due() == 60.0
-    assert ledger.committed(1) == [lease("r2")]
-
-
 @pytest.mark.parametrize(
     ("outcome", "new", "then", "state"),
     [
@@ -150,16 +137,6 @@ def test_setting_aside_waits_for_the_renewal_under_way():
     assert answer == RenewedLeases(lease("r2"), Delete)
 
 
-def test_a_copy_of_a_committed_one_is_deleted_even_while_its_renewal_is_under_way():
-    ledger = ledger_with_batch(message("r1"))
-    ledger.due(30.0)
-    ledger.committed(1)
-
-    assert ledger.dequeued(*message("r2"), LATER) is Fate.DELETE
-    assert ledger.renewed(lease("r1"), Outcome.GONE, None, LATER, 31.0).waited is None
-    assert ledger.state(lease("r2")) is State.COMMITTED
-
-
 def test_one_that_is_leaving_and_comes_again_is_new():
     ledger = Ledger()
     ledger.dequeued(*message("r1"), TERM)
@@ -178,13 +155,6 @@ def test_nothing_is_renewed_that_is_not_held_any_more(event):
     getattr(ledger, event)(1)
 
     assert ledger.due(1e9) == []
-
-
-def test_an_updated_message_is_renewed_once():
-    ledger = ledger_with_batch(message("r1"))
-    ledger.dequeued(*message("r2", text="updated"), TERM)
-
-    assert ledger.due(30.0) == [lease("r2")]
 
 
 def test_what_leaves_after_a_renewal_may_be_hidden_for_as_long_as_that_says():

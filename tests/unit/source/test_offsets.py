@@ -39,45 +39,6 @@ def test_an_offset_of_nothing():
     assert there_and_back(offset) == offset
 
 
-@pytest.mark.parametrize(
-    "leases",
-    [
-        (lease(1),),
-        tuple(lease(n) for n in range(32)),
-        (lease(1, "a-queue"), lease(2, "a-queue"), lease(3, "b-queue")),
-        (Lease(ORDERS, "no-guid", "no base64"),),
-        (lease(1), Lease(ORDERS, "no-guid", receipt(2))),
-        (lease(1), Lease(ORDERS, str(uuid.UUID(int=2)), "AgAAAA==")),  # a shorter receipt
-        (Lease(ORDERS, "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", receipt(1)),),  # upper case
-        (Lease(ORDERS, "x" * 64, "~!#[]" * 100),),
-        # 300 bytes do not fit a column's width, which is one byte.
-        (Lease(ORDERS, "x", base64.b64encode(b"z" * 300).decode()),),
-        # "YR==" decodes to the same bytes as "YQ==", yet is another receipt.
-        (Lease(ORDERS, "x", "YR=="), Lease(ORDERS, "y", "YQ==")),
-    ],
-)
-def test_leases_come_back_as_they_were(leases):
-    offset = QueueOffset(ACCOUNT, 7, leases, 1_700_000_000)
-
-    assert there_and_back(offset) == offset
-
-
-def test_leases_of_one_queue_stand_together_in_the_order_they_were_given():
-    leases = (lease(3, "b-queue"), lease(1, "a-queue"), lease(2, "b-queue"))
-
-    back = there_and_back(QueueOffset(ACCOUNT, 1, leases))
-
-    assert back.leases == (lease(1, "a-queue"), lease(3, "b-queue"), lease(2, "b-queue"))
-
-
-def test_a_copy_is_the_same_text():
-    offset = QueueOffset(ACCOUNT, 7, tuple(lease(n) for n in range(5)), 1_700_000_000)
-
-    again = there_and_back(offset)
-
-    assert json.dumps(again.to_json()) == json.dumps(offset.to_json())
-
-
 def test_the_identity_of_an_offset_is_independent_of_key_order():
     offset = QueueOffset(ACCOUNT, 7, (lease(1),)).to_json()
 

@@ -69,18 +69,6 @@ def test_it_can_be_switched_off(spark, fake):
     assert hidden(fake) == 20
 
 
-def test_planning_twice_leases_ahead_once(spark, fake):
-    fill(fake, 100)
-    consumer = spark.start(maxMessagesPerTrigger="20")
-    e1 = consumer.latest(consumer.initial, None)
-
-    first, second = (bodies(consumer.plan(consumer.initial, e1)) for _ in range(2))
-    spark.wait_for("prefetch")
-
-    assert first == second
-    assert hidden(fake) == 40
-
-
 def test_stopping_gives_back_what_was_leased_ahead_and_leaves_the_batch_alone(spark, fake):
     fill(fake, 100)
     consumer = spark.start(maxMessagesPerTrigger="20")

@@ -9,12 +9,11 @@ from limited import Limited
 from queues import OneQueue
 from refs import ORDERS, ref
 
-from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
+from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease, Message, Received
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.testing import Fault
 
@@ -118,13 +117,6 @@ def test_without_room_nothing_is_asked():
 
     assert look(receiver(stock), room=0) == []
     assert stock.asked == []
-
-
-def test_several_queues_share_a_look():
-    stocks = [Stock("a-queue", 40), Stock("b-queue", 3), Stock("c-queue", 0)]
-
-    assert got(look(receiver(*stocks))) == 43
-    assert all(stock.asked for stock in stocks)
 
 
 def test_a_full_queue_does_not_starve_another():
@@ -239,25 +231,6 @@ def test_every_message_comes_once_however_many_requests_are_under_way(fake, wire
     assert fake.visible("orders") == 0
 
 
-def test_a_busy_service_is_asked_again(fake, wired):
-    made, _ = wired
-    fake.put_many("orders", [str(n) for n in range(100)])
-    fake.faults.add(Fault("dequeue", "busy_503", every=2, seconds=0))
-
-    assert got(look(made, read=never)) == 100
-
-
-def test_a_page_whose_answer_was_lost_comes_when_its_time_is_over(fake, wired):
-    made, _ = wired
-    fake.put_many("orders", [str(n) for n in range(10)])
-    fake.faults.add(Fault("dequeue", "reply_lost", times=1))
-
-    assert got(look(made, read=never)) == 0
-    fake.clock.advance(61)
-
-    assert got(look(made, read=never)) == 10
-
-
 def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
     # Given many requests under way, one of which is refused for good
     made, queue = wired
@@ -274,16 +247,6 @@ def test_whatever_was_leased_by_a_broken_look_can_be_given_back(fake, wired):
     assert 512 + len(leased) + fake.visible("orders") == 1000
     assert all(queue.update(lease, 0)[0] is Outcome.OK for lease in leased)
     assert fake.visible("orders") == 1000 - 512
-
-
-def test_a_service_that_stays_away_ends_a_look(fake):
-    account = read_account({"secret.connectionString": fake.connection_string}, {})
-    retry = RetryPolicy(0.1)
-    made = Receiver(QueueClient(account), [ORDERS], 8, 1.0, time.monotonic, retry=retry)
-    fake.stop()
-
-    with pytest.raises(ServiceUnavailable):
-        look(made)
 
 
 def limited_receiver(stocks, *full):

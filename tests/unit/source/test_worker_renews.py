@@ -11,7 +11,6 @@ from spark_azqueue.errors import AccessDenied, Outcome
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import Delete, Release, Update
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.states import State
 from spark_azqueue.source.leases.timing import Term
 
 START = 1_000.0
@@ -519,24 +518,3 @@ def test_a_refusal_that_comes_after_a_newer_dequeue_loses_nothing(caplog):
 
 
 # ── a renewal that was given up, and took effect all the same ─────────────────────────────────────
-
-
-def test_a_lost_answer_makes_the_next_try_refused_and_the_message_is_deleted_when_it_returns():
-    # Given a renewal without an answer that gave the message a receipt nobody knows
-    world = Renewals()
-    world.hold("a")
-    world.clock.advance(30.0)
-    (lease,) = world.ledger.due(world.clock.now())
-    term = world.ledger.term(lease)
-    world.ledger.renewed(lease, Outcome.RETRY, None, term, world.clock.now())
-
-    # When the next try, and the delete, are refused
-    world.clock.advance(10.0)
-    (again,) = world.ledger.due(world.clock.now())
-    assert again == lease
-    world.ledger.renewed(lease, Outcome.GONE, None, term, world.clock.now())
-    assert world.ledger.committed(1) == [lease]
-    world.ledger.settled(lease, Outcome.GONE)
-
-    # Then it is remembered until it comes back
-    assert world.ledger.state(lease) is State.REMEMBERED

@@ -83,17 +83,6 @@ def test_a_refused_delete_is_reported_and_not_repeated(bench, kind, outcome):
     assert bench.fake.requests["delete"] == 1
 
 
-def test_a_busy_service_is_asked_again(bench):
-    leases = bench.lease(20)
-    bench.fake.faults.add(Fault("delete", "busy_503", every=3, seconds=0))
-
-    bench.worker.delete(leases)
-    bench.worker.wait(SOON)
-
-    assert set(bench.ledger.outcomes.values()) == {Outcome.OK}
-    assert bench.fake.count("orders") == 0
-
-
 def test_a_delete_whose_answer_was_lost_is_found_to_be_done(bench):
     (lease,) = bench.lease(1)
     bench.fake.faults.add(Fault("delete", "reply_lost", times=1))
@@ -267,16 +256,6 @@ def test_a_release_on_the_way_out_is_bounded(bench):
         bench.worker.release(leases, LAST_WORDS, timeout_s=0.01)
 
 
-def test_releases_in_the_background(bench, caplog):
-    leases = bench.lease(2)
-
-    bench.worker.release_later(leases)
-    bench.worker.wait(SOON)
-
-    assert bench.fake.visible("orders") == 2
-    assert bench.ledger.outcomes == {}
-
-
 def test_two_threads_may_begin_while_a_third_waits(bench):
     leases = bench.lease(200)
 
@@ -321,17 +300,3 @@ def test_receipts_of_a_queue_that_is_gone_are_dead_if_it_may_go(bench):
     assert worker.release(leases) == 0
     with pytest.raises(QueueNotFound):
         bench.worker.release(leases)
-
-
-def test_what_is_slow_does_not_keep_what_comes_later_waiting(bench):
-    # Given a delete whose answer takes its time
-    leases = bench.lease(2)
-    bench.fake.faults.add(Fault("delete", "slow", seconds=5.0))
-    bench.worker.delete(leases[:1])
-    bench.fake.wait_until(lambda: bench.fake.requests["delete"] == 1, SOON)
-
-    # When something is to be released meanwhile
-    assert bench.worker.release(leases[1:], timeout_s=3.0) == 1
-
-    # Then that did not wait for it
-    assert bench.ledger.outcomes == {}

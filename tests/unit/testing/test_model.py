@@ -66,15 +66,6 @@ class TestPut:
         assert queue.approximate_count(now=NOW) == 0
 
     @pytest.mark.parametrize(
-        "text",
-        ["", "a\tb\nc\rd", "<&>", "\x7f\x85", "\ud7ff\ue000\ufffd", "\U0010ffff", "x" * 65_536,
-         "é" * 32_768, "&" * 65_536],
-    )  # fmt: skip
-    def test_accepted_text(self, queue, text):
-        queue.put(text, now=NOW)
-        assert queue.peek(now=NOW)[0].text == text
-
-    @pytest.mark.parametrize(
         ("text", "refusal"),
         [
             ("x" * 65_537, (413, "RequestBodyTooLarge")),
@@ -96,11 +87,6 @@ class TestPut:
             == refusal
         )
         assert queue.messages(now=NOW) == [message]
-
-    def test_its_receipt_is_good_for_use(self, queue):
-        message = queue.put("x", now=NOW)
-        queue.delete(message.id, message.receipt, now=NOW)
-        assert queue.approximate_count(now=NOW) == 0
 
 
 class TestDequeueAndPeek:
@@ -131,21 +117,6 @@ class TestDequeueAndPeek:
         assert leased.receipt != put.receipt
         assert queue.dequeue(now=NOW + 6) == []
 
-    def test_comes_back_when_the_lease_ends_with_one_more_dequeue(self, queue):
-        queue.put("x", now=NOW)
-        for turn in range(1, 6):
-            at = NOW + 30 * turn
-            [leased] = queue.dequeue(now=at, visibility=30)
-            assert leased.dequeue_count == turn
-            assert queue.dequeue(now=at + 29.999) == []
-
-    def test_page_holds_no_more_than_asked_for(self, queue):
-        for n in range(40):
-            queue.put(str(n), now=NOW)
-        assert [m.text for m in queue.dequeue(now=NOW)] == ["0"]
-        assert [m.text for m in queue.dequeue(now=NOW, count=32)] == [str(n) for n in range(1, 33)]
-        assert [m.text for m in queue.dequeue(now=NOW, count=32)] == [str(n) for n in range(33, 40)]
-
     def test_order_is_by_visible_time_then_insertion(self, queue):
         for text, at, delay in [("late", 0, 9), ("b", 1, 0), ("c", 1, 0), ("early", 2, 3)]:
             queue.put(text, now=NOW + at, visibility_delay=delay)
@@ -154,13 +125,6 @@ class TestDequeueAndPeek:
         expected = ["c", "early", "b", "late"]
         assert [m.text for m in queue.peek(now=NOW + 20, count=32)] == expected
         assert [m.text for m in queue.dequeue(now=NOW + 20, count=32)] == expected
-
-    def test_peek_changes_nothing(self, queue):
-        put = queue.put("x", now=NOW)
-        for _ in range(3):
-            assert queue.peek(now=NOW, count=32) == [put._replace(receipt="")]
-        assert queue.messages(now=NOW) == [put]
-        queue.delete(put.id, put.receipt, now=NOW)
 
     def test_peek_sees_visible_messages_only(self, queue):
         queue.put("later", now=NOW, visibility_delay=5)
@@ -324,14 +288,6 @@ class TestUpdate:
 
 
 class TestCountAndExpiry:
-    def test_count_includes_what_is_invisible(self, queue):
-        queue.put("delayed", now=NOW, visibility_delay=50)
-        queue.put("leased", now=NOW)
-        queue.dequeue(now=NOW)
-        queue.put("visible", now=NOW)
-        assert queue.approximate_count(now=NOW) == 3
-        assert [m.visible for m in queue.messages(now=NOW)] == [False, False, True]
-
     def test_expired_messages_vanish_even_when_leased(self, queue):
         queue.put("short", now=NOW, ttl=10)
         queue.put("long", now=NOW, ttl=20)

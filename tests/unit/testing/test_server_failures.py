@@ -114,9 +114,7 @@ _HEADERS = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     request_line=_REQUESTS,
     query=st.lists(_PAIRS, max_size=4),

@@ -101,11 +101,6 @@ class TestRest:
             "InvalidQueryParameterValue",
         )
 
-    def test_clear(self, call, service):
-        service.put_many("orders", ["a", "b"])
-        assert call("DELETE", "/orders/messages").status == 204
-        assert service.count("orders") == 0
-
     def test_queue_life(self, call, service):
         assert call("PUT", "/other", headers={"x-ms-meta-Owner": "me"}).status == 201
         assert call("PUT", "/other", headers={"x-ms-meta-Owner": "me"}).status == 204
@@ -204,11 +199,6 @@ class TestRest:
         reply = urllib3.request("GET", service.url + "2/orders/messages", retries=False)
         assert (reply.status, reply.headers["x-ms-error-code"]) == (404, "ResourceNotFound")
 
-    def test_65536_ampersands_fit(self, call, service):
-        assert call("POST", "/orders/messages", message_xml("&amp;" * 65_536)).status == 201
-        assert service.messages("orders")[0].text == "&" * 65_536
-        assert lease(call)[0]["MessageText"] == "&" * 65_536
-
     def test_cr_is_lost_in_the_request_unless_escaped(self, call, service):
         call("POST", "/orders/messages", message_xml("a\r\nb\rc"))
         call("POST", "/orders/messages", message_xml("a&#xD;b"))
@@ -224,10 +214,3 @@ class TestRest:
             assert len(reply.headers["x-ms-request-id"]) == 36
         service.clock.advance(0.25)
         assert call("GET", "/orders/messages").headers["Date"] == "Tue, 14 Nov 2023 22:13:21 GMT"
-
-    def test_moving_the_clock_ends_leases(self, call, service):
-        service.put("orders", "x")
-        assert len(lease(call, visibility=3600)) == 1
-        assert lease(call) == []
-        service.clock.advance(3600)
-        assert lease(call)[0]["DequeueCount"] == "2"

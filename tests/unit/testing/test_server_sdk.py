@@ -58,16 +58,6 @@ class TestSdk:
                 client.get_queue_properties()
             assert missing.value.error_code == "QueueNotFound"
 
-    def test_a_page_of_32(self, client, service):
-        service.put_many("orders", [str(n) for n in range(70)])
-        pages = client.receive_messages(messages_per_page=32, visibility_timeout=60).by_page()
-        messages = list(next(pages))
-        assert [m.content for m in messages] == [str(n) for n in range(32)]
-        assert len({m.pop_receipt for m in messages}) == 1
-        for message in messages:
-            client.delete_message(message)
-        assert service.count("orders") == 38
-
     def test_control_plane(self, service):
         with QueueServiceClient.from_connection_string(
             service.connection_string, api_version=VERSION, retry_total=0
