@@ -10,7 +10,7 @@ from typing import Any
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey
 
-from .codec import MOST, Damaged, queue
+from .codec import MOST, Damaged, Stored, list_of, queue
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.
@@ -70,3 +70,28 @@ def _owed(value: object, account: str) -> Owed:
     ):
         raise Damaged("one of its owed deletes is not valid")
     return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)
+
+
+OWED = Stored(
+    lambda found, name: Owed.all_from_json(found.get(name), found["account"]),
+    lambda value: [each.to_json() for each in value[-OWED_AT_MOST:]],
+)
+"""A list of owed deletes; of too many the newest are written."""
+
+
+def keys(most: int) -> Stored:
+    """Keys of messages, at most so many."""
+    return Stored(
+        lambda found, name: tuple(
+            _key(each, found["account"]) for each in list_of(found, name, most)
+        ),
+        lambda value: [[key.queue.name, key.message_id] for key in value],
+    )
+
+
+def _key(value: object, account: str) -> MessageKey:
+    if isinstance(value, list) and len(value) == 2:
+        name, message_id = value
+        if isinstance(message_id, str) and is_message_id(message_id):
+            return MessageKey(queue(name, account), message_id)
+    raise Damaged("one of its messages is not valid")
