@@ -15,7 +15,7 @@ from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
-from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of
+from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of, whole
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -377,7 +377,7 @@ def _undamaged(source: Mapping[str, Any]) -> _Source | None:
     elif "log" in end:
         messages = _logged(start, end, int(source["numInputRows"]))
     else:
-        messages = sum(int(packed["messages"]) for packed in end["queues"].values())
+        messages = sum(whole(packed["messages"]) for packed in end["queues"].values())
     oldest = _moment(end["oldest"]) if "oldest" in end else None
     return _Source(messages, oldest, report, made_at)
 
@@ -391,14 +391,14 @@ def _report(value: Mapping[str, Any] | None) -> Report | None:
 
 def _made_at(report: Mapping[str, Any]) -> int | None:
     at = report.get(AT, 0)
-    return at if type(at) is int else None
+    return at if type(at) is int and 0 <= at < 2**63 else None
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
     """Messages up to an offset in a log. It counts those of its own batch. Spark's first batch
     after a restart may hold two on 4.0 and 4.1: then the rows count."""
     before = start.get("batch") if start else None
-    return int(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
+    return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
 
 
 def _parsed(offset: Any) -> dict[str, Any] | None:
