@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 import math
@@ -12,13 +13,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, TransactionExpired
+from spark_azqueue.errors import Outcome, QueueNotFound, TransactionExpired
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import VISIBLE_AT_LEAST_S
 from spark_azqueue.service.messages import Lease, QueueRef, VisibleAt
 from spark_azqueue.service.queues.calls import Delete, Show
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.queues.flow import attempt_all, results_of
 from spark_azqueue.service.queues.reach import moment_of
 from spark_azqueue.service.retry import CONTROL, REPLAY, SETTLE, RetryPolicy
 
@@ -218,7 +219,6 @@ class DeleteCounts(NamedTuple):
 def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
-    warned = False
 
     def calls() -> Iterator[tuple[None, Delete]]:
         nonlocal wanted
@@ -226,22 +226,15 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> De
             wanted += 1
             yield None, Delete(lease)
 
-    try:
-        results = results_of(client, calls(), SETTLE, most=most, within_s=DELETES_WITHIN_S)
-        with closing(results):
-            for _, result in results:
-                if not isinstance(result, Exception):
-                    gone += result.refused
-                    deleted += not result.refused
-                    continue
-                if not warned:
-                    warned = True
-                    log.warning("a message that no record shows could not be deleted: %s", result)
-                if isinstance(result, AccessDenied):  # the others would fail the same way
-                    break
+    def failed(error: Exception) -> None:
+        log.warning("a message that no record shows could not be deleted: %s", error)
+
+    within_s = DELETES_WITHIN_S
+    for _, outcome in attempt_all(client, calls(), SETTLE, failed, most=most, within_s=within_s):
+        gone += outcome.refused
+        deleted += not outcome.refused
+    with contextlib.suppress(Exception):  # what is left cannot be counted
         wanted += sum(1 for _ in leases)
-    except Exception as error:  # noqa: BLE001 (nothing depends on it)
-        log.warning("messages that no record shows could not be deleted: %s", error)
     return DeleteCounts(deleted, gone, wanted - deleted - gone)
 
 
