@@ -232,7 +232,8 @@ class Read(NamedTuple):
     queues. places: of each, its account and the names of queues that its batch has, as far as it
     says. logged: with a log, the earliest time that the ends of the batches tell, when their oldest
     message was inserted or their plan made; minus infinity if that is unknown, or if more waits in
-    the log; None without one. leaves: its messages are not deleted (deleteOnCommit=false).
+    the log; None without one. leaves: its messages are not deleted (deleteOnCommit=false). batch:
+    its run and number.
     """
 
     sources: int
@@ -243,6 +244,7 @@ class Read(NamedTuple):
     places: tuple[tuple[str, frozenset[str]], ...] = ()
     logged: float | None = None
     leaves: bool = False
+    batch: tuple[str, int] = ("", 0)
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
@@ -276,6 +278,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         tuple((str(end["account"]), _queues_in(end)) for end in ends),
         min(logged, default=None),
         any(end.get("deleteOnCommit") is False for end in ends),
+        (str(progress["runId"]), int(progress["batchId"])),
     )
 
 
