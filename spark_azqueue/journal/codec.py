@@ -1,7 +1,7 @@
 """How objects of a log are written, and checked when they are read.
 
 Everything read from a log passes here before it steers anything. A value that is an object of a log
-declares how on its fields, see `Stored`; what is not as it was written raises Damaged.
+declares how on its fields, see `Coded`; what is not as it was written raises Damaged.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Stored:
+class Coded:
     """Marks a field that an object of a log has: `deleted: Annotated[int, COUNT] = 0`.
 
     read: the value of an object, by its name there; raises Damaged. Queues are of its "account".
@@ -165,20 +165,20 @@ class Stored:
     is_spread: bool = False
 
 
-COUNT = Stored(number)
-COUNT_OR_0 = Stored(number_or_0)
-HEXADECIMAL = Stored(hexadecimal)
-TEXT = Stored(text)
-FLAG = Stored(lambda found, name: found.get(name) is True)
-MAYBE = Stored(lambda found, name: None if found.get(name) is None else number(found, name))
+COUNT = Coded(number)
+COUNT_OR_0 = Coded(number_or_0)
+HEXADECIMAL = Coded(hexadecimal)
+TEXT = Coded(text)
+FLAG = Coded(lambda found, name: found.get(name) is True)
+MAYBE = Coded(lambda found, name: None if found.get(name) is None else number(found, name))
 """A number, or null."""
-TAG = Stored(lambda found, name: hexadecimal(found, name) if found.get(name) else "")
+TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else "")
 """Hexadecimal digits, or none."""
 
 
-def queues(most: int) -> Stored:
+def queues(most: int) -> Coded:
     """Names of queues, at most so many."""
-    return Stored(
+    return Coded(
         lambda found, name: tuple(
             queue(each, found["account"]) for each in list_of(found, name, most)
         ),
@@ -186,9 +186,9 @@ def queues(most: int) -> Stored:
     )
 
 
-def part_of(kind: type[Any], what: str) -> Stored:
+def part_of(kind: type[Any], what: str) -> Coded:
     """An object in an object. what: its name in the error."""
-    return Stored(
+    return Coded(
         lambda found, name: kind(**read_fields(kind, object_of(found.get(name), what))), as_json
     )
 
@@ -215,7 +215,7 @@ def read_fields(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def _stored(kind: Hashable) -> Mapping[str, Stored]:
+def _stored(kind: Hashable) -> Mapping[str, Coded]:
     hints = get_type_hints(kind, include_extras=True)
     marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
     return {name: mark[0] for name, mark in marks.items() if mark}

@@ -10,7 +10,7 @@ from typing import Any
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey
 
-from .codec import MOST, Damaged, Stored, list_of, queue
+from .codec import MOST, Coded, Damaged, list_of, queue
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.
@@ -72,16 +72,16 @@ def _owed(value: object, account: str) -> Owed:
     return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)
 
 
-OWED = Stored(
+OWED = Coded(
     lambda found, name: Owed.all_from_json(found.get(name), found["account"]),
     lambda value: [each.to_json() for each in value[-OWED_AT_MOST:]],
 )
 """A list of owed deletes; of too many the newest are written."""
 
 
-def keys(most: int) -> Stored:
+def keys(most: int) -> Coded:
     """Keys of messages, at most so many."""
-    return Stored(
+    return Coded(
         lambda found, name: tuple(
             _key(each, found["account"]) for each in list_of(found, name, most)
         ),

@@ -18,8 +18,8 @@ from spark_azqueue.journal.codec import (
     HEXADECIMAL,
     TAG,
     TEXT,
+    Coded,
     Damaged,
-    Stored,
     as_json,
     digest_of,
     list_of,
@@ -152,17 +152,17 @@ def _read_written(found: Mapping[str, Any], name: str) -> Ranges:
     return read_ranges(found[name], _read_long(found, "number"))
 
 
-_TRANSACTION = Stored(
+_TRANSACTION = Coded(
     lambda found, _: Transaction(text(found, "key"), _read_long(found, "number")),
     Transaction._asdict,
     is_spread=True,
 )
-_ABOUT = Stored(
+_ABOUT = Coded(
     lambda found, name: str(loaded(text(found, name).encode())),
     lambda about: json.dumps(about[:_ABOUT_AT_MOST]),
 )
-_TIME = Stored(_read_time)
-_CHUNKS = Stored(
+_TIME = Coded(_read_time)
+_CHUNKS = Coded(
     _read_chunks,
     lambda refs: [[each.part, each.rows, each.size, each.packed, each.digest] for each in refs],
 )
@@ -190,7 +190,7 @@ class RecordHead:
     recorded: Annotated[int, _TIME]
     abandoned: Annotated[int, COUNT]
     chunks: Annotated[tuple[ChunkRef, ...], _CHUNKS]
-    written: Annotated[Ranges, Stored(_read_written, is_late=True)] = ()
+    written: Annotated[Ranges, Coded(_read_written, is_late=True)] = ()
 
     @property
     def written_then(self) -> Ranges:

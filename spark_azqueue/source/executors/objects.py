@@ -20,8 +20,8 @@ from spark_azqueue.journal.codec import (
     HEXADECIMAL,
     MAYBE,
     TEXT,
+    Coded,
     Damaged,
-    Stored,
     as_json,
     compact,
     hexadecimal,
@@ -102,9 +102,9 @@ def _looked(found: Mapping[str, Any], name: str) -> Mapping[str, Looked]:
     return {name: Looked.from_json(each) for name, each in by_name.items()}
 
 
-_LOOKED = Stored(_looked, lambda value: {name: each.to_json() for name, each in value.items()})
+_LOOKED = Coded(_looked, lambda value: {name: each.to_json() for name, each in value.items()})
 _COUNTS = part_of(Counts, "counts")
-_PLAN = Stored(
+_PLAN = Coded(
     lambda found, _: PlanId(number(found, "plan", 1), hexadecimal(found, "nonce")),
     lambda plan: {"plan": plan.number, "nonce": plan.nonce},
     is_spread=True,
@@ -209,8 +209,8 @@ def _read_owed(found: Mapping[str, Any], name: str) -> tuple[Owed, ...]:
     return tuple(read)
 
 
-_OWED = Stored(_read_owed, lambda value: [each.to_json() for each in value])
-_SIZE = Stored(number, name="bytes")
+_OWED = Coded(_read_owed, lambda value: [each.to_json() for each in value])
+_SIZE = Coded(number, name="bytes")
 
 
 @dataclass(frozen=True, slots=True)

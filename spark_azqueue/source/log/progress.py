@@ -23,8 +23,8 @@ from spark_azqueue.journal.codec import (
     MAYBE,
     TAG,
     TEXT,
+    Coded,
     Damaged,
-    Stored,
     as_json,
     compact,
     list_of,
@@ -116,8 +116,8 @@ class LogProgress:
     committed: Annotated[int, COUNT] = 0
     done: Annotated[int, COUNT] = 0
     owed: Annotated[tuple[Owed, ...], OWED] = ()
-    leased_s: Annotated[int, Stored(number, name="leased", is_late=True)] = 0
-    began: Annotated[FirstBatch | None, Stored(FirstBatch.read, is_late=True)] = None
+    leased_s: Annotated[int, Coded(number, name="leased", is_late=True)] = 0
+    began: Annotated[FirstBatch | None, Coded(FirstBatch.read, is_late=True)] = None
     hidden: int = 0
     hidden_until: int = 0
     owed_list: OwedList | None = None
@@ -194,12 +194,12 @@ def _cut(found: Mapping[str, Any], name: str) -> tuple[int, ...]:
     return cut
 
 
-READING = Stored(_reading, dict)
+READING = Coded(_reading, dict)
 """The options that make rows of messages."""
 
-_NUMBER = Stored(lambda found, name: number(found, name, least=1))
-_CUT = Stored(_cut)
-_PROGRESS = Stored(
+_NUMBER = Coded(lambda found, name: number(found, name, least=1))
+_CUT = Coded(_cut)
+_PROGRESS = Coded(
     lambda found, name: LogProgress.from_json(found.get(name), account=found["account"]),
     LogProgress.to_json,
 )
