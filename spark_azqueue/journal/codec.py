@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, get_type_hints
 
 from spark_azqueue.errors import LogDamaged
-from spark_azqueue.service.messages import QueueRef, queue_name
+from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
 MOST = 10**12 - 1
@@ -131,11 +131,8 @@ def hexadecimal(found: Mapping[str, Any], name: str) -> str:
 
 def queue(value: object, account: str) -> QueueRef:
     """A queue of this account."""
-    try:
-        if isinstance(value, str) and queue_name(value) == value:
-            return QueueRef(account, value)
-    except ValueError:
-        pass
+    if isinstance(value, str) and is_queue_name(value):
+        return QueueRef(account, value)
     raise Damaged("the name of one of its queues is not valid")
 
 

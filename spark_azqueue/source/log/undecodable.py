@@ -32,7 +32,7 @@ from spark_azqueue.journal.pending import keys
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.encoding import BodyType, Encoding, raw_bytes
-from spark_azqueue.service.messages import Message, MessageKey, Received, container_name
+from spark_azqueue.service.messages import Message, MessageKey, Received, is_queue_name
 
 from ..rows import Decoding, Row, content_as, undecodable
 from . import names
@@ -151,10 +151,7 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
     if options.get(_LARGE_BODY) == LargeBody.FAIL.value:
         return None
     name = options.get("blobContainer", "")
-    try:
-        return container_name(name)
-    except ValueError:
-        return today
+    return name if is_queue_name(name) else today  # a container has the same rules
 
 
 _VERSION = 1
