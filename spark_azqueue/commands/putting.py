@@ -49,6 +49,7 @@ from .shared import (
     add_filters,
     add_max,
     add_rate,
+    add_time_to_live,
     as_json,
     ends_on_signals,
     filter_of,
@@ -160,12 +161,7 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="until they are visible: '10 minutes'",
     )
-    parser.add_argument(
-        "--time-to-live",
-        type=of_type(parsers.time_to_live),
-        metavar="DURATION",
-        help="until they expire; -1: never (default: 7 days)",
-    )
+    add_time_to_live(parser, "until they expire; -1: never (default: 7 days)")
     parser.add_argument(
         "--transaction-log",
         metavar="PLACE",

@@ -100,10 +100,10 @@ def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
     return value
 
 
-def number(found: Mapping[str, Any], name: str, least: int = 0) -> int:
+def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = MOST) -> int:
     """A whole number that a log can hold."""
     value = found.get(name)
-    if type(value) is not int or not least <= value <= MOST:
+    if type(value) is not int or not least <= value <= most:
         raise Damaged(f"'{name}' is missing or not valid")
     return value
 

@@ -9,9 +9,9 @@ the head itself, those of a large one are in parts. A value that was not written
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from spark_azqueue.journal.codec import (
     COUNT,
@@ -130,30 +130,8 @@ class ChunkRef:
     digest: str
 
 
-def _read_long(found: Mapping[str, Any], name: str) -> int:
-    value = found.get(name)
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise Damaged(f"'{name}' is missing or not valid")
-    return value
-
-
-def _read_time(found: Mapping[str, Any], name: str) -> int:
-    value = number(found, name)
-    if value >= LATEST:
-        raise Damaged(f"'{name}' is no time")
-    return value
-
-
-def _read_chunks(found: Mapping[str, Any], name: str) -> tuple[ChunkRef, ...]:
-    return tuple(map(_chunk_ref, list_of(found, name, CHUNKS_AT_MOST)))
-
-
-def _read_written(found: Mapping[str, Any], name: str) -> Ranges:
-    return read_ranges(found[name], _read_long(found, "number"))
-
-
 _TRANSACTION = Coded(
-    lambda found, _: Transaction(text(found, "key"), _read_long(found, "number")),
+    lambda found, _: Transaction(text(found, "key"), number(found, "number", most=MOST)),
     Transaction._asdict,
     is_spread=True,
 )
@@ -161,11 +139,12 @@ _ABOUT = Coded(
     lambda found, name: str(loaded(text(found, name).encode())),
     lambda about: json.dumps(about[:_ABOUT_AT_MOST]),
 )
-_TIME = Coded(_read_time)
+_TIME = Coded(lambda found, name: number(found, name, most=LATEST - 1))
 _CHUNKS = Coded(
-    _read_chunks,
+    lambda found, name: tuple(map(_chunk_ref, list_of(found, name, CHUNKS_AT_MOST))),
     lambda refs: [[each.part, each.rows, each.size, each.packed, each.digest] for each in refs],
 )
+_WRITTEN = Coded(lambda found, name: read_ranges(found[name], found["number"]), is_late=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +169,7 @@ class RecordHead:
     recorded: Annotated[int, _TIME]
     abandoned: Annotated[int, COUNT]
     chunks: Annotated[tuple[ChunkRef, ...], _CHUNKS]
-    written: Annotated[Ranges, Coded(_read_written, is_late=True)] = ()
+    written: Annotated[Ranges, _WRITTEN] = ()
 
     @property
     def written_then(self) -> Ranges:

@@ -103,6 +103,7 @@ def _looked(found: Mapping[str, Any], name: str) -> Mapping[str, Looked]:
 
 
 _LOOKED = Coded(_looked, lambda value: {name: each.to_json() for name, each in value.items()})
+_SLOT = Coded(lambda found, name: number(found, name, most=MOST_SLOTS - 1))
 _COUNTS = part_of(Counts, "counts")
 _PLAN = Coded(
     lambda found, _: PlanId(number(found, "plan", 1), hexadecimal(found, "nonce")),
@@ -124,7 +125,7 @@ class SlotHeader:
 
     log: Annotated[str, HEXADECIMAL]
     plan: Annotated[PlanId, _PLAN]
-    slot: Annotated[int, COUNT]
+    slot: Annotated[int, _SLOT]
     account: Annotated[str, TEXT]
     attempt: Annotated[str, HEXADECIMAL]
     messages: Annotated[int, COUNT] = 0
@@ -145,10 +146,7 @@ class SlotHeader:
     @classmethod
     def from_bytes(cls, data: bytes) -> SlotHeader:
         """Read it back. Raises Damaged."""
-        found = cls(**read_fields(cls, of_version(loaded(data), "header", _VERSION)))
-        if found.slot >= MOST_SLOTS:
-            raise Damaged("its header is not valid")
-        return found
+        return cls(**read_fields(cls, of_version(loaded(data), "header", _VERSION)))
 
 
 @dataclass(frozen=True, slots=True)
