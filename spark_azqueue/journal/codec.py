@@ -173,14 +173,19 @@ TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else
 """Hexadecimal digits, or none."""
 
 
-def queues(most: int) -> Coded:
-    """Names of queues, at most so many."""
+def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any], Any]) -> Coded:
+    """A list of at most so many. read: one of them, with the account of its queues."""
     return Coded(
         lambda found, name: tuple(
-            queue(each, found["account"]) for each in list_of(found, name, most)
+            read(each, found["account"]) for each in list_of(found, name, most)
         ),
-        lambda value: [each.name for each in value],
+        lambda value: [write(each) for each in value],
     )
+
+
+def queues(most: int) -> Coded:
+    """Names of queues, at most so many."""
+    return several(most, queue, lambda each: each.name)
 
 
 def part_of(kind: type[Any], what: str) -> Coded:

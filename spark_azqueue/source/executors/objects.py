@@ -25,7 +25,6 @@ from spark_azqueue.journal.codec import (
     as_json,
     compact,
     hexadecimal,
-    list_of,
     loaded,
     number,
     object_of,
@@ -38,7 +37,7 @@ from spark_azqueue.journal.codec import (
 )
 from spark_azqueue.journal.frame import framed, unframed, unpacked
 from spark_azqueue.journal.messages import pack, unpack
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, keys
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, keys, owed
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
 from ..log.progress import READING
@@ -199,15 +198,6 @@ def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
     return _BESIDE + _EACH * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
 
-def _read_owed(found: Mapping[str, Any], name: str) -> tuple[Owed, ...]:
-    listed = list_of(found, name, MOST_MESSAGES + MORE_THAN_BUDGET)
-    read: list[Owed] = []
-    for start in range(0, len(listed), OWED_AT_MOST):
-        read += Owed.all_from_json(listed[start : start + OWED_AT_MOST], found["account"])
-    return tuple(read)
-
-
-_OWED = Coded(_read_owed, lambda value: [each.to_json() for each in value])
 _SIZE = Coded(number, name="bytes")
 
 
@@ -225,7 +215,7 @@ class SlotReport:
     messages: Annotated[int, COUNT] = 0
     size: Annotated[int, _SIZE] = 0
     deleted: Annotated[int, COUNT] = 0
-    owed: Annotated[tuple[Owed, ...], _OWED] = ()
+    owed: Annotated[tuple[Owed, ...], owed(MOST_MESSAGES + MORE_THAN_BUDGET)] = ()
     gone: Annotated[tuple[MessageKey, ...], keys(_MOST_GONE)] = ()
     poison: Annotated[int, COUNT] = 0
     given_bytes: Annotated[int, COUNT_OR_0] = 0

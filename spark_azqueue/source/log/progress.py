@@ -40,7 +40,7 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.numbers import tagged_in
-from spark_azqueue.journal.pending import OWED, OWED_AT_MOST, Owed
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, owed
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
 from . import names
@@ -115,7 +115,7 @@ class LogProgress:
     named: Annotated[int, COUNT_OR_0] = 0
     committed: Annotated[int, COUNT] = 0
     done: Annotated[int, COUNT] = 0
-    owed: Annotated[tuple[Owed, ...], OWED] = ()
+    owed: Annotated[tuple[Owed, ...], owed()] = ()
     leased_s: Annotated[int, Coded(number, name="leased", is_late=True)] = 0
     began: Annotated[FirstBatch | None, Coded(FirstBatch.read, is_late=True)] = None
     hidden: int = 0
