@@ -56,15 +56,12 @@ class CountsQueues(Protocol):
 
     def now(self) -> Left | None:
         """What they hold now; None if that is unknown."""
-        ...
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
         """Which of these, accounts with names of queues, no source reads; "" if none."""
-        ...
 
     def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 def drain(

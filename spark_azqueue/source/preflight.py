@@ -139,7 +139,6 @@ class Submit(Protocol):
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments)."""
-        ...
 
 
 def check_queues(
