@@ -296,10 +296,11 @@ NO_REPORTS = [
     {},
     [1],
     *(
-        REPORT | changes
+        REPORT | {"at": 2 * FIRST} | changes
         for changes in (
             {"backlog": 3},
             {"backlog": {"orders": math.inf}},
+            {"backlog": {"orders": 10**400}},
             {"held": math.inf},
             {"held": math.nan},
             {"counters": None},
