@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from .errors import AzQueueError
-from .metrics.query_metrics import Read, read_of
+from .metrics.query_metrics import Read
 from .source.left import Left, QueuesLeft
-from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, parsed, reads
+from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, reads
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +59,12 @@ class CountsQueues(Protocol):
 
     def now(self) -> Left | None:
         """What they hold now; None if that is unknown."""
-        ...
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
         """Which of these, accounts with names of queues, no source reads; "" if none."""
-        ...
 
     def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 def drain(
@@ -316,12 +313,8 @@ class _Drain:
 
     def _watch(self, query: Any) -> None:
         """Count what the query has read so far, and show it."""
-        with contextlib.suppress(Exception):  # its session has gone: the run ends, too
-            for each in [*query.recentProgress]:
-                progress = parsed(each)
-                if read := read_of(progress):
-                    batch = str(progress["runId"]), int(progress["batchId"])
-                    self._read[batch] = max(read.messages, self._read.get(batch, 0))
+        for each in reads(query):
+            self._read[each.batch] = max(each.messages, self._read.get(each.batch, 0))
         if self._shows is None:
             return
         try:

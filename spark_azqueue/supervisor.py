@@ -169,10 +169,6 @@ class OutOfTime(Exception):  # noqa: N818
     """The time of a `drain` is over."""
 
 
-class _NotStarted(Exception):  # noqa: N818
-    """What `start` returned is no run of its own; the cause says why."""
-
-
 class Runs:
     """The runs of one query, one after another, and their failures."""
 
@@ -198,47 +194,41 @@ class Runs:
         Raises OutOfTime, what the very first start raises, and TypeError or ValueError if a start
         returns no new run.
         """
-        try:
-            return self._until_one_ends()
-        except _NotStarted as error:
-            raise (error.__cause__ or error) from None
-
-    def _until_one_ends(self) -> Any | None:
         limits = self._limits
-        query = self._started() if self._newest is None else None
+        query = self._checked(self._start()) if self._newest is None else None
         while True:
             began = limits.clock()
             try:
-                if query is None:
-                    query = self._started()
-                self._wait_for(query)
-            except (OutOfTime, _NotStarted):
-                raise
-            except Exception as failure:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
-                self.error = failure
+                started = self._start() if query is None else query
+            except Exception as error:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
+                failure: Exception | None = error
             else:
+                query = self._checked(started) if query is None else query
+                failure = self._failure_of(query)
+            if failure is None:
                 if _made_progress(query):  # after a failure it may have replayed without rows
                     self._without_progress = 0
                 return query
+            self.error = failure
             healthy = limits.clock() - began >= limits.healthy_after
             self._in_all = 1 if healthy else self._in_all + 1
             made_progress = healthy or _made_progress(query)
             self._without_progress = 1 if made_progress else self._without_progress + 1
             if query is not None:
                 _stop(query)
-            if not self._may_go_on(explain(self.error)):
+            if not self._may_go_on(explain(failure)):
                 return None
             query = None
             self.restarts += 1
 
-    def _started(self) -> Any:
-        before, query = self._newest, self._start()
+    def _checked(self, query: Any) -> Any:
+        before = self._newest
         if not hasattr(query, "awaitTermination"):
-            raise _NotStarted from TypeError(
+            raise TypeError(
                 f"start returned {type(query).__name__}: it must return the query that it starts"
             )
         if before is not None and (query is before or _run_id(query) == _run_id(before) != ""):
-            raise _NotStarted from ValueError(
+            raise ValueError(
                 "start returned the run of an earlier call: it must start the query at each call"
             )
         self._newest = query
@@ -261,19 +251,22 @@ class Runs:
         limits.sleep(wait)
         return True
 
-    def _wait_for(self, query: Any) -> None:
-        """Return when the query has ended; raise its error. Stop it if this is interrupted."""
+    def _failure_of(self, query: Any) -> Exception | None:
+        """Wait for its end, and return its error. Stop it if this is interrupted."""
+        failure = None
         try:
             self._await(query)
-        except Exception as error:
-            if isinstance(error, OutOfTime):
-                _stop(query)
+        except OutOfTime:
+            _stop(query)
             _wait_until_heard(query, self._listener)
             raise
+        except Exception as error:  # noqa: BLE001 (as above)
+            failure = error
         except BaseException:
             query.stop()
             raise
         _wait_until_heard(query, self._listener)
+        return failure
 
     def _await(self, query: Any) -> None:
         if self._watch is None and self._until is None:

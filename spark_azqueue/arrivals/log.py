@@ -55,8 +55,6 @@ SNAPSHOT_AFTER = 100
 
 _MAGIC = b"azqueue files 1\n"
 _BEGUN = "begun/begun"
-_QUERY = "begun/query"
-_SENDER = "begun/sender"
 
 
 class FileLog(Journal):
@@ -99,10 +97,12 @@ class FileLog(Journal):
     @cached_property
     def sender(self) -> str:
         """The secret by which events of this log's listings are known. The first use makes it."""
-        found = self._small(_SENDER, objects.read_sender)
+        found = self._word(objects.SENDER)
         if found is None:
-            self.store.put_new(_SENDER, objects.sender_to_bytes(secrets.token_hex(16)))
-            found = self.need(_SENDER, objects.SMALL_AT_MOST, objects.read_sender)
+            self._put_word(objects.SENDER, secrets.token_hex(16))
+            found = self._word(objects.SENDER)
+        if found is None:
+            raise self.damaged(f"begun/{objects.SENDER}", "it is missing")
         return found
 
     def record(self, batch: int) -> FileList | None:
@@ -129,8 +129,8 @@ class FileLog(Journal):
         query: Spark's id of it, which is the same after a restart from the same checkpoint.
         """
         if self._query is None:
-            self.store.put_new(_QUERY, objects.query_to_bytes(query))
-            self._query = self._small(_QUERY, objects.read_query)
+            self._put_word(objects.QUERY, query)
+            self._query = self._word(objects.QUERY)
         if self._query != query:
             raise LogConflict(
                 f"the file log {self.where} is of the query with the id {self._query}, and this one"
@@ -150,7 +150,7 @@ class FileLog(Journal):
         if not self.is_ours(name, data):
             raise self._not_alone(record.batch)
         self._check_alone(record.batch)
-        self.store.put_new(_newest(record.batch), objects.newest_to_bytes(record.batch))
+        self.store.put_new(_newest(record.batch), objects.small_to_bytes(batch=record.batch))
         if self._marked >= 0:
             self.remove([_newest(self._marked)])
         self._marked = record.batch
@@ -214,7 +214,7 @@ class FileLog(Journal):
     def put_listed(self, at: float) -> None:
         """Write down that the listing that began then was announced in full."""
         older = self.store.names("listing")
-        self.store.put_new(f"listing/{int(at):012d}", objects.listed_to_bytes(at))
+        self.store.put_new(f"listing/{int(at):012d}", objects.small_to_bytes(at=at))
         self.remove(name for name in older if name != f"listing/{int(at):012d}")
 
     def _fold(self, record: FileList) -> None:
@@ -257,6 +257,12 @@ class FileLog(Journal):
             return head
 
         self._at = self.need(f"memory/{batch:012d}", FRAME_AT_MOST, fill).at
+
+    def _word(self, name: str) -> str | None:
+        return self._small(f"begun/{name}", partial(objects.read_word, name=name))
+
+    def _put_word(self, name: str, word: str) -> None:
+        self.store.put_new(f"begun/{name}", objects.word_to_bytes(name, word))
 
     def _small(self, name: str, parse: Callable[[bytes], T]) -> T | None:
         return self.read(name, objects.SMALL_AT_MOST, parse)

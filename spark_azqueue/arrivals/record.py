@@ -37,8 +37,10 @@ _MOST_VALUES = 6 * _MOST_FILES + 100
 """Of a list, as JSON: a file that is set aside is an array of five."""
 
 _STEP = 2**20
-_SENDER = re.compile(r"[0-9a-f]{32}")
-_QUERY = re.compile(r"[0-9a-f-]{1,64}")
+SENDER, QUERY = "sender", "query"
+"""The secret by which a log knows its own events; Spark's id of the query whose log it is."""
+
+_WORDS = {SENDER: re.compile(r"[0-9a-f]{32}"), QUERY: re.compile(r"[0-9a-f-]{1,64}")}
 
 
 class FileList(NamedTuple):
@@ -134,39 +136,21 @@ class Begun(NamedTuple):
         )
 
 
-def listed_to_bytes(at: float) -> bytes:
-    """An object that says when a listing began."""
-    return sealed({"version": 1, "at": at})
+def small_to_bytes(**values: Any) -> bytes:
+    """A small object: when a listing began, which list is the newest, a secret, a query's id."""
+    return sealed({"version": 1, **values})
 
 
-def newest_to_bytes(batch: int) -> bytes:
-    """An object that says which list is the newest."""
-    return sealed({"version": 1, "batch": batch})
+def word_to_bytes(name: str, word: str) -> bytes:
+    """The same with one text. Raises ValueError if it could not be read again."""
+    return _readable(small_to_bytes(**{name: word}), lambda data: read_word(data, name))
 
 
-def sender_to_bytes(sender: str) -> bytes:
-    """An object with the secret by which a log knows its own events."""
-    return _readable(sealed({"version": 1, "sender": sender}), read_sender)
-
-
-def read_sender(data: bytes) -> str:
-    """Read it back. Raises Damaged."""
-    found = text(_unsealed(data), "sender")
-    if not _SENDER.fullmatch(found):
-        raise Damaged("'sender' is not valid")
-    return found
-
-
-def query_to_bytes(query: str) -> bytes:
-    """An object that says whose log it is. query: Spark's id of it, which its checkpoint has."""
-    return _readable(sealed({"version": 1, "query": query}), read_query)
-
-
-def read_query(data: bytes) -> str:
-    """Read it back. Raises Damaged."""
-    found = text(_unsealed(data), "query")
-    if not _QUERY.fullmatch(found):
-        raise Damaged("'query' is not valid")
+def read_word(data: bytes, name: str) -> str:
+    """Read it back. Raises Damaged. name: `SENDER` or `QUERY`."""
+    found = text(_unsealed(data), name)
+    if not _WORDS[name].fullmatch(found):
+        raise Damaged(f"'{name}' is not valid")
     return found
 
 

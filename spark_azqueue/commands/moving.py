@@ -31,6 +31,7 @@ from .shared import (
     add_filters,
     add_max,
     add_rate,
+    add_time_to_live,
     as_json,
     count_of,
     ends_on_signals,
@@ -54,6 +55,7 @@ _COPIES = (
     f" {MAX_PER_REQUEST} messages in both queues. Takes the SAS letters 'rup' for the queue and 'a'"
     " for the target."
 )
+_LIFE = "of the copies; -1: they never expire (default: what is left of the original's)"
 _SHOWN = 5
 
 _BROKEN_OFF = (
@@ -77,7 +79,7 @@ def move(arguments: list[str]) -> int:
         "--to", required=True, type=QUEUE_TYPE, metavar="TARGET", help="the queue to put them into"
     )
     _add_run(parser)
-    _add_time_to_live(parser)
+    add_time_to_live(parser, _LIFE)
     found = parser.given(arguments)
     return _run(parser, found, "move", "moved", found.to)
 
@@ -101,7 +103,7 @@ def redrive(arguments: list[str]) -> int:
     )
     parser.add_argument("--as-is", action="store_true", help="put envelopes back as they are")
     _add_run(parser)
-    _add_time_to_live(parser)
+    add_time_to_live(parser, _LIFE)
     found = parser.given(arguments)
     target = found.to or found.queue.removesuffix(POISON_SUFFIX)
     if target == found.queue and not found.to:
@@ -148,15 +150,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     add_max(parser)
     add_rate(parser)
-
-
-def _add_time_to_live(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--time-to-live",
-        type=of_type(parsers.time_to_live),
-        metavar="DURATION",
-        help="of the copies; -1: they never expire (default: what is left of the original's)",
-    )
 
 
 def _run(

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import select
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Protocol
 
@@ -37,6 +35,7 @@ from spark_azqueue.service.retry import CONTROL
 from spark_azqueue.sink.transaction.commit import Committed
 from spark_azqueue.sink.transaction.listing import PassedOver, Step
 
+from .lines import LinesToSend, pass_over
 from .logged import LoggedMessage, LogRange, add_log, place_options
 from .report import report
 from .scan import End, ScanCounts
@@ -49,6 +48,7 @@ from .shared import (
     add_filters,
     add_max,
     add_rate,
+    add_time_to_live,
     as_json,
     ends_on_signals,
     filter_of,
@@ -59,11 +59,6 @@ from .shared import (
 )
 from .transfer import TransferResult
 
-_LINE_AT_MOST = 2**20
-"""Bytes: a line of `export` with all its characters escaped has less."""
-
-_READ_BYTES = 2**18
-_LOOKS_EVERY_S = 0.5
 _SHOWN = 5
 
 _ONCE = (
@@ -102,7 +97,7 @@ def send(arguments: list[str]) -> int:
         if file is None:
             parser.error("standard input is closed: name a FILE")
         name = shown(found.file if from_file else "standard input")
-        lines = _LinesToSend(file.fileno(), name, run.access.encoding, found)
+        lines = LinesToSend(file.fileno(), name, run.access.encoding, found)
         if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:
             begin = os.lseek(lines.descriptor, 0, os.SEEK_CUR)
             for _ in lines.groups(Event(), ScanCounts()):
@@ -160,12 +155,7 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="until they are visible: '10 minutes'",
     )
-    parser.add_argument(
-        "--time-to-live",
-        type=of_type(parsers.time_to_live),
-        metavar="DURATION",
-        help="until they expire; -1: never (default: 7 days)",
-    )
+    add_time_to_live(parser, "until they expire; -1: never (default: 7 days)")
     parser.add_argument(
         "--transaction-log",
         metavar="PLACE",
@@ -308,83 +298,6 @@ def _is_before(committed: Committed) -> bool:
     return committed.step is Step.SHOW or (committed.step is Step.OVER and is_written)
 
 
-@dataclass
-class _LinesToSend:
-    """The lines of a file, or of what is not one. name: for texts. Reads what is there at once."""
-
-    descriptor: int
-    name: str
-    encoding: Encoding
-    found: argparse.Namespace
-    at: int = field(default=1, init=False)
-    """See `_ToSend`."""
-
-    def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Their messages, as they come. Raises InvalidRow behind those before a broken line."""
-        rest, number, is_read = b"", 0, False
-        self.at = 1
-        while not is_read:
-            if stop.is_set():
-                return
-            if not select.select([self.descriptor], [], [], _LOOKS_EVERY_S)[0]:
-                continue
-            data = os.read(self.descriptor, _READ_BYTES)
-            is_read = not data
-            *lines, rest = (rest + data).split(b"\n")
-            if is_read and rest:
-                lines.append(rest)
-            rest = rest[: _LINE_AT_MOST + 1]
-            group: list[Outgoing] = []
-            broken: InvalidRow | None = None
-            for line in lines:
-                number += 1
-                if not (line.strip() or self.found.raw):
-                    continue
-                tally.looked += 1
-                try:
-                    group.append(Outgoing(number, self._text(line)))
-                except (ValueError, RecursionError) as error:
-                    said = error.sentence if isinstance(error, AzQueueError) else str(error)
-                    broken = InvalidRow(f"line {number:,} of {self.name} is no message: {said}")
-                    if not self.found.skip_broken:
-                        break
-                    _pass_over(tally, broken)
-            ends_here = broken and not self.found.skip_broken
-            self.at = number if ends_here else number + 1
-            if group:
-                yield group
-            if ends_here:
-                assert broken
-                raise InvalidRow(
-                    f"{broken.sentence}. Neither it nor what follows was sent: correct it, or pass"
-                    " over such lines with --skip-broken"
-                )
-
-    def _text(self, line: bytes) -> str:
-        if len(line) > _LINE_AT_MOST:
-            raise ValueError(f"it has more than {_LINE_AT_MOST:,} bytes")
-        written = line.decode("utf-8")
-        if self.found.raw:
-            return encode(written, self.encoding)
-        fields = json.loads(written)
-        if not isinstance(fields, dict):
-            raise ValueError("it is no JSON object")
-        if fields.get("intact") is False:
-            raise ValueError("its text was damaged before it was exported")
-        if isinstance(text := fields.get("text"), str):
-            return encode(text, Encoding.NONE)
-        if isinstance(body := fields.get("body"), str):
-            return encode(body, self.encoding)
-        raise ValueError("it has no 'text' and no 'body' that is a text")
-
-
-def _pass_over(tally: ScanCounts, error: InvalidRow) -> None:
-    """Count what cannot be sent; the first ones are named."""
-    tally.broken += 1
-    if tally.broken <= _SHOWN:
-        say(f"passed over: {error.sentence}", is_error=True)
-
-
 @dataclass(frozen=True)
 class _ReplayRun:
     """The messages of a log that the arguments mean."""
@@ -429,7 +342,7 @@ class _ReplayRun:
                 yield each, Outgoing(each.batch, self._text(each))
             except InvalidRow as error:
                 named = f"message {shown(each.message.message_id, 64)} of batch {each.batch}"
-                _pass_over(tally, InvalidRow(f"{named}: {error.sentence}"))
+                pass_over(tally, InvalidRow(f"{named}: {error.sentence}"))
 
     def _text(self, each: LoggedMessage) -> str:
         message = each.message

@@ -140,6 +140,13 @@ def add_rate(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_time_to_live(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """How long until what is put expires. meaning: with the default, for the help."""
+    parser.add_argument(
+        "--time-to-live", type=of_type(parsers.time_to_live), metavar="DURATION", help=meaning
+    )
+
+
 def _part(written: str) -> str:
     """A text to look for. An empty one, of a variable that is not set, would fit all messages."""
     if not written:

@@ -20,8 +20,13 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.show import FoundTransaction, discard, finish, records
+from spark_azqueue.sink.transaction.inspect import (
+    FoundTransaction,
+    TransactionLog,
+    discard,
+    finish,
+    records,
+)
 
 from .command_line import Parser, add_options, options_of
 from .finding import advice_on, say

@@ -37,7 +37,7 @@ def surroundings() -> Iterator[Finding]:
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
     yield from hosted()
     yield spark()
-    if not _is_client():  # else they are elsewhere
+    if _version("pyspark") or not _version("pyspark-client"):  # else they are elsewhere
         yield workers()
     yield java()
     yield libraries()
@@ -102,11 +102,6 @@ def spark() -> Finding:
         advice = "before 4.2 an availableNow run is one batch of maxMessagesPerTrigger messages"
         return Finding(None, text, advice)
     return Finding(True, text)
-
-
-def _is_client() -> bool:
-    """True if this Python has Spark Connect's client alone."""
-    return _version("pyspark") is None and _version("pyspark-client") is not None
 
 
 _VARIABLE = "PYSPARK_PYTHON"

@@ -13,21 +13,15 @@ from collections.abc import Iterator, Sequence
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.claim import CLAIMS
-from spark_azqueue.journal.numbers import number_in, standing
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
-from spark_azqueue.source.log import names
-from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.state import LogState
+from spark_azqueue.source.log.inspect import LogContents
 
 from .finding import Finding, advice_on, moment_of
 from .plan_checks import plan_findings
-
-_HEADERS_AT_MOST = 200
-"""More batches than this whose messages are not deleted are not counted."""
 
 _MANY_UNCOMMITTED = 3
 
@@ -152,36 +146,35 @@ def _contents(
     subject: str, store: LogStore, config: SourceConfig, settings: LogConfig
 ) -> Iterator[Finding]:
     """Whose log it is, and what it holds. subject: begins each finding. Raises AzQueueError."""
-    log = WriteAheadLog(
-        store, config.account.name, settings.retention, lose=not settings.fail_on_data_loss
-    )
-    if not log.identify():
+    log = LogContents(store, config.account.name, settings)
+    if log.is_new:
         advice = "if a query has used it before, restore it: its checkpoint needs it"
         yield Finding(None, f"{subject} is new: the first start writes its identity", advice)
         return
-    state = log.survey()
     yield Finding(True, f"{subject} belongs to account '{config.account.name}'")
-    if log.newest is None:
-        is_lost = state.head > state.floor  # a mark knows of batches
+    if not log.queues:
+        is_lost = log.state.head > log.state.floor  # a mark knows of batches
         none = Finding(None, f"{subject} holds no batch yet")
-        yield _held(subject, state, ()) if is_lost else none
+        yield _held(subject, log, ()) if is_lost else none
         return
     yield _queues(subject, log, config)
-    listed = [each for each in store.entries(names.SEGMENTS) if number_in(each.name)]
+    listed = log.segments()
     yield from _tiers(subject, listed)
-    head = log.segments.read(log.newest.number)
     yield Finding(
-        True, f"{subject}: the newest batch is as it was written: {len(head.received):,} messages"
+        True, f"{subject}: the newest batch is as it was written: {log.read_newest():,} messages"
     )
-    yield _held(subject, state, listed)
-    yield _progress(subject, log, state)
-    yield from _given_up(subject, log, state)
+    yield _held(subject, log, listed)
+    yield _progress(subject, log)
+    if given_up := log.given_up():
+        advice = "their messages came again in later batches, or are in the poison queue"
+        yield Finding(
+            None, f"{subject}: {len(given_up)} batches were given up, {given_up[0]} first", advice
+        )
 
 
-def _queues(subject: str, log: WriteAheadLog, config: SourceConfig) -> Finding:
-    assert log.newest
-    logged = sorted(queue.name for queue in log.newest.queues)
-    if any(map(config.selection.includes, log.newest.queues)):
+def _queues(subject: str, log: LogContents, config: SourceConfig) -> Finding:
+    logged = sorted(queue.name for queue in log.queues)
+    if any(map(config.selection.includes, log.queues)):
         return Finding(True, f"{subject} was written from the queues {logged}")
     advice = "Name the folder of this query, or a new one: a start with this one is refused"
     text = f"{subject} was written from the queues {logged}, and option 'queue' names none of them"
@@ -199,8 +192,8 @@ def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
         yield Finding(False if "Archive" in tiers else None, text, advice)
 
 
-def _held(subject: str, state: LogState, listed: Sequence[Stored]) -> Finding:
-    stand = [each for each in listed if (number_in(each.name) or 0) > state.floor]
+def _held(subject: str, log: LogContents, listed: Sequence[Stored]) -> Finding:
+    state, stand = log.state, [each for each in listed if log.is_held(each)]
     size = _size(sum(each.size for each in listed))
     text = f"{subject} holds batches {state.floor + 1} to {state.head} ({size})"
     if missing := state.head - state.floor - len(stand):
@@ -214,38 +207,20 @@ def _held(subject: str, state: LogState, listed: Sequence[Stored]) -> Finding:
     return Finding(True, text)
 
 
-def _progress(subject: str, log: WriteAheadLog, state: LogState) -> Finding:
-    progress = state.progress
-    behind = state.head - max(progress.committed, state.floor)
-    owed = len(progress.owed)
-    first = max(progress.done, state.floor) + 1
-    not_deleted = standing(range(first, state.head + 1), log.segments.sizes)
-    known = owed + sum(log.segments.header(n).messages for n in not_deleted[-_HEADERS_AT_MOST:])
-    more = "at least " if len(not_deleted) > _HEADERS_AT_MOST else ""
+def _progress(subject: str, log: LogContents) -> Finding:
+    progress = log.state.progress
+    behind = log.state.head - max(progress.committed, log.state.floor)
+    known, are_all = log.known()
+    more = "" if are_all else "at least "
     text = (
         f"{subject}: committed up to batch {progress.committed}, deleted from the queue up to"
         f" {progress.done}, {behind} not known to be committed; {more}{known:,} ids known,"
-        f" {owed:,} deletes owed"
+        f" {len(progress.owed):,} deletes owed"
     )
     if behind >= _MANY_UNCOMMITTED:
         advice = "a query that runs is one or two behind: does a batch fail again and again?"
         return Finding(None, text, advice)
     return Finding(True, text)
-
-
-def _given_up(subject: str, log: WriteAheadLog, state: LogState) -> Iterator[Finding]:
-    verdicts = log.verdicts
-    verdicts.find()
-    given_up = [
-        number
-        for number in sorted(verdicts.up_to(state.head))
-        if (verdict := verdicts.on(number)) and verdict.gives_up
-    ]
-    if given_up:
-        advice = "their messages came again in later batches, or are in the poison queue"
-        yield Finding(
-            None, f"{subject}: {len(given_up)} batches were given up, {given_up[0]} first", advice
-        )
 
 
 def _size(size: int) -> str:

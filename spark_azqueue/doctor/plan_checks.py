@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.source.executors.folder import PlanFolder
-from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.plan import Plan
+from spark_azqueue.source.executors.inspect import FolderContents, Plan
 
 from .finding import Finding
 
@@ -18,14 +16,13 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
 
     Raises AzQueueError.
     """
-    folder = PlanFolder(store, config.account.name)
-    if not folder.identify():
+    folder = FolderContents(store, config.account.name)
+    if folder.is_new:
         advice = "if a query has used it before, restore it: its checkpoint needs it"
         yield Finding(None, f"{subject} is new: the first start writes its identity", advice)
         return
     yield Finding(True, f"{subject} belongs to account '{config.account.name}'")
-    objects = folder.objects()
-    newest = _newest(folder, objects)
+    newest = folder.newest()
     if newest is None:
         yield Finding(None, f"{subject} holds no batch yet")
         return
@@ -33,21 +30,11 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
         yield _again(subject, newest)
     else:
         yield _queues(subject, newest, config)
-    floor = folder.floor()
-    plans = [plan for plan in objects if plan != START and plan.number > floor]
-    size = sum(sum(objects[plan].values()) for plan in plans)
+    floor, size = folder.kept()
     yield Finding(
         True, f"{subject} holds batches {floor + 1} to {newest.number} ({size / 2**20:,.1f} MiB)"
     )
     yield _slots(subject, folder, newest)
-
-
-def _newest(folder: PlanFolder, objects: dict[PlanId, dict[str, int]]) -> Plan | None:
-    """The plan that nothing follows, None if there is no plan."""
-    found = None
-    for before in [START, *objects][-3:]:
-        found = folder.following(before) or found
-    return found
 
 
 def _queues(subject: str, newest: Plan, config: SourceConfig) -> Finding:
@@ -70,17 +57,11 @@ def _again(subject: str, newest: Plan) -> Finding:
     return Finding(None, text, advice)
 
 
-def _slots(subject: str, folder: PlanFolder, newest: Plan) -> Finding:
-    listed = folder.listed(newest.id)
-    waiting = listed.segments - listed.settled
-    messages = 0
-    for slot in sorted(waiting):
-        found = folder.segment(newest, slot)
-        messages += found[0].header.messages if found else 0
+def _slots(subject: str, folder: FolderContents, newest: Plan) -> Finding:
+    given, answered, messages = folder.slots(newest)
     text = (
         f"{subject}: batch {newest.number} has {len(newest.slots)} slots;"
-        f" {len(listed.segments)} gave something, and the deletes of {len(listed.settled)} are"
-        " answered"
+        f" {given} gave something, and the deletes of {answered} are answered"
     )
     if not messages:
         return Finding(True, text)

@@ -8,8 +8,7 @@ from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.show import FoundTransaction, records
+from spark_azqueue.sink.transaction.inspect import FoundTransaction, TransactionLog, records
 
 from .finding import Finding, advice_on, moment_of
 

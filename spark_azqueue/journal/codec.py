@@ -1,18 +1,21 @@
-"""How objects of a log are checked when they are read: values that are not as written are refused.
+"""How objects of a log are written, and checked when they are read.
 
-Everything read from a log passes here before it steers anything.
+Everything read from a log passes here before it steers anything. A value that is an object of a log
+declares how on its fields, see `Coded`; what is not as it was written raises Damaged.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, get_type_hints
 
 from spark_azqueue.errors import LogDamaged
-from spark_azqueue.service.messages import QueueRef, queue_name
+from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
 MOST = 10**12 - 1
@@ -49,8 +52,13 @@ def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
 
 def sealed(value: object) -> bytes:
     """A small object of a log: JSON, and a line with its digest."""
-    data = json.dumps(value, separators=(",", ":")).encode()
+    data = compact(value)
     return data + b"\n" + digest_of(data).encode()
+
+
+def compact(value: object) -> bytes:
+    """JSON without blanks."""
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def unsealed(data: bytes) -> object:
@@ -92,10 +100,10 @@ def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
     return value
 
 
-def number(found: Mapping[str, Any], name: str, least: int = 0) -> int:
+def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = MOST) -> int:
     """A whole number that a log can hold."""
     value = found.get(name)
-    if type(value) is not int or not least <= value <= MOST:
+    if type(value) is not int or not least <= value <= most:
         raise Damaged(f"'{name}' is missing or not valid")
     return value
 
@@ -123,9 +131,93 @@ def hexadecimal(found: Mapping[str, Any], name: str) -> str:
 
 def queue(value: object, account: str) -> QueueRef:
     """A queue of this account."""
-    try:
-        if isinstance(value, str) and queue_name(value) == value:
-            return QueueRef(account, value)
-    except ValueError:
-        pass
+    if isinstance(value, str) and is_queue_name(value):
+        return QueueRef(account, value)
     raise Damaged("the name of one of its queues is not valid")
+
+
+def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
+    """An object of one of these versions. what: its name in the error."""
+    found = object_of(value, what)
+    if found.get("version") not in versions:
+        known = " or ".join(map(str, versions))
+        raise Damaged(f"its version is not {known}: upgrade spark-azqueue if it is higher")
+    return found
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Marks a field that an object of a log has: `deleted: Annotated[int, COUNT] = 0`.
+
+    read: the value of an object, by its name there; raises Damaged. Queues are of its "account".
+    write: as plain values, None for itself. name: in the object, "" for that of the field. is_late:
+    a value that is false is left out, and an object without it has the default. is_spread: it is
+    several values of the object.
+    """
+
+    read: Callable[[Mapping[str, Any], str], Any]
+    write: Callable[[Any], Any] | None = None
+    name: str = ""
+    is_late: bool = False
+    is_spread: bool = False
+
+
+COUNT = Coded(number)
+COUNT_OR_0 = Coded(number_or_0)
+HEXADECIMAL = Coded(hexadecimal)
+TEXT = Coded(text)
+FLAG = Coded(lambda found, name: found.get(name) is True)
+MAYBE = Coded(lambda found, name: None if found.get(name) is None else number(found, name))
+"""A number, or null."""
+TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else "")
+"""Hexadecimal digits, or none."""
+
+
+def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any], Any]) -> Coded:
+    """A list of at most so many. read: one of them, with the account of its queues."""
+    return Coded(
+        lambda found, name: tuple(
+            read(each, found["account"]) for each in list_of(found, name, most)
+        ),
+        lambda value: [write(each) for each in value],
+    )
+
+
+def queues(most: int) -> Coded:
+    """Names of queues, at most so many."""
+    return several(most, queue, lambda each: each.name)
+
+
+def part_of(kind: type[Any], what: str) -> Coded:
+    """An object in an object. what: its name in the error."""
+    return Coded(
+        lambda found, name: kind(**read_fields(kind, object_of(found.get(name), what))), as_json
+    )
+
+
+def as_json(value: Any) -> dict[str, Any]:
+    """The fields of a value that are marked, in their order, as plain values."""
+    found: dict[str, Any] = {}
+    kind: Any = type(value)
+    for name, each in _stored(kind).items():
+        field = getattr(value, name)
+        if field or not each.is_late:
+            plain = each.write(field) if each.write else field
+            found |= plain if each.is_spread else {each.name or name: plain}
+    return found
+
+
+def read_fields(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    """These fields of an object, checked. Raises Damaged."""
+    return {
+        name: each.read(found, each.name or name)
+        for name, each in _stored(kind).items()
+        if not each.is_late or (each.name or name) in found
+    }
+
+
+@functools.cache
+def _stored(kind: Hashable) -> Mapping[str, Coded]:
+    hints = get_type_hints(kind, include_extras=True)
+    marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: mark[0] for name, mark in marks.items() if mark}

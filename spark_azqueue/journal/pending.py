@@ -10,7 +10,7 @@ from typing import Any
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey
 
-from .codec import MOST, Damaged, queue
+from .codec import MOST, Coded, Damaged, queue, several
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.
@@ -49,9 +49,11 @@ class Owed:
         return [key.queue.name, key.message_id, f"{self.fingerprint:016x}", self.expires]
 
     @classmethod
-    def all_from_json(cls, value: object, account: str) -> tuple[Owed, ...]:
+    def all_from_json(
+        cls, value: object, account: str, most: int = OWED_AT_MOST
+    ) -> tuple[Owed, ...]:
         """Read a list back. account: of the queues. Raises Damaged."""
-        if not isinstance(value, list) or len(value) > OWED_AT_MOST:
+        if not isinstance(value, list) or len(value) > most:
             raise Damaged("its owed deletes are missing or too many")
         return tuple(_owed(each, account) for each in value)
 
@@ -70,3 +72,24 @@ def _owed(value: object, account: str) -> Owed:
     ):
         raise Damaged("one of its owed deletes is not valid")
     return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)
+
+
+def owed(most: int = OWED_AT_MOST) -> Coded:
+    """A list of owed deletes; of too many the newest are written."""
+    return Coded(
+        lambda found, name: Owed.all_from_json(found.get(name), found["account"], most),
+        lambda value: [each.to_json() for each in value[-most:]],
+    )
+
+
+def keys(most: int) -> Coded:
+    """Keys of messages, at most so many."""
+    return several(most, _key, lambda key: [key.queue.name, key.message_id])
+
+
+def _key(value: object, account: str) -> MessageKey:
+    if isinstance(value, list) and len(value) == 2:
+        name, message_id = value
+        if isinstance(message_id, str) and is_message_id(message_id):
+            return MessageKey(queue(name, account), message_id)
+    raise Damaged("one of its messages is not valid")

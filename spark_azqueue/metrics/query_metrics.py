@@ -15,7 +15,7 @@ from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
-from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of
+from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of, whole
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -232,7 +232,8 @@ class Read(NamedTuple):
     queues. places: of each, its account and the names of queues that its batch has, as far as it
     says. logged: with a log, the earliest time that the ends of the batches tell, when their oldest
     message was inserted or their plan made; minus infinity if that is unknown, or if more waits in
-    the log; None without one. leaves: its messages are not deleted (deleteOnCommit=false).
+    the log; None without one. leaves: its messages are not deleted (deleteOnCommit=false). batch:
+    its run and number.
     """
 
     sources: int
@@ -243,6 +244,7 @@ class Read(NamedTuple):
     places: tuple[tuple[str, frozenset[str]], ...] = ()
     logged: float | None = None
     leaves: bool = False
+    batch: tuple[str, int] = ("", 0)
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
@@ -276,6 +278,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         tuple((str(end["account"]), _queues_in(end)) for end in ends),
         min(logged, default=None),
         any(end.get("deleteOnCommit") is False for end in ends),
+        (str(progress["runId"]), int(progress["batchId"])),
     )
 
 
@@ -377,7 +380,7 @@ def _undamaged(source: Mapping[str, Any]) -> _Source | None:
     elif "log" in end:
         messages = _logged(start, end, int(source["numInputRows"]))
     else:
-        messages = sum(int(packed["messages"]) for packed in end["queues"].values())
+        messages = sum(whole(packed["messages"]) for packed in end["queues"].values())
     oldest = _moment(end["oldest"]) if "oldest" in end else None
     return _Source(messages, oldest, report, made_at)
 
@@ -391,14 +394,14 @@ def _report(value: Mapping[str, Any] | None) -> Report | None:
 
 def _made_at(report: Mapping[str, Any]) -> int | None:
     at = report.get(AT, 0)
-    return at if type(at) is int else None
+    return at if type(at) is int and 0 <= at < 2**63 else None
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
     """Messages up to an offset in a log. It counts those of its own batch. Spark's first batch
     after a restart may hold two on 4.0 and 4.1: then the rows count."""
     before = start.get("batch") if start else None
-    return int(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
+    return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
 
 
 def _parsed(offset: Any) -> dict[str, Any] | None:

@@ -34,6 +34,14 @@ _Sum = TypeVar("_Sum", "Counters", "LogReport")
 _Counts = Mapping[str, int]
 
 
+def whole(value: Any) -> int:
+    """A number of a progress, as a long of Spark holds it. Raises TypeError or ValueError."""
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("a number of a report is too large")
+    return number
+
+
 def hints_of(kind: type) -> Mapping[str, Any]:
     """The `Annotated` of each field of a dataclass, by name: its first text is the meaning."""
     return get_type_hints(kind, include_extras=True)
@@ -82,7 +90,7 @@ class Counters:
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
         """Read counters back. A missing one is 0; unknown ones (of a newer release) are ignored."""
-        return cls(**{name: int(counters.get(name, 0)) for name in cls.meanings()})
+        return cls(**{name: whole(counters.get(name, 0)) for name in cls.meanings()})
 
     def __add__(self, other: Counters) -> Counters:
         return _added(self, other)
@@ -127,7 +135,7 @@ class LogReport:
     def from_json(cls, log: Mapping[str, Any]) -> LogReport:
         """Read it back. Raises LookupError, TypeError or ValueError if it is not one."""
         took = log.get("put_seconds")
-        counts = {name: int(log[name]) for name in hints_of(cls) if name != "put_seconds"}
+        counts = {name: whole(log[name]) for name in hints_of(cls) if name != "put_seconds"}
         return cls(**counts, put_seconds=None if took is None else float(took))
 
     def __add__(self, other: LogReport) -> LogReport:
@@ -251,12 +259,12 @@ class Report:
         expires = report.get("expires")
         return cls(
             _counts(report["backlog"]),
-            int(report["held"]),
-            int(report["unconfirmedDeletes"]),
-            int(report["visibilityTimeout"]),
+            whole(report["held"]),
+            whole(report["unconfirmedDeletes"]),
+            whole(report["visibilityTimeout"]),
             Counters.from_json(report["counters"]),
             LogReport.from_json(report["log"]) if report.get("log") else None,
-            expires=None if expires is None else int(expires),
+            expires=None if expires is None else whole(expires),
             **{name: _counts(report.get(each.json) or {}) for name, each in cls._maps()},
         )
 
@@ -285,7 +293,7 @@ def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
 
 
 def _counts(counts: Any) -> dict[str, int]:
-    return {str(queue): int(count) for queue, count in dict(counts).items()}
+    return {str(queue): whole(count) for queue, count in dict(counts).items()}
 
 
 def _shortened(

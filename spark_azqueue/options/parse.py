@@ -104,14 +104,10 @@ def account_options(
 
     Options of the other side are ignored. Raises InvalidOption; sends nothing.
     """
-    side = Side.SINK if _is_for_the_sink(given) else Side.SOURCE
-    parsed = parse(given, side)
+    known = [_BY_LOWER_NAME.get(key.lower()) for key in given]
+    is_for_the_sink = any(option and option.side is Side.SINK for option in known)
+    parsed = parse(given, Side.SINK if is_for_the_sink else Side.SOURCE)
     return parsed, read_account(parsed, environment)
-
-
-def _is_for_the_sink(given: Mapping[str, str]) -> bool:
-    sides = [_BY_LOWER_NAME[key.lower()].side for key in given if key.lower() in _BY_LOWER_NAME]
-    return any(side == Side.SINK for side in sides)
 
 
 def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions:

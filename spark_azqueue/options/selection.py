@@ -6,6 +6,7 @@ poison queue: a stream that reads what it has set aside would never end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -46,7 +47,7 @@ class QueueSelection:
     @property
     def prefix(self) -> str:
         """What the names of all queues that a pattern matches begin with; often empty."""
-        starts = [_literal_start(pattern) for pattern in self.patterns] or [""]
+        starts = [re.split("[*?]", pattern)[0] for pattern in self.patterns] or [""]
         first, last = min(starts), max(starts)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
         return "".join(letter for letter, _ in same)
@@ -91,7 +92,3 @@ class QueueSelection:
 def is_pattern(part: str) -> bool:
     """True for a pattern, false for a name."""
     return "*" in part or "?" in part
-
-
-def _literal_start(pattern: str) -> str:
-    return pattern[: min(pattern.find(sign) for sign in "*?" if sign in pattern)]

@@ -20,7 +20,6 @@ class Submits(Protocol):
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments); its result or exception is in the future."""
-        ...
 
 
 class MakeWorkers(Protocol):
@@ -28,7 +27,6 @@ class MakeWorkers(Protocol):
 
     def __call__(self, count: int, name: str) -> Submits:
         """Make a pool of up to `count` threads."""
-        ...
 
 
 class Workers:

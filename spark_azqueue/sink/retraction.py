@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 
-from spark_azqueue.errors import AccessDenied, Outcome
+from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.queues.flow import attempt_all
 from spark_azqueue.service.retry import SETTLE
 
 log = logging.getLogger(__name__)
@@ -94,24 +93,11 @@ def retract(
     )
     wanted = [lease for each in receipts for lease in each.leases()]
     calls = ((lease, Delete(lease)) for lease in wanted)
-    has_warned = False
-    try:
-        with closing(
-            results_of(client, calls, SETTLE, most=parallelism, within_s=within_s)
-        ) as results:
-            for _, result in results:
-                if isinstance(result, Exception):
-                    if not has_warned:
-                        _warn(result)
-                    has_warned = True
-                    if isinstance(result, AccessDenied):  # the others would fail the same way
-                        break
-                elif result in (Outcome.OK, Outcome.PROBABLY):
-                    found.deleted += 1
-                else:
-                    found.taken += 1
-    except Exception as error:  # noqa: BLE001 (the write failed already; its error is the one to see)
-        _warn(error)
+    answers = attempt_all(client, calls, SETTLE, _warn, most=parallelism, within_s=within_s)
+    for _, outcome in answers:
+        is_deleted = outcome in (Outcome.OK, Outcome.PROBABLY)
+        found.deleted += is_deleted
+        found.taken += not is_deleted
     found.left += len(wanted) - found.deleted - found.taken
     return found
 

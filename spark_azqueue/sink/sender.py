@@ -176,9 +176,7 @@ class Sender:
             others = len(self._flight) or self._waiting
             done, _ = wait(self._storing, _GLANCE_S if others else None, FIRST_COMPLETED)
             for future in done:
-                request = self._storing.pop(future)
-                error = future.exception()
-                results.append((request, future.result() if error is None else error))
+                results.append((self._storing.pop(future), future.exception() or future.result()))
         return results
 
     def _answered(self, request: RowRequest, result: Any) -> None:
@@ -243,8 +241,7 @@ class Sender:
         self._traffic.unanswered_more(len(self._flight))
         for future, request in self._storing.items():
             if not future.cancelled():
-                error = future.exception()
-                results.append((request, future.result() if error is None else error))
+                results.append((request, future.exception() or future.result()))
         self._storing.clear()
         for request, result in results:
             if isinstance(result, ServiceError):

@@ -227,7 +227,7 @@ def _tell(
 ) -> None:
     """Log the tasks' counts on the driver.
 
-    Spark starts the process, and nobody conmetrics its loggers: without a level of its own, this
+    Spark starts the process, and nobody configures its loggers: without a level of its own, this
     logger takes INFO, so that a handler, such as Spark's own for the logs of workers, gets it.
     """
     if log.level == logging.NOTSET:

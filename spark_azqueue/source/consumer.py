@@ -27,7 +27,6 @@ class Consumer(Protocol):
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
-        ...
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then return the offset of the next batch.
@@ -35,26 +34,21 @@ class Consumer(Protocol):
         start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. most: the most
         messages in a new batch. Returns the start itself if there is nothing new.
         """
-        ...
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """What each task of the batch that ends at `end` gets.
 
         Its rows as an Arrow stream or, with leaseOn=executors, what it has to do.
         """
-        ...
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""
-        ...
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
-        ...
 
     def close(self) -> None:
         """End renewals, finish deletes that are due, release what is in no batch: in seconds."""
-        ...
 
 
 def consumer_for(config: SourceConfig, columns: Columns) -> Consumer:

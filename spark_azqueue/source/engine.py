@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from spark_azqueue.errors import CheckpointMismatch, NotDrained
+from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease
@@ -25,11 +25,11 @@ from .batches.commits import CommitTracker
 from .batches.poison import Suspects
 from .batches.receiver import Receiver
 from .columns import Columns
+from .intake.ending import HiddenWait
 from .intake.monitor import QueueMonitor
 from .intake.polling import Cutoff
 from .leases.holder import LeaseHolder
-from .leases.timing import LONGEST_S
-from .offsets import OffsetJson, QueueOffset, moment
+from .offsets import OffsetJson, QueueOffset
 from .runtime import DEFAULT, Runtime
 
 log = logging.getLogger(__name__)
@@ -308,16 +308,6 @@ class RestoredBatches:
         self._engine.holder.settle_restored(leases, restored.blobs)
 
 
-_WAIT_AT_MOST_S = LONGEST_S + 60.0
-"""Longer than any lease of `auto`."""
-
-
-_DRAIN_LOOK_AGAIN_S = 5.0
-
-
-_A_MOMENT_S = 0.5
-
-
 class Drain:
     """Waits for messages that have to give rows yet, and for those whose delete is owed."""
 
@@ -333,10 +323,8 @@ class Drain:
         self._builder = builder
         self._holder = holder
         self._monitor = monitor
-        self._waited = False
+        self._wait = HiddenWait(monitor, sleep)
         self._clock = clock
-        self._sleep = sleep
-        self._told = False
         self._given_back = (0, 0.0)
 
     def expect(self, messages: int, until: float) -> None:
@@ -365,29 +353,8 @@ class Drain:
         names = {key.queue.name for key in known}
         if count > len(known):
             names |= {queue.name for queue in self._monitor.queues}
-        counts = self._monitor.backlog.now()
-        if not any(counts.get(name, 1) for name in names):
-            return True  # the service counts hidden ones, too
-        if left > _WAIT_AT_MOST_S:
-            # The service counts what was left to expire, too, and perhaps nothing else.
-            expires_in = self._monitor.isolation.until - self._clock()
-            if expires_in > 0 and not self._waited:
-                self._waited = True
-                self._sleep(expires_in)
-                return False
-            raise NotDrained(
-                f"this availableNow run has read all that it could get, but {count} messages"
-                " may be hidden by leases of an earlier process until"
-                f" {moment(int(until + service_is_ahead) + 1)} at the latest: start the query"
-                " again then. Nothing is lost"
-            )
-        if not self._told:
-            self._told = True
-            log.warning(
-                "%d messages may be hidden by leases of an earlier process: this availableNow run"
-                " waits for them, %d s at most",
-                count,
-                left,
-            )
-        self._sleep(min(left + _A_MOMENT_S, _DRAIN_LOOK_AGAIN_S))
-        return False
+        what = f"{count} messages may be hidden by leases of an earlier process"
+        expires_in = self._monitor.isolation.until - self._clock()
+        if self._wait.has_waited:
+            expires_in = 0.0
+        return self._wait.is_over(what, left, until + service_is_ahead, names, expires_in)

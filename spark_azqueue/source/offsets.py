@@ -31,7 +31,7 @@ from spark_azqueue.service.messages import (
     MOST_IN_A_BATCH,
     Lease,
     QueueRef,
-    queue_name,
+    is_queue_name,
 )
 
 from .partitions import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
@@ -194,7 +194,7 @@ def _counted(queues: object) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         raise DamagedOffset("its queues are missing")
     total = 0
     for queue in sorted(queues, key=str):
-        if not isinstance(queue, str) or not _is_queue_name(queue):
+        if not isinstance(queue, str) or not is_queue_name(queue):
             raise DamagedOffset("the name of one of its queues is not valid")
         packed = queues[queue]
         count = packed.get("messages") if isinstance(packed, Mapping) else None
@@ -204,13 +204,6 @@ def _counted(queues: object) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         if total > MOST_IN_A_BATCH:
             raise DamagedOffset(f"it counts more than {MOST_IN_A_BATCH:,} messages")
         yield queue, count, packed
-
-
-def _is_queue_name(text: str) -> bool:
-    try:
-        return queue_name(text) == text
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager

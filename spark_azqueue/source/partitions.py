@@ -204,7 +204,6 @@ class Sized(Protocol):
     @property
     def size(self) -> int:
         """Bytes of the text."""
-        ...
 
 
 S = TypeVar("S", bound=Sized)

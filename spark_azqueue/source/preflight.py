@@ -73,7 +73,8 @@ def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> Any:
     said = {
         queue: _parsed(option, queue, text)
         for queue, noted in metadata.items()
-        if (text := _find(noted, METADATA[option])) is not None
+        for name, text in noted.items()
+        if name.lower() == METADATA[option]
     }
     if len(set(said.values())) > 1:
         listed = ", ".join(f"{value} on '{queue.name}'" for queue, value in sorted(said.items()))
@@ -92,10 +93,6 @@ def _parsed(option: str, queue: QueueRef, text: str) -> Any:
             f"the metadata '{METADATA[option]}' of queue '{queue.name}' is {shown(repr(text), 80)};"
             f" expected {error}. Correct it there, or set the option '{option}'"
         ) from None
-
-
-def _find(noted: Mapping[str, str], name: str) -> str | None:
-    return next((value for key, value in noted.items() if key.lower() == name), None)
 
 
 def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
@@ -142,7 +139,6 @@ class Submit(Protocol):
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments)."""
-        ...
 
 
 def check_queues(

@@ -204,31 +204,14 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reason = reason
 
     @short_tracebacks
-    def initialOffset(self) -> OffsetJson:
-        """Raise the reason."""
+    def _raise(self, *_: Any) -> Any:
         raise self._reason
 
-    @short_tracebacks
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Raise the reason."""
-        raise self._reason
-
-    @short_tracebacks
-    def latestOffset(
-        self, start: OffsetJson | None = None, limit: ReadLimit | None = None
-    ) -> OffsetJson:
-        """Raise the reason."""
-        raise self._reason
-
-    @short_tracebacks
-    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """Raise the reason."""
-        raise self._reason
-
-    @short_tracebacks
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raise the reason."""
-        raise self._reason
+    initialOffset: Any = _raise  # noqa: N815
+    prepareForTriggerAvailableNow: Any = _raise  # noqa: N815
+    latestOffset: Any = _raise  # noqa: N815
+    partitions: Any = _raise
+    read: Any = _raise
 
     def commit(self, end: OffsetJson) -> None:
         """Do nothing: there was no batch."""

@@ -169,14 +169,12 @@ wrong_resource_type = _Row(
     403, "AuthorizationResourceTypeMismatch", f"{_DENIED} using this resource type."
 )
 wrong_protocol = _Row(403, "AuthorizationProtocolMismatch", f"{_DENIED} using this protocol.")
+# A SAS whose `sip` does not include the caller's address.
+wrong_address = _Row(
+    403, "AuthorizationSourceIPMismatch", f"{_DENIED} using this source IP 127.0.0.1."
+)
 # An operation that a SAS for one queue cannot permit.
 not_for_a_sas = _Row(403, "AuthorizationFailure", f"{_DENIED}.")
-
-
-def wrong_address(address: str) -> Refusal:
-    """403 for a SAS whose `sip` does not include the caller's address."""
-    text = f"{_DENIED} using this source IP {address}."
-    return Refusal(403, "AuthorizationSourceIPMismatch", text)
 
 
 def invalid_parameter(name: str, value: object, reason: str) -> Refusal:

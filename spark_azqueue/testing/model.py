@@ -240,6 +240,9 @@ class ModelQueue:
         message.visible_at = visible_at
         message.version += 1
         heapq.heappush(self._order, (visible_at, message.number, message.version, message))
+        self._drop_old()
+
+    def _drop_old(self) -> None:
         if len(self._order) > 2 * len(self._messages) + 64:
             self._order = [entry for entry in self._order if entry[2] == entry[3].version]
             heapq.heapify(self._order)
@@ -265,9 +268,7 @@ class ModelQueue:
     def _forget(self, message: _Message) -> None:
         del self._messages[message.id]
         message.version += 1
-        if len(self._order) > 2 * len(self._messages) + 64:
-            self._order = [entry for entry in self._order if entry[2] == entry[3].version]
-            heapq.heapify(self._order)
+        self._drop_old()
         if len(self._expiries) > 2 * len(self._messages) + 64:
             self._expiries = [entry for entry in self._expiries if entry[2].id in self._messages]
             heapq.heapify(self._expiries)

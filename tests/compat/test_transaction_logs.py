@@ -15,9 +15,9 @@ from log_stores import MemoryLogStore
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import TransactionUnknown
 from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.sink.transaction.inspect import records
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.show import records
 from spark_azqueue.sink.transaction.task import Writer
 
 LOGS = Path(__file__).parent / "transactions"

@@ -31,10 +31,10 @@ from spark_azqueue.errors import (
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction import commit, names, task
 from spark_azqueue.sink.transaction.commit import Committed, Transactions
+from spark_azqueue.sink.transaction.inspect import discard, finish, records
 from spark_azqueue.sink.transaction.listing import Listing, Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.names import Transaction
-from spark_azqueue.sink.transaction.show import discard, finish, records
 from spark_azqueue.sink.transaction.task import Writer
 
 QUEUE = "aaa"

@@ -25,9 +25,9 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import record
 from spark_azqueue.sink.transaction import show as showing
+from spark_azqueue.sink.transaction.inspect import discard, finish, records
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.record import Prepared
-from spark_azqueue.sink.transaction.show import discard, finish, records
 from spark_azqueue.sink.transaction.task import WritePlan
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 

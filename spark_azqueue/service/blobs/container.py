@@ -21,7 +21,14 @@ from spark_azqueue.errors import ServiceError
 from ..account import Account
 from ..markup import parsed
 from ..names import Stored
-from ..sdk.clients import client_settings, client_url, code_of, translated_errors, with_renewed_sas
+from ..sdk.clients import (
+    client_settings,
+    client_url,
+    code_of,
+    retried,
+    translated_errors,
+    with_renewed_sas,
+)
 from ..sdk.deadline import CALL_S, in_time
 
 if TYPE_CHECKING:
@@ -73,6 +80,9 @@ _NEEDS = (
     "the letter 'c' (to delete it 'd') of an account SAS for blobs (srt with 'c'), or the role"
     " 'Storage Blob Data Contributor' for the account"
 )
+
+_RETRY_S = 60.0
+_NOTHING_IN_RANGE = 416
 
 SLOWEST_BYTES_PER_S = 128 * 1024
 """The deadline of a call allows for the body at this rate."""
@@ -145,6 +155,54 @@ class Container:
             raise ServiceError(
                 text, condition=Condition.CONTAINER_NOT_FOUND, status=error.status, code=error.code
             ) from None
+
+    def retried(
+        self,
+        doing: str,
+        needs: str,
+        act: Callable[[ContainerClient], T],
+        size: int = 0,
+        *,
+        attempt_s: float | None = None,
+    ) -> T:
+        """The same, repeated for a minute. size: bytes of the answer. attempt_s: see `retried`."""
+        seconds = self.seconds(size)
+        answer: T = retried(seconds, _RETRY_S, self.do, doing, needs, act, attempt_s=attempt_s)
+        return answer
+
+    def read(
+        self, path: str, most: int, size: int, needs: str, attempt_s: float | None = None
+    ) -> bytes | None:
+        """The first `most` bytes of a blob, with retries; None if there is none.
+
+        size: how many bytes it has, for the time. Requests no more, and decompresses nothing.
+        """
+
+        def download(client: ContainerClient) -> bytes:
+            # max_concurrency=1: the deadline belongs to this thread, so all requests stay in it.
+            found = client.download_blob(path, offset=0, length=most, max_concurrency=1)
+            return bytes(found.readall())
+
+        try:
+            return self.retried(f"read blob '{path}'", needs, download, size, attempt_s=attempt_s)
+        except ServiceError as error:
+            if error.code == "BlobNotFound":
+                return None
+            if error.status != _NOTHING_IN_RANGE:
+                raise
+            return b""  # it has no first byte
+
+    def delete(self, path: str, needs: str, attempt_s: float | None = None) -> None:
+        """Delete a blob, with retries. Succeeds if it is absent. Raises ServiceError."""
+
+        def delete(client: ContainerClient) -> None:
+            client.delete_blob(path)
+
+        try:
+            self.retried(f"delete blob '{path}'", needs, delete, attempt_s=attempt_s)
+        except ServiceError as error:
+            if error.code != "BlobNotFound":
+                raise
 
     def create(self) -> bool:
         """Create it, in one attempt. Returns False if it exists already. Raises ServiceError."""

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from spark_azqueue.errors import ServiceError
 
-from ..sdk.clients import retried
 from .container import Container
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
-_RETRY_S = 60.0
 _NEEDS = "the SAS letter 'r' for blobs or the role 'Storage Blob Data Reader'"
 _ETAG = re.compile(r"[!-~]{1,200}")
 
@@ -24,12 +22,9 @@ def etag_of(container: Container, path: str) -> str | None:
     def ask(client: ContainerClient) -> str:
         return str(client.get_blob_client(path).get_blob_properties().etag).strip('"')
 
-    seconds = container.seconds(0)
+    patience = container.attempt_seconds(0)
     try:
-        found: str = retried(
-            *(seconds, _RETRY_S, container.do, f"look at blob '{path}'", _NEEDS, ask),
-            attempt_s=container.attempt_seconds(0),
-        )
+        found = container.retried(f"look at blob '{path}'", _NEEDS, ask, attempt_s=patience)
     except ServiceError as error:
         if error.status == 404 and error.code != "ContainerNotFound":  # a HEAD may have no code
             return None

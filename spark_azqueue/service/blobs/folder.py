@@ -7,7 +7,6 @@ import it when they need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_azqueue.conditions import Condition
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RETRY_S = 60.0
 _PAGE = 100
 """So many names in a page: with their properties, they fit into the 256 KiB of an answer."""
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
@@ -33,8 +31,6 @@ _LIST_CALLS = 10
 """All pages of a list may take as long as so many calls."""
 _ONE_REQUEST_BYTES = 5000 * 2**20
 """The most that one Put Blob takes. Below this, the SDK uses no block list."""
-
-_NOTHING_IN_RANGE = 416
 
 
 class BlobFolder:
@@ -102,7 +98,7 @@ class BlobFolder:
         def attempt() -> None:
             nonlocal in_doubt
             try:
-                self._do(f"store blob '{path}'", upload)
+                self._container.do(f"store blob '{path}'", self.kind.needs, upload)
             except ServiceError as error:
                 in_doubt |= error.may_have_taken_effect or sent_twice()
                 raise
@@ -124,22 +120,8 @@ class BlobFolder:
 
         Requests no more than that, and decompresses nothing. Raises ServiceError.
         """
-        path = self._path(name)
-
-        def download(client: ContainerClient) -> bytes:
-            # max_concurrency=1: the deadline belongs to this thread, so all requests stay in it.
-            found = client.download_blob(path, offset=0, length=most, max_concurrency=1)
-            return bytes(found.readall())
-
-        try:
-            data: bytes = self._retried(f"read blob '{path}'", download, most)
-        except ServiceError as error:
-            if error.code == "BlobNotFound":
-                return None
-            if error.status != _NOTHING_IN_RANGE:
-                raise
-            return b""  # it has no first byte
-        return data
+        patience = self._container.attempt_seconds(most)
+        return self._container.read(self._path(name), most, most, self.kind.needs, patience)
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """List a folder. See `LogStore`. Raises ServiceError."""
@@ -174,16 +156,8 @@ class BlobFolder:
 
     def delete(self, name: str) -> None:
         """Delete a blob, with retries. Succeeds if it is absent. Raises ServiceError."""
-        path = self._path(name)
-
-        def delete(client: ContainerClient) -> None:
-            client.delete_blob(path)
-
-        try:
-            self._retried(f"delete blob '{path}'", delete)
-        except ServiceError as error:
-            if error.code != "BlobNotFound":
-                raise
+        patience = self._container.attempt_seconds(0)
+        self._container.delete(self._path(name), self.kind.needs, patience)
 
     def protection(self, name: str) -> Protection:
         """What keeps blobs here for longer. name: of an object that exists. Raises ServiceError."""
@@ -223,14 +197,6 @@ class BlobFolder:
             next(pages)
             return listed, pages.continuation_token
 
-        return self._retried(f"list blobs '{start}*'", page)
-
-    def _retried(self, doing: str, act: Callable[[ContainerClient], T], size: int = 0) -> T:
-        """A request that may be repeated, with an answer of up to `size` bytes."""
-        place = self._container
-        patience = place.attempt_seconds(size)
-        answer: T = retried(place.seconds(size), _RETRY_S, self._do, doing, act, attempt_s=patience)
-        return answer
-
-    def _do(self, doing: str, act: Callable[[ContainerClient], T]) -> T:
-        return self._container.do(doing, self.kind.needs, act)
+        patience = self._container.attempt_seconds(0)
+        doing, needs = f"list blobs '{start}*'", self.kind.needs
+        return self._container.retried(doing, needs, page, attempt_s=patience)

@@ -18,7 +18,7 @@ from functools import partial
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 
-from ..messages import container_name
+from ..messages import is_queue_name
 from ..redaction import shown
 
 _unreadable = partial(UndecodableBody, condition=Condition.INVALID_BLOB_REFERENCE)
@@ -106,7 +106,8 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     if not isinstance(name, str) or not is_blob_name(name):
         raise _damaged()
     if found != container:
-        where = f"the container '{found}'" if _is_container(found) else "no legal container"
+        is_legal = isinstance(found, str) and is_queue_name(found)  # the rules are the same
+        where = f"the container '{found}'" if is_legal else "no legal container"
         raise _unreadable(f"its body is in {where}, and option 'blobContainer' says '{container}'")
     if size > MAX_BODY_BYTES:
         raise _unreadable(
@@ -118,10 +119,3 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
 
 def _damaged() -> UndecodableBody:
     return _unreadable("it looks like a blob reference but is not a valid one; see docs/writing.md")
-
-
-def _is_container(name: object) -> bool:
-    try:
-        return isinstance(name, str) and container_name(name) == name
-    except ValueError:
-        return False

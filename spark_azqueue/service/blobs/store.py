@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +16,6 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
 
 from ..account import Account
-from ..sdk.clients import retried
 from ..sdk.deadline import CALL_S, in_time
 from ..workers import Submits
 from .container import Container
@@ -29,10 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-_RETRY_S = 60.0
-
-_NOTHING_IN_RANGE = 416
 
 _NEEDS = {
     "store": "the SAS letter 'c' for blobs or the role 'Storage Blob Data Contributor'",
@@ -108,13 +102,14 @@ class BlobStore:
                 content_settings=ContentSettings(content_type=kind),
             )
 
+        stores = f"store blob '{name}'", _NEEDS["store"], upload
         try:
-            in_time(seconds, self._do, "store", name, upload)
+            in_time(seconds, self._container.do, *stores)
         except ServiceError as error:
             if error.code != "ContainerNotFound" or not self._create:
                 raise
             self._container.create()
-            in_time(seconds, self._do, "store", name, upload)
+            in_time(seconds, self._container.do, *stores)
         return Reference(self._name, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
@@ -123,26 +118,13 @@ class BlobStore:
         Requests at most one byte more than the size, and decompresses nothing: the size counts the
         bytes of the blob.
         """
-        size, seconds = reference.size, self._container.seconds(reference.size)
-
-        def download(client: ContainerClient) -> bytes:
-            # max_concurrency=1: the deadline belongs to this thread, so all requests stay in it.
-            found = client.download_blob(
-                reference.name, offset=0, length=size + 1, max_concurrency=1
+        size = reference.size
+        data = self._container.read(reference.name, size + 1, size, _NEEDS["read"])
+        if data is None:
+            raise LostBlob(
+                f"the blob '{reference.name}' in container '{reference.container}' of account"
+                f" '{self._account.name}' does not exist"
             )
-            return bytes(found.readall())
-
-        try:
-            data: bytes = retried(seconds, _RETRY_S, self._do, "read", reference.name, download)
-        except ServiceError as error:
-            if error.code == "BlobNotFound":
-                raise LostBlob(
-                    f"the blob '{reference.name}' in container '{reference.container}' of account"
-                    f" '{self._account.name}' does not exist"
-                ) from None
-            if error.status != _NOTHING_IN_RANGE:
-                raise
-            data = b""  # it has no first byte
         if len(data) != size:
             has = "more bytes" if len(data) > size else f"{len(data):,} bytes"
             raise LostBlob(
@@ -153,22 +135,15 @@ class BlobStore:
 
     def delete(self, name: str) -> None:
         """Delete a blob, with retries. Succeeds if it is gone already. Raises ServiceError."""
-
-        def delete(client: ContainerClient) -> None:
-            client.delete_blob(name)
-
         try:
-            retried(self._container.seconds(0), _RETRY_S, self._do, "delete", name, delete)
+            self._container.delete(name, _NEEDS["delete"])
         except ServiceError as error:
-            if error.code not in ("BlobNotFound", "ContainerNotFound"):
+            if error.code != "ContainerNotFound":
                 raise
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
         self._container.close()
-
-    def _do(self, operation: str, name: str, act: Callable[[ContainerClient], T]) -> T:
-        return self._container.do(f"{operation} blob '{name}'", _NEEDS[operation], act)
 
 
 class Removals:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Generic, TypeVar
 
-from spark_azqueue.errors import QueueNotFound
+from spark_azqueue.errors import AccessDenied, QueueNotFound
 
 from ..messages import QueueRef
 from ..retry import CONTROL, RetryPolicy
@@ -135,6 +135,35 @@ def results_of(
             yield from ended()
     finally:
         flight.close()
+
+
+def attempt_all(
+    client: QueueClient,
+    calls: Iterable[tuple[Tag, Call[T]]],
+    retry: RetryPolicy,
+    failed: Callable[[Exception], None],
+    *,
+    most: int | None = None,
+    within_s: float | None = None,
+) -> Iterator[tuple[Tag, T]]:
+    """Yield what calls answer on which nothing depends. Raises no Exception, unlike `results_of`.
+
+    failed: gets the first error alone. A denied access ends it: the others would fail the same way.
+    """
+    has_failed = False
+    try:
+        with closing(results_of(client, calls, retry, most=most, within_s=within_s)) as results:
+            for tag, result in results:
+                if not isinstance(result, Exception):
+                    yield tag, result
+                    continue
+                if not has_failed:
+                    failed(result)
+                has_failed = True
+                if isinstance(result, AccessDenied):
+                    return
+    except Exception as error:  # noqa: BLE001 (nothing depends on it)
+        failed(error)
 
 
 def answers_of(

@@ -16,7 +16,7 @@ from spark_azqueue.errors import ServiceError
 
 from ..account import Account
 from ..answers import CLEARER, CREATOR, LISTER, READER
-from ..messages import queue_name
+from ..messages import is_queue_name
 from ..sdk.clients import (
     client_settings,
     client_url,
@@ -105,7 +105,7 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
             f"could not {doing}: more than {MOST_LISTED:,} begin with '{prefix}'. Use a pattern"
             " that begins with more letters"
         )
-    return [name for name in names if _is_legal(name)]
+    return [name for name in names if is_queue_name(name)]
 
 
 def _page_of(
@@ -116,13 +116,6 @@ def _page_of(
         pages: Any = listing.by_page(continuation_token=marker)
         names = [queue.name for queue in next(pages)]
         return names, pages.continuation_token
-
-
-def _is_legal(name: object) -> bool:
-    try:
-        return isinstance(name, str) and queue_name(name) == name
-    except ValueError:
-        return False
 
 
 def _create(

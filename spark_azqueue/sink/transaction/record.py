@@ -9,18 +9,24 @@ the head itself, those of a large one are in parts. A value that was not written
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from spark_azqueue.journal.codec import (
+    COUNT,
+    HEXADECIMAL,
+    TAG,
+    TEXT,
+    Coded,
     Damaged,
+    as_json,
     digest_of,
-    hexadecimal,
     list_of,
     loaded,
     number,
-    object_of,
+    of_version,
+    read_fields,
     sealed,
     text,
     unsealed,
@@ -124,6 +130,23 @@ class ChunkRef:
     digest: str
 
 
+_TRANSACTION = Coded(
+    lambda found, _: Transaction(text(found, "key"), number(found, "number", most=MOST)),
+    Transaction._asdict,
+    is_spread=True,
+)
+_ABOUT = Coded(
+    lambda found, name: str(loaded(text(found, name).encode())),
+    lambda about: json.dumps(about[:_ABOUT_AT_MOST]),
+)
+_TIME = Coded(lambda found, name: number(found, name, most=LATEST - 1))
+_CHUNKS = Coded(
+    lambda found, name: tuple(map(_chunk_ref, list_of(found, name, CHUNKS_AT_MOST))),
+    lambda refs: [[each.part, each.rows, each.size, each.packed, each.digest] for each in refs],
+)
+_WRITTEN = Coded(lambda found, name: read_ranges(found[name], found["number"]), is_late=True)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordHead:
     """The head of a record.
@@ -136,17 +159,17 @@ class RecordHead:
     numbers below that are written in whole, as far as they are known.
     """
 
-    transaction: Transaction
-    nonce: str
-    run: str
-    account: str
-    about: str
-    given: int
-    expires: int
-    recorded: int
-    abandoned: int
-    chunks: tuple[ChunkRef, ...]
-    written: Ranges = ()
+    transaction: Annotated[Transaction, _TRANSACTION]
+    nonce: Annotated[str, HEXADECIMAL]
+    run: Annotated[str, TAG]
+    account: Annotated[str, TEXT]
+    about: Annotated[str, _ABOUT]
+    given: Annotated[int, COUNT]
+    expires: Annotated[int, _TIME]
+    recorded: Annotated[int, _TIME]
+    abandoned: Annotated[int, COUNT]
+    chunks: Annotated[tuple[ChunkRef, ...], _CHUNKS]
+    written: Annotated[Ranges, _WRITTEN] = ()
 
     @property
     def written_then(self) -> Ranges:
@@ -167,31 +190,9 @@ class RecordHead:
 
     def to_bytes(self, inline: bytes) -> bytes:
         """The head object. inline: the chunks that stand in it."""
-        return b"\n".join(
-            (
-                sealed(
-                    {
-                        "version": RECORD_VERSION,
-                        "key": self.transaction.key,
-                        "number": self.transaction.number,
-                        "nonce": self.nonce,
-                        "run": self.run,
-                        "account": self.account,
-                        "about": json.dumps(self.about[:_ABOUT_AT_MOST]),
-                        "given": self.given,
-                        "expires": self.expires,
-                        "recorded": self.recorded,
-                        "abandoned": self.abandoned,
-                        **({"written": self.written} if self.written else {}),
-                        "chunks": [
-                            [each.part, each.rows, each.size, each.packed, each.digest]
-                            for each in self.chunks
-                        ],
-                    }
-                ),
-                inline,
-            )
-        )
+        value = {"version": RECORD_VERSION, **as_json(self)}
+        value["chunks"] = value.pop("chunks")  # the last, in every release
+        return sealed(value) + b"\n" + inline
 
     @classmethod
     def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[RecordHead, bytes]:
@@ -200,27 +201,10 @@ class RecordHead:
         if sum(map(line.count, (b",", b"[", b"{"))) > _MARKS_AT_MOST:
             raise Damaged("its header holds too many values")
         digest, _, inline = rest.partition(b"\n")
-        found = object_of(unsealed(line + b"\n" + digest), "header")
-        if found.get("version") != RECORD_VERSION:
-            raise Damaged(
-                f"its version is not {RECORD_VERSION}: upgrade spark-azqueue if it is higher"
-            )
-        transaction = Transaction(text(found, "key"), _long(found, "number"))
-        if transaction != wanted:
+        found = of_version(unsealed(line + b"\n" + digest), "header", RECORD_VERSION)
+        head = cls(**read_fields(cls, found))
+        if head.transaction != wanted:
             raise Damaged("it is the record of another transaction")
-        head = cls(
-            transaction,
-            nonce=hexadecimal(found, "nonce"),
-            run=hexadecimal(found, "run") if found.get("run") else "",
-            account=text(found, "account"),
-            about=str(loaded(text(found, "about").encode())),
-            given=number(found, "given"),
-            expires=_moment(found, "expires"),
-            recorded=_moment(found, "recorded"),
-            abandoned=number(found, "abandoned"),
-            chunks=tuple(map(_chunk_ref, list_of(found, "chunks", CHUNKS_AT_MOST))),
-            written=read_ranges(found.get("written", []), transaction.number),
-        )
         if len(inline) != sum(each.packed for each in head.chunks if each.part == _IN_HEAD):
             raise Damaged("the chunks in it are cut short, or too long")
         return head, inline
@@ -279,20 +263,6 @@ def _chunk_ref(value: object) -> ChunkRef:
     ):
         raise Damaged("a chunk has a size that no chunk has")
     return ChunkRef(part, rows, size, packed, digest)
-
-
-def _moment(found: Mapping[str, Any], name: str) -> int:
-    value = number(found, name)
-    if value >= LATEST:
-        raise Damaged(f"'{name}' is no time")
-    return value
-
-
-def _long(found: Any, name: str) -> int:
-    value = found.get(name)
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise Damaged(f"'{name}' is missing or not valid")
-    return value
 
 
 def holds(ranges: Ranges, number: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 import math
@@ -12,15 +13,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, TransactionExpired
-from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.errors import Outcome, QueueNotFound, TransactionExpired
 from spark_azqueue.options.transaction import VISIBLE_AT_LEAST_S
 from spark_azqueue.service.messages import Lease, QueueRef, VisibleAt
 from spark_azqueue.service.queues.calls import Delete, Show
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.queues.flow import attempt_all, results_of
 from spark_azqueue.service.queues.reach import moment_of
-from spark_azqueue.service.retry import CONTROL, REPLAY, SETTLE, RetryPolicy
+from spark_azqueue.service.retry import REPLAY, SETTLE, RetryPolicy
 
 from .log import TransactionLog, TransactionRecord, about
 from .record import Hidden
@@ -218,7 +218,6 @@ class DeleteCounts(NamedTuple):
 def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
-    warned = False
 
     def calls() -> Iterator[tuple[None, Delete]]:
         nonlocal wanted
@@ -226,107 +225,17 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> De
             wanted += 1
             yield None, Delete(lease)
 
-    try:
-        results = results_of(client, calls(), SETTLE, most=most, within_s=DELETES_WITHIN_S)
-        with closing(results):
-            for _, result in results:
-                if not isinstance(result, Exception):
-                    gone += result.refused
-                    deleted += not result.refused
-                    continue
-                if not warned:
-                    warned = True
-                    log.warning("a message that no record shows could not be deleted: %s", result)
-                if isinstance(result, AccessDenied):  # the others would fail the same way
-                    break
+    def failed(error: Exception) -> None:
+        log.warning("a message that no record shows could not be deleted: %s", error)
+
+    within_s = DELETES_WITHIN_S
+    for _, outcome in attempt_all(client, calls(), SETTLE, failed, most=most, within_s=within_s):
+        gone += outcome.refused
+        deleted += not outcome.refused
+    with contextlib.suppress(Exception):  # what is left cannot be counted
         wanted += sum(1 for _ in leases)
-    except Exception as error:  # noqa: BLE001 (nothing depends on it)
-        log.warning("messages that no record shows could not be deleted: %s", error)
     return DeleteCounts(deleted, gone, wanted - deleted - gone)
 
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"queue '{name}' ({count:,})" for name, count in sorted(counts.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTransaction:
-    """A record. done: so many of its messages need no showing. is_finished: it has its final mark.
-
-    is_newest: False if its writer has recorded a higher number. Then nobody shows it: it may be a
-    repetition that appeared late.
-    """
-
-    record: TransactionRecord
-    done: int
-    is_finished: bool
-    is_newest: bool
-
-    @property
-    def about(self) -> str:
-        """The transaction in words."""
-        return about(self.record.head)
-
-
-def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
-    """The newest record of each writer of this log, and those below it that are not finished.
-
-    Raises ServiceError, and LogDamaged for one that is not as it was written.
-    """
-    listing = wal.listing("")
-    for transaction in listing.newest_transactions:
-        newest = wal.record(transaction)
-        if newest is None:
-            continue
-        marked, is_finished = listing.marked(newest.head), listing.is_finished(newest.head)
-        yield FoundTransaction(newest, marked, is_finished, is_newest=True)
-        for older in map(wal.record, listing.not_written(newest.head)):
-            if older and not listing.is_finished(older.head):
-                yield FoundTransaction(
-                    older, listing.marked(older.head), is_finished=False, is_newest=False
-                )
-
-
-def finish(
-    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
-) -> Shown:
-    """Show what is left of a record, as a start of its query would.
-
-    Returns at once if a higher number was recorded meanwhile. Raises what `show` does.
-    """
-    head = each.record.head
-    first = next(wal.hidden(each.record, each.done))[0].lease.queue
-    if wal.listing(head.transaction.key).has_higher(head.transaction):
-        return Shown()
-    return show(
-        client,
-        wal,
-        each.record,
-        clock_at(client, first, CONTROL),
-        done=each.done,
-        is_ours=False,
-        is_strict=config.transaction is None or config.transaction.fail_on_data_loss,
-        most=config.send_parallelism,
-    )
-
-
-def discard(
-    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
-) -> DeleteCounts:
-    """Delete what a record still hides. The transaction then counts as done.
-
-    All of it is checked before the first delete. Deletes come before the mark, so that nothing of
-    it can be shown after it. Raises ServiceError, LogDamaged, LogConflict. If some are left, the
-    record stays as it was: run it again.
-    """
-    wal.check(each.record, each.done)
-
-    def leases() -> Iterator[Lease]:
-        for chunk in wal.hidden(each.record, each.done):
-            yield from (hidden.lease for hidden in chunk)
-
-    found = delete(client, leases(), config.send_parallelism)
-    if not found.left:
-        notes = asdict(Shown(before=found.gone)) | {"discarded": found.deleted}
-        wal.mark(each.record.head, each.record.head.rows, notes)
-    return found

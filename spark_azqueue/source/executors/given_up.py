@@ -8,7 +8,6 @@ another one follows already was committed, and is never given up.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable
 
@@ -16,7 +15,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
-from ..log.outcomes import BatchOutcome, verdict_due
+from ..log.outcomes import BatchOutcome, alone, verdict_due, warn_of_split
 from .closing import Cleaning, Closing
 from .folder import PlanFolder, PlanStatus
 from .names import PlanId
@@ -24,8 +23,6 @@ from .objects import Closed, SeenMessages
 from .plan import Group, Plan, Slot, cut
 from .recovery import Chain
 from .totals import Totals
-
-log = logging.getLogger(__name__)
 
 
 class PlanOutcomes:
@@ -107,22 +104,14 @@ class PlanOutcomes:
         if due is BatchOutcome.POISON:
             segment, _ = self._folder.first_segment(plan, stored[0].slot)
             ((message, _),) = segment.received
-            reason = f"batch {plan.number} failed {tries} times with it alone"
-            copy_to_poison_queue(self._config, self._client, message, reason)
+            why = alone(plan.number, tries)
+            copy_to_poison_queue(self._config, self._client, message, why)
             self.set_aside += 1
             return closed.waiting or ((stored[0]._replace(end=0),),)
-        log.warning(
-            "batch %d of the write-ahead log %s failed %d times and is given up: it has no rows,"
-            " and its %d messages come again in other batches (at least once)",
-            plan.number,
-            self._folder.where,
-            tries,
-            count,
-        )
+        warn_of_split(plan.number, self._folder.where, tries, count)
         return (*cut(stored), *closed.waiting)
 
     def _due(self, plan: Plan, tries: int, *, is_single: bool) -> BatchOutcome | None:
-        assert self._maximum is not None
         return verdict_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
 
 

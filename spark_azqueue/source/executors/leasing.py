@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from spark_azqueue.service.messages import (
 )
 from spark_azqueue.service.queues.calls import DatedDelete, Deleted, Page, Release
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.queues.flow import attempt_all, results_of
 from spark_azqueue.service.retry import LAST_WORDS, REPLAY, RetryPolicy
 
 from ..batches.batch import fitting
@@ -246,14 +246,11 @@ class Leasing:
 def release(client: QueueClient, leases: Iterable[Lease]) -> None:
     """Make messages visible again, for some seconds at most. Never raises: leases end anyway."""
     calls = [(None, Release(lease)) for lease in dict.fromkeys(leases)]
-    if not calls:
-        return
-    try:
-        for _, result in results_of(client, calls, LAST_WORDS, within_s=_RELEASES_WITHIN_S):
-            if isinstance(result, Exception):
-                log.debug("a message was not released: %s", result)
-    except Exception as error:  # noqa: BLE001 (nothing depends on it)
-        log.warning("messages were not released, and come back when their leases end: %s", error)
+
+    def failed(error: Exception) -> None:
+        log.debug("messages were not released, and come back when their leases end: %s", error)
+
+    deque(attempt_all(client, calls, LAST_WORDS, failed, within_s=_RELEASES_WITHIN_S), maxlen=0)
 
 
 def slot_rows(
@@ -371,16 +368,13 @@ def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease
 
     Raises nothing for one that fails: its lease ends, and it comes again, still known.
     """
-    gone = []
     calls = [(lease, DatedDelete(lease)) for lease in leases]
-    answers = results_of(client, calls, REPLAY, most=config.delete_parallelism)
-    with closing(answers) as results:
-        for lease, result in results:
-            if isinstance(result, Exception):
-                log.warning("a copy of a message was not deleted, and will come again: %s", result)
-            elif result.outcome is Outcome.OK:
-                gone.append(lease)
-    return gone
+
+    def failed(error: Exception) -> None:
+        log.warning("a copy of a message was not deleted, and will come again: %s", error)
+
+    answers = attempt_all(client, calls, REPLAY, failed, most=config.delete_parallelism)
+    return [lease for lease, result in answers if result.outcome is Outcome.OK]
 
 
 def _is_gone(result: Deleted, until: int) -> bool:

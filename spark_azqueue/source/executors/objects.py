@@ -9,31 +9,38 @@ Pure values. What is not as it was written raises Damaged.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from spark_azqueue.journal.codec import (
+    COUNT,
+    COUNT_OR_0,
+    FLAG,
+    HEXADECIMAL,
+    MAYBE,
+    TEXT,
+    Coded,
     Damaged,
+    as_json,
+    compact,
     hexadecimal,
-    list_of,
     loaded,
     number,
-    number_or_0,
     object_of,
-    queue,
+    of_version,
+    part_of,
+    queues,
+    read_fields,
     sealed,
-    text,
     unsealed,
 )
 from spark_azqueue.journal.frame import framed, unframed, unpacked
 from spark_azqueue.journal.messages import pack, unpack
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
-from spark_azqueue.service.fields import is_message_id
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, keys, owed
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
-from ..log.progress import reading_of
+from ..log.progress import READING
 from .names import MOST_SLOTS, PlanId
 from .plan import MOST_MESSAGES, MOST_QUEUES, Group, Learned, Part, Plan, learned
 
@@ -78,19 +85,30 @@ class Counts:
     long; in what is settled, with the deletes of that task.
     """
 
-    dequeued: int = 0
-    redelivered: int = 0
-    copies: int = 0
-    left_to_expire: int = 0
-    throttled: int = 0
-    began_cs: int = 0
-    took_cs: int = 0
+    dequeued: Annotated[int, COUNT_OR_0] = 0
+    redelivered: Annotated[int, COUNT_OR_0] = 0
+    copies: Annotated[int, COUNT_OR_0] = 0
+    left_to_expire: Annotated[int, COUNT_OR_0] = 0
+    throttled: Annotated[int, COUNT_OR_0] = 0
+    began_cs: Annotated[int, COUNT_OR_0] = 0
+    took_cs: Annotated[int, COUNT_OR_0] = 0
 
-    @classmethod
-    def from_json(cls, value: object) -> Counts:
-        """Read it back; what another release counts is left out. Raises Damaged."""
-        found = object_of(value, "counts")
-        return cls(**{name: number_or_0(found, name) for name in cls.__dataclass_fields__})
+
+def _looked(found: Mapping[str, Any], name: str) -> Mapping[str, Looked]:
+    by_name = object_of(found.get(name), "queues")
+    if len(by_name) > MOST_QUEUES:
+        raise Damaged("it names too many queues")
+    return {name: Looked.from_json(each) for name, each in by_name.items()}
+
+
+_LOOKED = Coded(_looked, lambda value: {name: each.to_json() for name, each in value.items()})
+_SLOT = Coded(lambda found, name: number(found, name, most=MOST_SLOTS - 1))
+_COUNTS = part_of(Counts, "counts")
+_PLAN = Coded(
+    lambda found, _: PlanId(number(found, "plan", 1), hexadecimal(found, "nonce")),
+    lambda plan: {"plan": plan.number, "nonce": plan.nonce},
+    is_spread=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,72 +122,30 @@ class SlotHeader:
     make rows of messages. looked: by the name of the queue.
     """
 
-    log: str
-    plan: PlanId
-    slot: int
-    account: str
-    attempt: str
-    messages: int = 0
-    tombstone: bool = False
-    until: int = 0
-    repeated: bool = False
-    oldest: int | None = None
-    expires: int | None = None
-    queues: tuple[QueueRef, ...] = ()
-    reading: Mapping[str, str] = field(default_factory=dict)
-    looked: Mapping[str, Looked] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)
+    log: Annotated[str, HEXADECIMAL]
+    plan: Annotated[PlanId, _PLAN]
+    slot: Annotated[int, _SLOT]
+    account: Annotated[str, TEXT]
+    attempt: Annotated[str, HEXADECIMAL]
+    messages: Annotated[int, COUNT] = 0
+    tombstone: Annotated[bool, FLAG] = False
+    until: Annotated[int, COUNT] = 0
+    repeated: Annotated[bool, FLAG] = False
+    oldest: Annotated[int | None, MAYBE] = None
+    expires: Annotated[int | None, MAYBE] = None
+    queues: Annotated[tuple[QueueRef, ...], queues(MOST_QUEUES)] = ()
+    reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
+    looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
+    counts: Annotated[Counts, _COUNTS] = field(default_factory=Counts)
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        value = {
-            "version": _VERSION,
-            "log": self.log,
-            "plan": self.plan.number,
-            "nonce": self.plan.nonce,
-            "slot": self.slot,
-            "account": self.account,
-            "attempt": self.attempt,
-            "messages": self.messages,
-            "tombstone": self.tombstone,
-            "until": self.until,
-            "repeated": self.repeated,
-            "oldest": self.oldest,
-            "expires": self.expires,
-            "queues": [each.name for each in self.queues],
-            "reading": dict(self.reading),
-            "looked": {name: each.to_json() for name, each in self.looked.items()},
-            "counts": asdict(self.counts),
-        }
-        return json.dumps(value, separators=(",", ":")).encode()
+        return compact({"version": _VERSION, **as_json(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SlotHeader:
         """Read it back. Raises Damaged."""
-        found = object_of(loaded(data), "header")
-        if found.get("version") != _VERSION:
-            raise Damaged(f"its version is not {_VERSION}: upgrade spark-azqueue if it is higher")
-        account = text(found, "account")
-        place, messages = number(found, "slot"), number(found, "messages")
-        if place >= MOST_SLOTS:
-            raise Damaged("its header is not valid")
-        return cls(
-            log=hexadecimal(found, "log"),
-            plan=PlanId(number(found, "plan", 1), hexadecimal(found, "nonce")),
-            slot=place,
-            account=account,
-            attempt=hexadecimal(found, "attempt"),
-            messages=messages,
-            tombstone=found.get("tombstone") is True,
-            until=number(found, "until"),
-            repeated=found.get("repeated") is True,
-            oldest=None if found.get("oldest") is None else number(found, "oldest"),
-            expires=None if found.get("expires") is None else number(found, "expires"),
-            queues=tuple(queue(name, account) for name in list_of(found, "queues", MOST_QUEUES)),
-            reading=reading_of(found.get("reading")),
-            looked=_looked(found.get("looked")),
-            counts=Counts.from_json(found.get("counts")),
-        )
+        return cls(**read_fields(cls, of_version(loaded(data), "header", _VERSION)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +180,6 @@ def decode(
         return SlotSegment(header, unpack(stream, header.queues, header.messages))
 
 
-def _looked(value: object) -> Mapping[str, Looked]:
-    found = object_of(value, "queues")
-    if len(found) > MOST_QUEUES:
-        raise Damaged("it names too many queues")
-    return {name: Looked.from_json(each) for name, each in found.items()}
-
-
 KNOWN_AT_MOST = OWED_AT_MOST
 """How many messages are known; the newest are kept."""
 
@@ -229,6 +198,9 @@ def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
     return _BESIDE + _EACH * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
 
+_SIZE = Coded(number, name="bytes")
+
+
 @dataclass(frozen=True, slots=True)
 class SlotReport:
     """Every delete of a slot has a final answer, and every copy is in its poison queue.
@@ -240,18 +212,18 @@ class SlotReport:
     of the segment.
     """
 
-    messages: int = 0
-    size: int = 0
-    deleted: int = 0
-    owed: tuple[Owed, ...] = ()
-    gone: tuple[MessageKey, ...] = ()
-    poison: int = 0
-    repeated: bool = False
-    oldest: int | None = None
-    expires: int | None = None
-    looked: Mapping[str, Looked] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)
-    given_bytes: int = 0
+    messages: Annotated[int, COUNT] = 0
+    size: Annotated[int, _SIZE] = 0
+    deleted: Annotated[int, COUNT] = 0
+    owed: Annotated[tuple[Owed, ...], owed(MOST_MESSAGES + MORE_THAN_BUDGET)] = ()
+    gone: Annotated[tuple[MessageKey, ...], keys(_MOST_GONE)] = ()
+    poison: Annotated[int, COUNT] = 0
+    given_bytes: Annotated[int, COUNT_OR_0] = 0
+    repeated: Annotated[bool, FLAG] = False
+    oldest: Annotated[int | None, MAYBE] = None
+    expires: Annotated[int | None, MAYBE] = None
+    looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
+    counts: Annotated[Counts, _COUNTS] = field(default_factory=Counts)
 
     @classmethod
     def of(cls, header: SlotHeader, size: int) -> SlotReport:
@@ -268,51 +240,13 @@ class SlotReport:
 
     def to_bytes(self) -> bytes:
         """The object to store."""
-        return sealed(
-            {
-                "version": _REPORT_VERSION,
-                "messages": self.messages,
-                "bytes": self.size,
-                "deleted": self.deleted,
-                "owed": [each.to_json() for each in self.owed],
-                "gone": [[key.queue.name, key.message_id] for key in self.gone],
-                "poison": self.poison,
-                "given_bytes": self.given_bytes,
-                "repeated": self.repeated,
-                "oldest": self.oldest,
-                "expires": self.expires,
-                "looked": {name: each.to_json() for name, each in self.looked.items()},
-                "counts": {
-                    name: getattr(self.counts, name) for name in Counts.__dataclass_fields__
-                },
-            }
-        )
+        return sealed({"version": _REPORT_VERSION, **as_json(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SlotReport:
         """Read it back. account: of the queues. Raises Damaged."""
-        found = object_of(unsealed(data), "report")
-        if found.get("version") != _REPORT_VERSION:
-            raise Damaged(
-                f"its version is not {_REPORT_VERSION}: upgrade spark-azqueue if it is higher"
-            )
-        looked = object_of(found.get("looked"), "queues")
-        if len(looked) > MOST_QUEUES:
-            raise Damaged("it names too many queues")
-        return cls(
-            messages=number(found, "messages"),
-            size=number(found, "bytes"),
-            deleted=number(found, "deleted"),
-            owed=_owed(found, account),
-            gone=tuple(_key(each, account) for each in list_of(found, "gone", _MOST_GONE)),
-            poison=number(found, "poison"),
-            given_bytes=number_or_0(found, "given_bytes"),
-            repeated=found.get("repeated") is True,
-            oldest=None if found.get("oldest") is None else number(found, "oldest"),
-            expires=None if found.get("expires") is None else number(found, "expires"),
-            looked={name: Looked.from_json(each) for name, each in looked.items()},
-            counts=Counts.from_json(found.get("counts")),
-        )
+        found = of_version(unsealed(data), "report", _REPORT_VERSION)
+        return cls(**read_fields(cls, {**found, "account": account}))
 
 
 class SeenMessages:
@@ -359,31 +293,11 @@ class SeenMessages:
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
         """Read it back. account: of the queues. Raises Damaged."""
-        found = object_of(unsealed(data), "list")
-        if found.get("version") != _REPORT_VERSION:
-            raise Damaged(
-                f"its version is not {_REPORT_VERSION}: upgrade spark-azqueue if it is higher"
-            )
+        found = of_version(unsealed(data), "list", _REPORT_VERSION)
         return cls(Owed.all_from_json(found.get("owed"), account))
 
 
 _A_DAY_S = 86_400
-
-
-def _owed(found: Mapping[str, Any], account: str) -> tuple[Owed, ...]:
-    listed = list_of(found, "owed", MOST_MESSAGES + MORE_THAN_BUDGET)
-    read: list[Owed] = []
-    for start in range(0, len(listed), OWED_AT_MOST):
-        read += Owed.all_from_json(listed[start : start + OWED_AT_MOST], account)
-    return tuple(read)
-
-
-def _key(value: object, account: str) -> MessageKey:
-    if isinstance(value, list) and len(value) == 2:
-        name, message_id = value
-        if isinstance(message_id, str) and is_message_id(message_id):
-            return MessageKey(queue(name, account), message_id)
-    raise Damaged("one of its messages is not valid")
 
 
 @dataclass(frozen=True, slots=True)

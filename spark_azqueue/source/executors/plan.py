@@ -279,9 +279,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
     """Raises Damaged or DamagedOffset."""
     if batch < 1:
         raise Damaged("its batch number is not valid")
-    lease_s = number(offset, "lease", SHORTEST_LEASE_S)
-    if lease_s > MAX_VISIBILITY_S:
-        raise Damaged("'lease' is not valid")
+    lease_s = number(offset, "lease", SHORTEST_LEASE_S, MAX_VISIBILITY_S)
     slots = tuple(_slot(each, account, batch) for each in list_of(offset, "slots", MOST_SLOTS))
     names = [each.name for slot in slots for each in slot.queues]
     if not slots or len(names) > MOST_QUEUES or len(set(names)) != len(names):
@@ -305,8 +303,8 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
 
 
 def _nonce(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
-    if not isinstance(value, str) or len(value) != 32 or not set(value) <= set("0123456789abcdef"):
+    value = hexadecimal(found, name)
+    if len(value) != _NONCE:
         raise Damaged(f"'{name}' is missing or not valid")
     return value
 

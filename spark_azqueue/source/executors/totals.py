@@ -14,18 +14,14 @@ from spark_azqueue.errors import NotDrained
 from spark_azqueue.metrics.report import Counters, LogReport, Report
 
 from ..intake.backlog import EXPIRED_AFTER_S
+from ..intake.ending import HiddenWait
 from ..intake.monitor import Counted, QueueMonitor
-from ..leases.timing import LONGEST_S
-from ..offsets import moment
 from . import names
 from .names import PlanId
 from .objects import Closed, SeenMessages, SlotReport
 from .plan import Plan
 
 log = logging.getLogger(__name__)
-
-_WAIT_AT_MOST_S = LONGEST_S + 60.0
-_LOOK_AGAIN_S = 5.0
 
 _CLOCKS_DIFFER_S = 60.0
 """The store's clock and that of this machine."""
@@ -48,7 +44,7 @@ class Drained:
         self._monitor = monitor
         self._clock = clock
         self._now = now
-        self._sleep = sleep
+        self._wait = HiddenWait(monitor, sleep)
         self._hidden_until = 0.0
         self._without_tasks = 0  # plans in a row
         self._expired_at = 0.0  # when all has expired that tasks have left to expire
@@ -100,27 +96,12 @@ class Drained:
         Raises NotDrained if that would take too long.
         """
         left = self._hidden_until - self._clock()
-        counts, queues = self._monitor.backlog.now, self._monitor.queues
-        if left <= 0 or not any(counts().get(queue.name, 1) for queue in queues):
+        if left <= 0:
             return True
-        if left > _WAIT_AT_MOST_S:
-            # The service counts what was left to expire, too, and perhaps nothing else.
-            if (expires_in := self._expired_at - self._clock()) > 0:
-                self._sleep(expires_in)
-                return False
-            raise NotDrained(
-                "this availableNow run has read all that it could get, but messages may be hidden"
-                " by leases of tasks that were killed until"
-                f" {moment(int(self._now() + left) + 1)} at the latest: start the query again then."
-                " Nothing is lost"
-            )
-        log.warning(
-            "messages may be hidden by leases of tasks that were killed: this availableNow run"
-            " waits for them, %d s at most",
-            left,
-        )
-        self._sleep(min(left, _LOOK_AGAIN_S))
-        return False
+        what = "messages may be hidden by leases of tasks that were killed"
+        names = [queue.name for queue in self._monitor.queues]
+        expires_in = self._expired_at - self._clock()
+        return self._wait.is_over(what, left, self._now() + left, names, expires_in)
 
 
 class Totals:

@@ -13,11 +13,10 @@ floor is read last: above it nothing was removed.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import Protocol
 
 from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import InvalidOption, LogConflict, LogDamaged, LostSegment
+from spark_azqueue.errors import InvalidOption, LogConflict, LostSegment
 from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, standing, tagged_in
@@ -29,9 +28,9 @@ from ..executors import names as slot_names
 from ..executors.folder import PlanFolder
 from ..executors.names import PlanId
 from ..log import names
-from ..log.log import MARK_AT_MOST
+from ..log.log import newest_mark
 from ..log.names import SEGMENTS
-from ..log.progress import LogProgress, SegmentHeader
+from ..log.progress import SegmentHeader
 from ..log.segment import Segments
 from .batches import UNKNOWN, Chained, Logged, LogSurvey, Piece
 
@@ -56,7 +55,7 @@ class SegmentHistory:
             if newest.progress.committed > found.committed:
                 return True
             newest = self._header(newest.number + 1)
-        return self._marked().committed > found.committed
+        return newest_mark(self._journal).committed > found.committed
 
     def survey(self, *, uncommitted: bool = False) -> LogSurvey:
         """See `History`."""
@@ -64,7 +63,7 @@ class SegmentHistory:
             entries = self._store.entries(names.SEGMENTS)
             stored = {number: each for each in entries if (number := number_in(each.name))}
             head = max(stored, default=0)
-            newest, progress = self._header(head) if head else None, self._marked()
+            newest, progress = self._header(head) if head else None, newest_mark(self._journal)
             if newest is not None:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
             if progress.committed <= head:  # else there are newer segments than were listed
@@ -89,22 +88,6 @@ class SegmentHistory:
             return self._segments.header(number)
         except LostSegment:
             return None
-
-    def _marked(self) -> LogProgress:
-        """The newest mark. One that cannot be read is left out, as its writer does."""
-        parse = partial(LogProgress.from_mark, account=self._journal.account)
-        for _ in range(_TRIES):
-            listed = self._store.names(names.MARKS)
-            if not listed:
-                break
-            try:
-                found = self._journal.read(listed[-1], MARK_AT_MOST, parse)
-            except LogDamaged as error:
-                log.warning("%s; it is left out", error)
-                break
-            if found is not None:  # else the writer has replaced it
-                return found
-        return LogProgress()
 
 
 _CLOSED = ("next", "committed")

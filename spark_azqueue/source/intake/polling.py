@@ -68,43 +68,37 @@ def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[Queue
 
 
 class Turns(Protocol):
-    """Which queues a look asks, and which of them is asked next."""
+    """Which queues a look asks, and which of them is asked next. What it is told, it may ignore."""
 
     def begin(self, number: int, at_once: int) -> None:
         """Batch `number` begins, of at least `at_once` pages. Decides if none was asked yet."""
-        ...
+        return
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
         """From now on these are the queues."""
-        ...
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
         """The queues that a look at this time may ask."""
-        ...
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
         """Which of these queues (at least one) to ask now."""
-        ...
 
     def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
         """Which of the queues whose turn has not ended may be asked now."""
-        ...
 
     def ends(self, *, asked: int, got: int) -> bool:
         """True if a page that brought `got` of `asked` messages ends the turn of its queue."""
-        ...
 
     def width_at_most(self, parallelism: int) -> int:
         """How many of the requests under way one queue may have."""
-        ...
 
     def asked(self, queue: QueueRef, count: int) -> None:
         """Note that a request for `count` messages of this queue begins."""
-        ...
+        return
 
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
         """Note that a request for `asked` messages of this queue brought `got`."""
-        ...
+        return
 
 
 def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int) -> Turns:
@@ -114,7 +108,7 @@ def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int)
     return FairTurns(queues, most_credit)
 
 
-class StrictTurns:
+class StrictTurns(Turns):
     """The first queue is asked until it is empty, then the second, and so on.
 
     A page that is not full does not show that a queue is empty; only an empty page does. A look
@@ -124,9 +118,6 @@ class StrictTurns:
 
     def __init__(self, queues: Sequence[QueueRef]) -> None:
         self._queues = tuple(queues)
-
-    def begin(self, number: int, at_once: int) -> None:
-        """Nothing: the order stays."""
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
         """From now on these, in their order."""
@@ -152,12 +143,6 @@ class StrictTurns:
     def width_at_most(self, parallelism: int) -> int:
         """All of them: no other queue is asked meanwhile."""
         return parallelism
-
-    def asked(self, queue: QueueRef, count: int) -> None:
-        """Nothing: the order stays."""
-
-    def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
-        """Nothing: the order stays."""
 
 
 class FairTurns:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-
 from spark_azqueue.journal.claim import taken
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.messages import Lease, MessageKey
 
 from ..engine import DriverLeasing
 from .log import WriteAheadLog
-from .outcomes import BatchOutcome, verdict_due
+from .outcomes import BatchOutcome, alone, verdict_due, warn_of_split
 from .segment import Segment
 from .state import ProgressKeeper
-
-log = logging.getLogger(__name__)
 
 DELETE_AFTER = "deleteAfter"
 """The option, as a segment's header keeps it."""
@@ -113,7 +109,6 @@ class FailedBatches:
             return True
         if not self._may_give_up(segment) or number in self._tried:
             return False
-        assert self._maximum is not None
         replays = self._log.verdicts.replayed(number)
         header = segment.header
         is_single = is_alone and header.messages == 1
@@ -122,8 +117,7 @@ class FailedBatches:
             self._log.check_claim()
             if due is BatchOutcome.POISON:
                 ((message, _),) = segment.received
-                reason = f"batch {number} failed {replays} times with it alone"
-                self._engine.builder.copy_to_poison_queue(message, reason)
+                self._engine.builder.copy_to_poison_queue(message, alone(number, replays))
             due = self._log.verdicts.decide(number, due)
         if due is None or not due.gives_up:
             self._tried.add(number)
@@ -147,15 +141,8 @@ class FailedBatches:
                 ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)
             return
-        log.warning(
-            "batch %d of the write-ahead log %s (segment %s) failed %d times and is given up: it"
-            " has no rows, and its %d messages come again in other batches (at least once)",
-            segment.number,
-            self._log.where,
-            segment.digest[:16],
-            replays,
-            len(segment.received),
-        )
+        where = f"{self._log.where} (segment {segment.digest[:16]})"
+        warn_of_split(segment.number, where, replays, len(segment.received))
         self._release(segment)
         self._engine.builder.isolate([lease for _, lease in segment.received])
 

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 MARK_AT_MOST = 16 * 2**20
 """Bytes of a mark."""
 
-_LISTS_AT_MOST = 5
-"""How often a list of owed deletes may be replaced while a log is surveyed."""
+_TRIES = 5
+"""How often a mark, or a list of owed deletes, may be replaced while a log is surveyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class WriteAheadLog(Journal):
         while True:
             progress, floor = self._newest_progress(floor_if_empty)
             # A list that is gone is lost only if no newer header or mark names another one.
-            is_final = progress.owed_list in lists or len(lists) >= _LISTS_AT_MOST
+            is_final = progress.owed_list in lists or len(lists) >= _TRIES
             whole = self._owed.whole(progress, is_final=is_final)
             if whole is not None:
                 return LogState.of(self.segments.sizes, floor, whole, self.where, lose=self._lose)
@@ -157,7 +157,7 @@ class WriteAheadLog(Journal):
 
         The mark is read first, so the segments that it knows of were there, whoever writes now.
         """
-        progress = self._mark = self._marked()
+        progress = self._mark = newest_mark(self)
         self.segments.list()
         newest, self.newest, floor = self.newest, None, floor_if_empty
         if self.segments.sizes:
@@ -268,17 +268,6 @@ class WriteAheadLog(Journal):
         except LogDamaged:
             return False
 
-    def _marked(self) -> LogProgress:
-        """The newest mark. One that cannot be read is left out: marks only save work."""
-        for name in self.store.names(names.MARKS)[-1:]:
-            try:
-                return self.need(
-                    name, MARK_AT_MOST, partial(LogProgress.from_mark, account=self.account)
-                )
-            except LogDamaged as error:
-                log.warning("%s; the restart does without it", error)
-        return LogProgress()
-
     def take_removable(self) -> Iterator[int]:
         """The numbers of segments for `remove_segments`. Each is returned once."""
         while self._removable:
@@ -293,6 +282,23 @@ class WriteAheadLog(Journal):
                 return
             for known in (self.verdicts, self.decisions, self.segments):
                 known.forget(number)
+
+
+def newest_mark(journal: Journal) -> LogProgress:
+    """The newest mark of a log. One that cannot be read is left out: marks only save work."""
+    parse = partial(LogProgress.from_mark, account=journal.account)
+    for _ in range(_TRIES):
+        marks = journal.store.names(names.MARKS)
+        if not marks:
+            break
+        try:
+            found = journal.read(marks[-1], MARK_AT_MOST, parse)
+        except LogDamaged as error:
+            log.warning("%s; it is left out: what reads the log does without it", error)
+            break
+        if found is not None:  # else the writer has replaced it
+            return found
+    return LogProgress()
 
 
 class SegmentReader:

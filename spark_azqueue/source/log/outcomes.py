@@ -10,12 +10,15 @@ segment of another one.
 from __future__ import annotations
 
 import enum
+import logging
 
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, tagged_in
 
 from . import names
+
+log = logging.getLogger(__name__)
 
 _AT_MOST = 1_024
 
@@ -37,19 +40,32 @@ class BatchOutcome(enum.Enum):
 
 
 def verdict_due(
-    replays: int, maximum: int, *, is_suspect: bool, is_single: bool
+    replays: int, maximum: int | None, *, is_suspect: bool, is_single: bool
 ) -> BatchOutcome | None:
     """The verdict on a batch that was asked for again, None if it gets another try.
 
     replays: how many processes were asked for it after its writer, this one included. maximum:
-    maxDequeueCount. is_single: Spark's batch has one message. A batch of suspects is split at its
-    first replay. A suspect that is alone is poison at its second: at the first, nobody knows
-    whether its batch has run at all.
+    maxDequeueCount; None: never. is_single: Spark's batch has one message. A batch of suspects is
+    split at its first replay. A suspect that is alone is poison at its second: at the first, nobody
+    knows whether its batch has run at all.
     """
-    tries = int(is_single) if is_suspect else maximum
-    if replays <= tries:
+    if maximum is None or replays <= (int(is_single) if is_suspect else maximum):
         return None
     return BatchOutcome.POISON if is_single else BatchOutcome.SPLIT
+
+
+def alone(number: int, tries: int) -> str:
+    """Why the only message of a batch is copied to its poison queue."""
+    return f"batch {number} failed {tries} times with it alone"
+
+
+def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
+    """Say that a batch is given up. where: the log."""
+    log.warning(
+        "batch %d of the write-ahead log %s failed %d times and is given up: it has no rows, and"
+        " its %d messages come again in other batches (at least once)",
+        *(number, where, tries, messages),
+    )
 
 
 class BatchOutcomes:

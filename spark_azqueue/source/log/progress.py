@@ -9,28 +9,38 @@ since. When these are many, the list is written anew.
 from __future__ import annotations
 
 import base64
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from spark_azqueue.errors import LogDamaged
 from spark_azqueue.journal.codec import (
+    COUNT,
+    COUNT_OR_0,
+    FLAG,
+    HEXADECIMAL,
+    MAYBE,
+    TAG,
+    TEXT,
+    Coded,
     Damaged,
-    hexadecimal,
+    as_json,
+    compact,
     list_of,
     loaded,
     number,
     number_or_0,
     object_of,
-    queue,
+    of_version,
+    queues,
+    read_fields,
     sealed,
     text,
     unsealed,
 )
 from spark_azqueue.journal.numbers import tagged_in
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
+from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, owed
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
 from . import names
@@ -48,11 +58,10 @@ class FirstBatch(NamedTuple):
     last: int
 
     @classmethod
-    def from_json(cls, progress: Mapping[str, Any]) -> FirstBatch:
+    def read(cls, found: Mapping[str, Any], name: str) -> FirstBatch:
         """Read it back. Raises Damaged."""
-        values = dict(enumerate(list_of(progress, "began", 2)))
-        found = {"after": values.get(0), "last": values.get(1)}
-        return cls(number(found, "after"), number(found, "last"))
+        values = dict(zip(("after", "last"), list_of(found, name, 2), strict=False))
+        return cls(number(values, "after"), number(values, "last"))
 
 
 class OwedList(NamedTuple):
@@ -101,16 +110,16 @@ class LogProgress:
     owed_list: where others stand that are owed, None if `owed` has all.
     """
 
-    claim: int = 0
-    sequence: int = 0
-    named: int = 0
-    committed: int = 0
-    done: int = 0
-    owed: tuple[Owed, ...] = ()
-    began: FirstBatch | None = None
+    claim: Annotated[int, COUNT] = 0
+    sequence: Annotated[int, COUNT] = 0
+    named: Annotated[int, COUNT_OR_0] = 0
+    committed: Annotated[int, COUNT] = 0
+    done: Annotated[int, COUNT] = 0
+    owed: Annotated[tuple[Owed, ...], owed()] = ()
+    leased_s: Annotated[int, Coded(number, name="leased", is_late=True)] = 0
+    began: Annotated[FirstBatch | None, Coded(FirstBatch.read, is_late=True)] = None
     hidden: int = 0
     hidden_until: int = 0
-    leased_s: int = 0
     owed_list: OwedList | None = None
     has_ended: bool = False
 
@@ -127,19 +136,9 @@ class LogProgress:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the newest `OWED_AT_MOST` owed deletes."""
-        owed = [each.to_json() for each in self.owed[-OWED_AT_MOST:]]
-        value: dict[str, Any] = {
-            "claim": self.claim,
-            "sequence": self.sequence,
-            "named": self.named,
-            "committed": self.committed,
-            "done": self.done,
-            "owed": self.owed_list.to_json(owed) if self.owed_list else owed,
-        }
-        if self.leased_s:
-            value["leased"] = self.leased_s
-        if self.began is not None:
-            value["began"] = list(self.began)
+        value = as_json(self)
+        if self.owed_list:
+            value["owed"] = self.owed_list.to_json(value["owed"])
         if self.owed or self.owed_list or self.hidden:
             value["hidden"] = self.hidden
             value["hidden_until"] = self.hidden_until
@@ -158,20 +157,13 @@ class LogProgress:
     @classmethod
     def from_json(cls, value: object, *, account: str) -> LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
-        found = object_of(value, "progress")
-        owed, where = found.get("owed"), None
-        if isinstance(owed, dict):
+        found = {**object_of(value, "progress"), "account": account}
+        where = None
+        if isinstance(owed := found.get("owed"), dict):
             where = OwedList.from_json(owed)
-            owed = owed.get("more")
+            found["owed"] = owed.get("more")
         return cls(
-            claim=number(found, "claim"),
-            sequence=number(found, "sequence"),
-            named=number_or_0(found, "named"),
-            committed=number(found, "committed"),
-            done=number(found, "done"),
-            owed=Owed.all_from_json(owed, account),
-            began=FirstBatch.from_json(found) if "began" in found else None,
-            leased_s=number_or_0(found, "leased"),
+            **read_fields(cls, found),
             hidden=number_or_0(found, "hidden"),
             hidden_until=number_or_0(found, "hidden_until"),
             owed_list=where,
@@ -187,6 +179,32 @@ _QUEUES_AT_MOST = 10_000
 _READING_AT_MOST = 20
 
 
+def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    options = object_of(found.get(name), "options")
+    if len(options) > _READING_AT_MOST:
+        raise Damaged("it names too many options")
+    return {name: text(options, name) for name in options}
+
+
+def _cut(found: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    values = list_of(found, name, MOST_IN_A_BATCH)
+    cut = tuple(value for value in values if type(value) is int and value > 0)
+    if len(cut) != len(values) or not 0 < sum(cut) <= MOST_IN_A_BATCH:
+        raise Damaged("its partitions are not valid")
+    return cut
+
+
+READING = Coded(_reading, dict)
+"""The options that make rows of messages."""
+
+_NUMBER = Coded(lambda found, name: number(found, name, least=1))
+_CUT = Coded(_cut)
+_PROGRESS = Coded(
+    lambda found, name: LogProgress.from_json(found.get(name), account=found["account"]),
+    LogProgress.to_json,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
     """What stands at the head of segment `number` of log `log`, written by process `writer`.
@@ -197,18 +215,18 @@ class SegmentHeader:
     None if unknown. suspect: one of its messages may be poison.
     """
 
-    log: str
-    number: int
-    writer: str
-    account: str
-    prev: str = ""
-    floor: int = 0
-    progress: LogProgress = field(default_factory=LogProgress)
-    queues: tuple[QueueRef, ...] = ()
-    reading: Mapping[str, str] = field(default_factory=dict)
-    cut: tuple[int, ...] = ()
-    oldest: int | None = None
-    suspect: bool = False
+    log: Annotated[str, HEXADECIMAL]
+    number: Annotated[int, _NUMBER]
+    writer: Annotated[str, HEXADECIMAL]
+    account: Annotated[str, TEXT]
+    prev: Annotated[str, TAG] = ""
+    floor: Annotated[int, COUNT] = 0
+    progress: Annotated[LogProgress, _PROGRESS] = field(default_factory=LogProgress)
+    queues: Annotated[tuple[QueueRef, ...], queues(_QUEUES_AT_MOST)] = ()
+    reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
+    cut: Annotated[tuple[int, ...], _CUT] = ()
+    oldest: Annotated[int | None, MAYBE] = None
+    suspect: Annotated[bool, FLAG] = False
 
     @property
     def messages(self) -> int:
@@ -217,64 +235,14 @@ class SegmentHeader:
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        value = {
-            "version": VERSION_WITH_LIST if self.progress.owed_list else SEGMENT_VERSION,
-            "log": self.log,
-            "number": self.number,
-            "writer": self.writer,
-            "account": self.account,
-            "prev": self.prev,
-            "floor": self.floor,
-            "progress": self.progress.to_json(),
-            "queues": [queue.name for queue in self.queues],
-            "reading": dict(self.reading),
-            "cut": list(self.cut),
-            "oldest": self.oldest,
-            "suspect": self.suspect,
-        }
-        return json.dumps(value, separators=(",", ":")).encode()
+        version = VERSION_WITH_LIST if self.progress.owed_list else SEGMENT_VERSION
+        return compact({"version": version, **as_json(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SegmentHeader:
         """Read it back. Raises Damaged."""
-        found = object_of(loaded(data), "header")
-        if found.get("version") not in (SEGMENT_VERSION, VERSION_WITH_LIST):
-            raise Damaged(
-                f"its version is not {SEGMENT_VERSION} or {VERSION_WITH_LIST}:"
-                " upgrade spark-azqueue if it is higher"
-            )
-        account = text(found, "account")
-        return cls(
-            log=hexadecimal(found, "log"),
-            number=number(found, "number", least=1),
-            writer=hexadecimal(found, "writer"),
-            account=account,
-            prev=hexadecimal(found, "prev") if found.get("prev") else "",
-            floor=number(found, "floor"),
-            progress=LogProgress.from_json(found.get("progress"), account=account),
-            queues=tuple(
-                queue(name, account) for name in list_of(found, "queues", _QUEUES_AT_MOST)
-            ),
-            reading=reading_of(found.get("reading")),
-            cut=_cut(list_of(found, "cut", MOST_IN_A_BATCH)),
-            oldest=None if found.get("oldest") is None else number(found, "oldest"),
-            suspect=found.get("suspect") is True,
-        )
-
-
-def _cut(values: Sequence[object]) -> tuple[int, ...]:
-    cut = tuple(value for value in values if type(value) is int and value > 0)
-    if len(cut) != len(values) or not 0 < sum(cut) <= MOST_IN_A_BATCH:
-        raise Damaged("its partitions are not valid")
-    return cut
-
-
-def reading_of(value: object) -> Mapping[str, str]:
-    """The options that make rows of messages, as a header has them. Raises Damaged."""
-    found = object_of(value, "options")
-    if len(found) > _READING_AT_MOST:
-        raise Damaged("it names too many options")
-    return {name: text(found, name) for name in found}
+        found = of_version(loaded(data), "header", SEGMENT_VERSION, VERSION_WITH_LIST)
+        return cls(**read_fields(cls, found))
 
 
 IN_PLACE = 100

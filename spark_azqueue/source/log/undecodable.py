@@ -9,34 +9,34 @@ first one to put a number decides.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.journal.codec import (
     Damaged,
+    as_json,
     hexadecimal,
-    list_of,
-    object_of,
-    queue,
+    of_version,
+    read_fields,
     sealed,
     text,
     unsealed,
 )
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import tagged_in
+from spark_azqueue.journal.pending import keys
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.encoding import BodyType, Encoding, raw_bytes
-from spark_azqueue.service.fields import is_message_id
-from spark_azqueue.service.messages import Message, MessageKey, Received, container_name
+from spark_azqueue.service.messages import Message, MessageKey, Received, is_queue_name
 
 from ..rows import Decoding, Row, content_as, undecodable
 from . import names
-from .progress import reading_of
+from .progress import READING
 from .segment import Segment
 
 log = logging.getLogger(__name__)
@@ -151,10 +151,7 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
     if options.get(_LARGE_BODY) == LargeBody.FAIL.value:
         return None
     name = options.get("blobContainer", "")
-    try:
-        return container_name(name)
-    except ValueError:
-        return today
+    return name if is_queue_name(name) else today  # a container has the same rules
 
 
 _VERSION = 1
@@ -182,36 +179,22 @@ class About(NamedTuple):
 class Decision:
     """rows: these messages are decoded as `reading` says. aside: these have no row."""
 
-    reading: Mapping[str, str]
-    rows: tuple[MessageKey, ...] = ()
-    aside: tuple[MessageKey, ...] = ()
+    reading: Annotated[Mapping[str, str], READING]
+    rows: Annotated[tuple[MessageKey, ...], keys(_MOST_MESSAGES)] = ()
+    aside: Annotated[tuple[MessageKey, ...], keys(_MOST_MESSAGES)] = ()
 
     def to_bytes(self, about: About) -> bytes:
         """The object to store."""
-        return sealed(
-            {
-                "version": _VERSION,
-                "log": about.log,
-                "of": about.of,
-                "reading": dict(self.reading),
-                "rows": [[key.queue.name, key.message_id] for key in self.rows],
-                "aside": [[key.queue.name, key.message_id] for key in self.aside],
-            }
-        )
+        head = {"version": _VERSION, "log": about.log, "of": about.of}
+        return sealed(head | as_json(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, about: About) -> Decision:
         """Read it back. Raises Damaged."""
-        found = object_of(unsealed(data), "decision")
-        if found.get("version") != _VERSION:
-            raise Damaged(f"its version is not {_VERSION}: upgrade spark-azqueue if it is higher")
+        found = of_version(unsealed(data), "decision", _VERSION)
         if (hexadecimal(found, "log"), text(found, "of")) != (about.log, about.of):
             raise Damaged("it belongs to another log, or to another batch of it")
-        return cls(
-            reading_of(found.get("reading")),
-            tuple(_keys(list_of(found, "rows", _MOST_MESSAGES), about.account)),
-            tuple(_keys(list_of(found, "aside", _MOST_MESSAGES), about.account)),
-        )
+        return cls(**read_fields(cls, {**found, "account": about.account}))
 
 
 class LoggedRows:
@@ -416,13 +399,3 @@ def segment_rows(
         lambda place: names.decision(header.number, place),
     )
     return LoggedRows(segment.received, header.reading, today, journal, about, read_as)
-
-
-def _keys(values: Iterable[object], account: str) -> Iterator[MessageKey]:
-    for value in values:
-        if not isinstance(value, list) or len(value) != 2:
-            raise Damaged("one of its messages is not valid")
-        name, message_id = value
-        if not isinstance(message_id, str) or not is_message_id(message_id):
-            raise Damaged("one of its messages is not valid")
-        yield MessageKey(queue(name, account), message_id)

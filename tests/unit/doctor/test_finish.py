@@ -17,10 +17,10 @@ from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.commit import Transactions
+from spark_azqueue.sink.transaction.inspect import discard, records
 from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord, chunks_of
 from spark_azqueue.sink.transaction.names import Transaction
 from spark_azqueue.sink.transaction.record import Hidden, RecordHead, placed
-from spark_azqueue.sink.transaction.show import discard, records
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeQueueService, Fault
 

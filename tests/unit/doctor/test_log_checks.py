@@ -15,7 +15,6 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor import log_checks
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
@@ -30,6 +29,7 @@ from spark_azqueue.service.blobs import folder as folder_module
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
+from spark_azqueue.source.log import inspect
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome, BatchOutcomes
 from spark_azqueue.source.log.progress import LogProgress
@@ -134,7 +134,7 @@ def test_many_batches_that_are_not_committed_are_noted(folder):
 
 
 def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
-    monkeypatch.setattr(log_checks, "_HEADERS_AT_MOST", 2)
+    monkeypatch.setattr(inspect, "HEADERS_AT_MOST", 2)
     written(folder, 5)
 
     assert "at least 4 ids known" in looked(folder)[-1].text

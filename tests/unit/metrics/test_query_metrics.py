@@ -296,10 +296,11 @@ NO_REPORTS = [
     {},
     [1],
     *(
-        REPORT | changes
+        REPORT | {"at": 2 * FIRST} | changes
         for changes in (
             {"backlog": 3},
             {"backlog": {"orders": math.inf}},
+            {"backlog": {"orders": 10**400}},
             {"held": math.inf},
             {"held": math.nan},
             {"counters": None},
@@ -308,6 +309,9 @@ NO_REPORTS = [
             {"requests": [1]},
             {"expires": {}},
             {"expires": -math.inf},
+            {"expires": 10**400},
+            {"counters": {"deleted": 10**400}},
+            {"at": 10**400},
             {"at": -1},
             {"at": "x"},
             {"at": math.inf},
@@ -334,6 +338,7 @@ DEEP = "[" * 100_000
         {"batch": None, "queues": []},
         {"queues": 5},
         {"queues": {"orders": {"messages": math.inf}}},
+        {"queues": {"orders": {"messages": 10**400}}},
         {"queues": {"orders": 3}},
         {"oldest": 5},
         {"oldest": "yesterday"},

@@ -24,6 +24,7 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues import flow
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.xml import read_placed
@@ -266,7 +267,7 @@ def test_it_ends_in_time(fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
     assert made.receipts is not None
 
     assert retract(client(fake), [made.receipts], 2, within_s=0.0) == Retracted(left=4)
-    monkeypatch.setattr(retraction, "results_of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(flow, "results_of", lambda *_, **__: 1 / 0)
     assert retract(client(fake), [made.receipts], 2) == Retracted(left=4)
 
     assert fake.count(QUEUE) == 4

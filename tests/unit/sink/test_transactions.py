@@ -18,10 +18,10 @@ from spark_azqueue.sink.transaction import listing as listings
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
+from spark_azqueue.sink.transaction.inspect import discard, records
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.record import Hidden
-from spark_azqueue.sink.transaction.show import discard, records
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 

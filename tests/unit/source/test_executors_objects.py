@@ -60,7 +60,7 @@ BYTES = encode(HEADER, RECEIVED)
 OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
 LONGEST = Owed(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, 10**12 - 1)
 SETTLED = SlotReport(
-    3, 500, 1, OWED[:2], (OWED[2].key,), 1, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2), 90
+    3, 500, 1, OWED[:2], (OWED[2].key,), 1, 90, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2)
 )
 
 

@@ -1,0 +1,102 @@
+"""The lines that `send` puts into a queue: read as they come, and checked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+
+from spark_azqueue.doctor.finding import say
+from spark_azqueue.errors import AzQueueError, InvalidRow
+from spark_azqueue.service.encoding import Encoding, encode
+
+from .scan import ScanCounts
+from .sending import Outgoing
+
+_LINE_AT_MOST = 2**20
+"""Bytes: a line of `export` with all its characters escaped has less."""
+
+_READ_BYTES = 2**18
+_LOOKS_EVERY_S = 0.5
+_NAMED_AT_MOST = 5
+
+
+@dataclass
+class LinesToSend:
+    """The lines of a file, or of what is not one. name: for texts. Reads what is there at once."""
+
+    descriptor: int
+    name: str
+    encoding: Encoding
+    found: argparse.Namespace
+    at: int = field(default=1, init=False)
+    """The first line that is not handed over in whole."""
+
+    def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
+        """Their messages, as they come. Raises InvalidRow behind those before a broken line."""
+        rest, number, is_read = b"", 0, False
+        self.at = 1
+        while not is_read:
+            if stop.is_set():
+                return
+            if not select.select([self.descriptor], [], [], _LOOKS_EVERY_S)[0]:
+                continue
+            data = os.read(self.descriptor, _READ_BYTES)
+            is_read = not data
+            *lines, rest = (rest + data).split(b"\n")
+            if is_read and rest:
+                lines.append(rest)
+            rest = rest[: _LINE_AT_MOST + 1]
+            group: list[Outgoing] = []
+            broken: InvalidRow | None = None
+            for line in lines:
+                number += 1
+                if not (line.strip() or self.found.raw):
+                    continue
+                tally.looked += 1
+                try:
+                    group.append(Outgoing(number, self._text(line)))
+                except (ValueError, RecursionError) as error:
+                    said = error.sentence if isinstance(error, AzQueueError) else str(error)
+                    broken = InvalidRow(f"line {number:,} of {self.name} is no message: {said}")
+                    if not self.found.skip_broken:
+                        break
+                    pass_over(tally, broken)
+            ends_here = broken and not self.found.skip_broken
+            self.at = number if ends_here else number + 1
+            if group:
+                yield group
+            if ends_here:
+                assert broken
+                raise InvalidRow(
+                    f"{broken.sentence}. Neither it nor what follows was sent: correct it, or pass"
+                    " over such lines with --skip-broken"
+                )
+
+    def _text(self, line: bytes) -> str:
+        if len(line) > _LINE_AT_MOST:
+            raise ValueError(f"it has more than {_LINE_AT_MOST:,} bytes")
+        written = line.decode("utf-8")
+        if self.found.raw:
+            return encode(written, self.encoding)
+        fields = json.loads(written)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no JSON object")
+        if fields.get("intact") is False:
+            raise ValueError("its text was damaged before it was exported")
+        if isinstance(text := fields.get("text"), str):
+            return encode(text, Encoding.NONE)
+        if isinstance(body := fields.get("body"), str):
+            return encode(body, self.encoding)
+        raise ValueError("it has no 'text' and no 'body' that is a text")
+
+
+def pass_over(tally: ScanCounts, error: InvalidRow) -> None:
+    """Count what cannot be sent; the first ones are named."""
+    tally.broken += 1
+    if tally.broken <= _NAMED_AT_MOST:
+        say(f"passed over: {error.sentence}", is_error=True)

@@ -1,0 +1,98 @@
+"""What a transaction log still hides, and what a person can do about it: show it, or delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.retry import CONTROL
+
+from .log import TransactionLog as TransactionLog
+from .log import TransactionRecord, about
+from .show import DeleteCounts, Shown, clock_at, delete, show
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTransaction:
+    """A record. done: so many of its messages need no showing. is_finished: it has its final mark.
+
+    is_newest: False if its writer has recorded a higher number. Then nobody shows it: it may be a
+    repetition that appeared late.
+    """
+
+    record: TransactionRecord
+    done: int
+    is_finished: bool
+    is_newest: bool
+
+    @property
+    def about(self) -> str:
+        """The transaction in words."""
+        return about(self.record.head)
+
+
+def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
+    """The newest record of each writer of this log, and those below it that are not finished.
+
+    Raises ServiceError, and LogDamaged for one that is not as it was written.
+    """
+    listing = wal.listing("")
+    for transaction in listing.newest_transactions:
+        newest = wal.record(transaction)
+        if newest is None:
+            continue
+        marked, is_finished = listing.marked(newest.head), listing.is_finished(newest.head)
+        yield FoundTransaction(newest, marked, is_finished, is_newest=True)
+        for older in map(wal.record, listing.not_written(newest.head)):
+            if older and not listing.is_finished(older.head):
+                yield FoundTransaction(
+                    older, listing.marked(older.head), is_finished=False, is_newest=False
+                )
+
+
+def finish(
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
+) -> Shown:
+    """Show what is left of a record, as a start of its query would.
+
+    Returns at once if a higher number was recorded meanwhile. Raises what `show` does.
+    """
+    head = each.record.head
+    first = next(wal.hidden(each.record, each.done))[0].lease.queue
+    if wal.listing(head.transaction.key).has_higher(head.transaction):
+        return Shown()
+    return show(
+        client,
+        wal,
+        each.record,
+        clock_at(client, first, CONTROL),
+        done=each.done,
+        is_ours=False,
+        is_strict=config.transaction is None or config.transaction.fail_on_data_loss,
+        most=config.send_parallelism,
+    )
+
+
+def discard(
+    config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
+) -> DeleteCounts:
+    """Delete what a record still hides. The transaction then counts as done.
+
+    All of it is checked before the first delete. Deletes come before the mark, so that nothing of
+    it can be shown after it. Raises ServiceError, LogDamaged, LogConflict. If some are left, the
+    record stays as it was: run it again.
+    """
+    wal.check(each.record, each.done)
+
+    def leases() -> Iterator[Lease]:
+        for chunk in wal.hidden(each.record, each.done):
+            yield from (hidden.lease for hidden in chunk)
+
+    found = delete(client, leases(), config.send_parallelism)
+    if not found.left:
+        notes = asdict(Shown(before=found.gone)) | {"discarded": found.deleted}
+        wal.mark(each.record.head, each.record.head.rows, notes)
+    return found

@@ -1,0 +1,64 @@
+"""What a write-ahead log holds, for the doctor. Changes nothing, and claims nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_azqueue.journal.numbers import number_in, standing
+from spark_azqueue.journal.store import LogStore
+from spark_azqueue.options.log import LogConfig
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.names import Stored
+
+from . import names
+from .log import WriteAheadLog
+from .state import LogState
+
+HEADERS_AT_MOST = 200
+"""More batches than this whose messages are not deleted are not counted."""
+
+
+class LogContents:
+    """One look at a log. Raises AzQueueError, if the log cannot be read or is damaged."""
+
+    def __init__(self, store: LogStore, account: str, settings: LogConfig) -> None:
+        self._log = WriteAheadLog(
+            store, account, settings.retention, lose=not settings.fail_on_data_loss
+        )
+        self.is_new = not self._log.identify()
+        self.state = LogState(0, 0) if self.is_new else self._log.survey()
+
+    @property
+    def queues(self) -> Sequence[QueueRef]:
+        """Of the newest batch; none if there is no batch."""
+        return self._log.newest.queues if self._log.newest else ()
+
+    def segments(self) -> list[Stored]:
+        """The segments as they are stored."""
+        entries = self._log.store.entries(names.SEGMENTS)
+        return [each for each in entries if number_in(each.name)]
+
+    def is_held(self, each: Stored) -> bool:
+        """False for a segment that may be removed."""
+        return (number_in(each.name) or 0) > self.state.floor
+
+    def read_newest(self) -> int:
+        """Read the newest segment whole. Returns how many messages it has."""
+        assert self._log.newest
+        return len(self._log.segments.read(self._log.newest.number).received)
+
+    def given_up(self) -> list[int]:
+        """The batches that were given up."""
+        verdicts = self._log.verdicts
+        verdicts.find()
+        numbers = sorted(verdicts.up_to(self.state.head))
+        return [each for each in numbers if (verdict := verdicts.on(each)) and verdict.gives_up]
+
+    def known(self) -> tuple[int, bool]:
+        """How many messages are not known to be deleted; and whether these are all."""
+        progress = self.state.progress
+        first = max(progress.done, self.state.floor) + 1
+        numbers = standing(range(first, self.state.head + 1), self._log.segments.sizes)
+        some = numbers[-HEADERS_AT_MOST:]
+        messages = sum(self._log.segments.header(each).messages for each in some)
+        return len(progress.owed) + messages, len(some) == len(numbers)
