@@ -20,6 +20,12 @@ from .runtime import DEFAULT, Runtime
 
 log = logging.getLogger(__name__)
 
+_NOT_ISOLATED = (
+    "this run released the messages of a batch that had failed, and ended before a new batch. If"
+    " each run does, as with availableNow on Spark 4.0 and 4.1, no poison message is isolated: set"
+    " writeAheadLog, or run the query without availableNow"
+)
+
 
 class LeasedConsumer:
     """Leases messages into micro-batches and settles them when Spark has committed these."""
@@ -39,6 +45,7 @@ class LeasedConsumer:
         self._commits = CommitTracker(self.initial, self._position)
         self._restored = RestoredBatches(self.engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
+        self._has_replayed = False  # and was not asked for a new batch since
         self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
 
     def freeze_cutoff(self) -> None:
@@ -52,6 +59,7 @@ class LeasedConsumer:
         Returns the new offset, or the start itself if there is nothing new.
         """
         self.engine.open()
+        self._has_replayed = False
         proven = True
         self._may_end = start is None and not self._position.batches
         if start is None:
@@ -93,6 +101,7 @@ class LeasedConsumer:
         self.committed(start)
         if plan is PlanAction.REPLAY:
             self._restored.replay(end)
+            self._has_replayed = True
             return []
         if not self._may_end:
             self.engine.prefetch()
@@ -120,5 +129,7 @@ class LeasedConsumer:
         Leases of the last returned offset are left alone: whether its batch was committed cannot be
         known here. They are found in the checkpoint by the next run, or run out.
         """
+        if self._has_replayed and self.engine.config.max_dequeue_count is not None:
+            log.warning("%s", _NOT_ISOLATED)
         self.engine.drain()
         self.engine.close()

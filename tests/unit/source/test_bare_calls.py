@@ -27,10 +27,10 @@ DELETED_IN_S = 10.0
 class Query:
     """A source, and what Spark asks of it."""
 
-    def __init__(self, fake: FakeQueueService, *, has_log: bool) -> None:
+    def __init__(self, fake: FakeQueueService, *, has_log: bool, **options: str) -> None:
         self.fake = fake
         given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
-        config = source_config(given, {})
+        config = source_config(given | options, {})
         columns = source_columns(config.body_type, permissive=False)
         self.source: Source = LeasedConsumer(config, columns)
         if has_log:
@@ -66,6 +66,24 @@ def query(request: pytest.FixtureRequest, fake: FakeQueueService) -> Iterator[Qu
     made = Query(fake, has_log=request.param)
     yield made
     made.source.close()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_run_that_ends_before_it_can_isolate_a_poison_message_says_so(
+    fake: FakeQueueService, caplog: pytest.LogCaptureFixture, *, goes_on: bool
+) -> None:
+    """After a failure without a log: P(N,N); P(N-1,N), and with availableNow nothing more."""
+    fake.create_queue(QUEUE)
+    failed = Query(fake, has_log=False, maxDequeueCount="2")
+    put(failed, "a", "b")
+    end = failed.latest()
+    again = Query(fake, has_log=False, maxDequeueCount="2")
+    assert again.rows(end, end) == again.rows(failed.source.initial, end) == []
+    if goes_on:
+        again.latest()
+    again.source.close()
+    failed.source.close()
+    assert ("no poison message is isolated: set writeAheadLog" in caplog.text) is not goes_on
 
 
 def put(query: Query, *bodies: str) -> list[str]:
