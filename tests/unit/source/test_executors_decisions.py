@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
@@ -161,6 +162,7 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     (known,) = (each for each in received if blobs[1] in each.message.text)
     cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
     cleaning.ended(given, [100])
+    assert cleaning.bytes == 100
 
     cleaning.clean(1, SeenMessages([Owed(known.message.key, 1, 0)]))
     cleaning.finish(5.0)
@@ -199,3 +201,27 @@ def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at
     chain.followed = third
     noting.idle(third, ends=True)
     assert noted == [first, second], "what follows it says that it is committed"
+
+
+def test_plans_are_not_removed_a_second_time_while_that_is_under_way(
+    fake: FakeQueueService,
+) -> None:
+    query, begun = Query(fake), list[Future[None]]()
+
+    def submit(*_: object) -> Future[None]:
+        begun.append(Future())
+        return begun[-1]
+
+    workers = SimpleNamespace(submit=submit)
+    folder = PlanFolder(query.store, query.config.account.name)
+    cleaning = Cleaning(query.config, folder, 0, workers, None)  # type: ignore[arg-type]
+    for _ in range(2):
+        cleaning.clean(closing.CLEAN_EVERY, SeenMessages())
+    assert len(begun) == 1
+    begun[0].set_result(None)
+    cleaning.clean(closing.CLEAN_EVERY, SeenMessages())
+    assert len(begun) == 2
+    begun[1].set_result(None)
+    cleaning.clean(closing.CLEAN_EVERY - 1, SeenMessages())
+    assert len(begun) == 2
+    query.close()
