@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +17,10 @@ from spark_azqueue.journal.codec import MOST, Damaged
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing
-from spark_azqueue.source.executors.closing import Cleaning, Noting
-from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
+from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import (
@@ -130,8 +133,9 @@ class Removed:
         self.names: list[str] = []
         self.waited: list[float] = []
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str) -> Future[None]:
         self.names.append(name)
+        return Future()
 
     def wait(self, timeout_s: float) -> None:
         self.waited.append(timeout_s)
@@ -143,6 +147,8 @@ class Removed:
 def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waited_for: list[int] = []
+    monkeypatch.setattr(closing, "wait", lambda each, timeout_s: waited_for.append(len(each)))
     monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
     account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
     query = Query(
@@ -169,6 +175,8 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
 
     assert sorted(removed.names) == [blobs[0], blobs[2]]
     assert removed.waited == [5.0, -1.0]
+    assert waited_for == [2, 1], "for the deletes of blobs, then for all of it"
+    assert (cleaning.plans, cleaning.bytes) == ([given.id], 0), "what follows it is kept"
     assert cleaning.floor == folder.floor() == 1
     driver.close()
     query.close()
@@ -224,4 +232,57 @@ def test_plans_are_not_removed_a_second_time_while_that_is_under_way(
     begun[1].set_result(None)
     cleaning.clean(closing.CLEAN_EVERY - 1, SeenMessages())
     assert len(begun) == 2
+    query.close()
+
+
+def test_what_an_earlier_run_left_below_the_floor_is_removed(
+    fake: FakeQueueService,
+) -> None:
+    query, begun = Query(fake), list[tuple[object, ...]]()
+    workers = SimpleNamespace(submit=lambda *given: begun.append(given))
+    folder = PlanFolder(query.store, query.config.account.name)
+    cleaning = Cleaning(query.config, folder, 0, workers, None)  # type: ignore[arg-type]
+    left, last, kept = (PlanId(number, "1" * 32) for number in (4, 5, 9))
+    objects = {left: {"a": 1}, last: {"b": 0}, kept: {"c": 2}}
+    cleaning.found({plan: objects[plan] for plan in (last, kept)}, 5, {})
+    cleaning.clean(3, SeenMessages())
+    assert begun == []
+
+    cleaning.found(objects, 5, {})
+    cleaning.clean(3, SeenMessages())
+    assert [given[1:3] for given in begun] == [(5, {left: {"a": 1}, last: {"b": 0}})]
+    query.close()
+
+
+def test_a_segment_that_was_put_after_the_listing_is_closed_as_one_with_messages(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake, executorSlots="1")
+    fake.put_many("orders", ["a", "b"])
+    driver, given = first_plan(query)
+    before = PlanStatus(frozenset(), frozenset(), is_closed=False)
+    assert query.rows(given) == ["a", "b"]
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    with contextlib.closing(QueueClient(query.config.account)) as client:
+        closes = Closing(query.config, folder, client, AtOnce(1, "close"))
+        (slot,) = closes.close(given, before).slots
+
+    assert slot
+    assert slot.messages == 2
+    driver.close()
+    query.close()
+
+
+def test_a_checkpoint_of_another_folder_is_refused_as_such(fake: FakeQueueService) -> None:
+    query = Query(fake)
+    fake.put_many("orders", ["a", "b"])
+    driver, given = first_plan(query)
+    query.rows(given)
+    driver.close()
+    another = query.driver()
+
+    with pytest.raises(CheckpointMismatch, match="belongs to another write-ahead log"):
+        another.latest(replace(given, log="0" * 32).to_json(), None)
+    another.close()
     query.close()
