@@ -286,3 +286,23 @@ def test_a_checkpoint_of_another_folder_is_refused_as_such(fake: FakeQueueServic
         another.latest(replace(given, log="0" * 32).to_json(), None)
     another.close()
     query.close()
+
+
+def test_a_new_checkpoint_goes_on_in_no_folder_of_other_queues(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake)
+    fake.put_many("orders", ["a", "b"])
+    driver, given = first_plan(query)
+    query.rows(given)
+    driver.latest(given.to_json(), None)
+    driver.close()
+    other = Query(fake, queue="others", writeAheadLogStart="afterCommitted")
+    fake.create_queue("others")
+    other.store = query.store
+    another = other.driver()
+
+    with pytest.raises(CheckpointMismatch, match="orders"):
+        another.latest(another.initial, None)
+    for each in (another, query, other):
+        each.close()
