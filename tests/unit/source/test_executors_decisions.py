@@ -36,6 +36,7 @@ from spark_azqueue.source.executors.plan import (
     learned,
     oldest,
 )
+from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.testing import FakeQueueService
 
 ORDERS = QueueRef("acc", "orders")
@@ -306,3 +307,34 @@ def test_a_new_checkpoint_goes_on_in_no_folder_of_other_queues(
         another.latest(another.initial, None)
     for each in (another, query, other):
         each.close()
+
+
+def test_a_batch_behind_the_floor_goes_on_and_several_plans_only_before_the_first_answer(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake)
+    fake.put_many("orders", ["a"])
+    driver, one = first_plan(query)
+    query.rows(one)
+    plans = [one]
+    for body in "bc":
+        fake.put_many("orders", [body])
+        plans.append(query.plan(driver.latest(plans[-1].to_json(), None)))
+        query.rows(plans[-1])
+    driver.close()
+    _, two, three = plans
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.identify()
+    folder.open()
+    folder.raise_floor(one.number)
+    assert query.config.write_ahead_log
+    recovery = PlanRecovery(folder, query.config.write_ahead_log, query.config.selection)
+
+    assert recovery.take(one, two) is None
+    assert recovery.behind(one, three) == [two, three]
+    with pytest.raises(CheckpointMismatch):
+        recovery.behind(one, three, has_answered=True)
+    assert recovery.behind(two, three, has_answered=True) == [three]
+    assert recovery.stands(three.id)
+    assert not recovery.stands(three.id._replace(nonce="f" * 32))
+    query.close()
