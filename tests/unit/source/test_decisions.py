@@ -281,3 +281,17 @@ def test_after_a_plan_no_offset_is_named_late() -> None:
 
     position.planned(N1)
     assert not position.is_told_late(N1)
+
+
+def test_only_an_offset_of_this_run_is_returned_again() -> None:
+    position = Position(INITIAL)
+    batches = CommitTracker(INITIAL, position)
+    position.asked()
+    position.probed(N1)
+    assert position.is_due
+    assert batches.bare_repeat() is None
+
+    batches.handed_out(N1, N2)
+    assert batches.bare_repeat() == N2
+    batches.plan(N1, N2)
+    assert batches.bare_repeat() is None
