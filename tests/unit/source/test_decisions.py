@@ -195,7 +195,8 @@ def test_only_the_first_renewal_is_that_of_a_lease_of_an_earlier_run() -> None:
 def test_an_answer_that_no_renewal_waits_for_changes_nothing() -> None:
     ledger = ledger_with_batch(message("r1"))
 
-    assert ledger.renewed(lease("r1"), Outcome.FATAL, None, TERM, 1.0) == RenewedLeases(lease("r1"))
+    for each in (lease("r1"), lease("z1", "unknown")):
+        assert ledger.renewed(each, Outcome.FATAL, None, TERM, 1.0) == RenewedLeases(each)
     ledger.due(30.0)
     ledger.dequeued(*message("r2", count=2), LATER)
     ledger.due(60.0)
@@ -203,6 +204,14 @@ def test_an_answer_that_no_renewal_waits_for_changes_nothing() -> None:
 
     assert ledger.counts.leases_lost == 0
     assert ledger.renewed(lease("r2"), Outcome.OK, lease("r3"), LATER, 62.0).lease == lease("r3")
+
+
+def test_a_newer_copy_puts_the_renewal_off() -> None:
+    ledger = ledger_with_batch(message("r1"))
+    ledger.dequeued(*message("r2", count=2), LATER)
+
+    assert ledger.due(LATER.renew_at - 0.1) == []
+    assert ledger.due(LATER.renew_at) == [lease("r2")]
 
 
 def test_a_delete_waits_only_for_the_renewal_of_its_own_lease() -> None:
@@ -272,3 +281,17 @@ def test_after_a_plan_no_offset_is_named_late() -> None:
 
     position.planned(N1)
     assert not position.is_told_late(N1)
+
+
+def test_only_an_offset_of_this_run_is_returned_again() -> None:
+    position = Position(INITIAL)
+    batches = CommitTracker(INITIAL, position)
+    position.asked()
+    position.probed(N1)
+    assert position.is_due
+    assert batches.bare_repeat() is None
+
+    batches.handed_out(N1, N2)
+    assert batches.bare_repeat() == N2
+    batches.plan(N1, N2)
+    assert batches.bare_repeat() is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,9 +17,10 @@ from spark_azqueue.journal.codec import MOST, Damaged
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing
-from spark_azqueue.source.executors.closing import Cleaning, Noting
-from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
+from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import (
@@ -32,6 +36,7 @@ from spark_azqueue.source.executors.plan import (
     learned,
     oldest,
 )
+from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.testing import FakeQueueService
 
 ORDERS = QueueRef("acc", "orders")
@@ -129,8 +134,9 @@ class Removed:
         self.names: list[str] = []
         self.waited: list[float] = []
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str) -> Future[None]:
         self.names.append(name)
+        return Future()
 
     def wait(self, timeout_s: float) -> None:
         self.waited.append(timeout_s)
@@ -142,6 +148,8 @@ class Removed:
 def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waited_for: list[int] = []
+    monkeypatch.setattr(closing, "wait", lambda each, timeout_s: waited_for.append(len(each)))
     monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
     account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
     query = Query(
@@ -161,12 +169,15 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     (known,) = (each for each in received if blobs[1] in each.message.text)
     cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
     cleaning.ended(given, [100])
+    assert cleaning.bytes == 100
 
     cleaning.clean(1, SeenMessages([Owed(known.message.key, 1, 0)]))
     cleaning.finish(5.0)
 
     assert sorted(removed.names) == [blobs[0], blobs[2]]
     assert removed.waited == [5.0, -1.0]
+    assert waited_for == [2, 1], "for the deletes of blobs, then for all of it"
+    assert (cleaning.plans, cleaning.bytes) == ([given.id], 0), "what follows it is kept"
     assert cleaning.floor == folder.floor() == 1
     driver.close()
     query.close()
@@ -199,3 +210,131 @@ def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at
     chain.followed = third
     noting.idle(third, ends=True)
     assert noted == [first, second], "what follows it says that it is committed"
+
+
+def test_plans_are_not_removed_a_second_time_while_that_is_under_way(
+    fake: FakeQueueService,
+) -> None:
+    query, begun = Query(fake), list[Future[None]]()
+
+    def submit(*_: object) -> Future[None]:
+        begun.append(Future())
+        return begun[-1]
+
+    workers = SimpleNamespace(submit=submit)
+    folder = PlanFolder(query.store, query.config.account.name)
+    cleaning = Cleaning(query.config, folder, 0, workers, None)  # type: ignore[arg-type]
+    for _ in range(2):
+        cleaning.clean(closing.CLEAN_EVERY, SeenMessages())
+    assert len(begun) == 1
+    begun[0].set_result(None)
+    cleaning.clean(closing.CLEAN_EVERY, SeenMessages())
+    assert len(begun) == 2
+    begun[1].set_result(None)
+    cleaning.clean(closing.CLEAN_EVERY - 1, SeenMessages())
+    assert len(begun) == 2
+    query.close()
+
+
+def test_what_an_earlier_run_left_below_the_floor_is_removed(
+    fake: FakeQueueService,
+) -> None:
+    query, begun = Query(fake), list[tuple[object, ...]]()
+    workers = SimpleNamespace(submit=lambda *given: begun.append(given))
+    folder = PlanFolder(query.store, query.config.account.name)
+    cleaning = Cleaning(query.config, folder, 0, workers, None)  # type: ignore[arg-type]
+    left, last, kept = (PlanId(number, "1" * 32) for number in (4, 5, 9))
+    objects = {left: {"a": 1}, last: {"b": 0}, kept: {"c": 2}}
+    cleaning.found({plan: objects[plan] for plan in (last, kept)}, 5, {})
+    cleaning.clean(3, SeenMessages())
+    assert begun == []
+
+    cleaning.found(objects, 5, {})
+    cleaning.clean(3, SeenMessages())
+    assert [given[1:3] for given in begun] == [(5, {left: {"a": 1}, last: {"b": 0}})]
+    query.close()
+
+
+def test_a_segment_that_was_put_after_the_listing_is_closed_as_one_with_messages(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake, executorSlots="1")
+    fake.put_many("orders", ["a", "b"])
+    driver, given = first_plan(query)
+    before = PlanStatus(frozenset(), frozenset(), is_closed=False)
+    assert query.rows(given) == ["a", "b"]
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    with contextlib.closing(QueueClient(query.config.account)) as client:
+        closes = Closing(query.config, folder, client, AtOnce(1, "close"))
+        (slot,) = closes.close(given, before).slots
+
+    assert slot
+    assert slot.messages == 2
+    driver.close()
+    query.close()
+
+
+def test_a_checkpoint_of_another_folder_is_refused_as_such(fake: FakeQueueService) -> None:
+    query = Query(fake)
+    fake.put_many("orders", ["a", "b"])
+    driver, given = first_plan(query)
+    query.rows(given)
+    driver.close()
+    another = query.driver()
+
+    with pytest.raises(CheckpointMismatch, match="belongs to another write-ahead log"):
+        another.latest(replace(given, log="0" * 32).to_json(), None)
+    another.close()
+    query.close()
+
+
+def test_a_new_checkpoint_goes_on_in_no_folder_of_other_queues(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake)
+    fake.put_many("orders", ["a", "b"])
+    driver, given = first_plan(query)
+    query.rows(given)
+    driver.latest(given.to_json(), None)
+    driver.close()
+    other = Query(fake, queue="others", writeAheadLogStart="afterCommitted")
+    fake.create_queue("others")
+    other.store = query.store
+    another = other.driver()
+
+    with pytest.raises(CheckpointMismatch, match="orders"):
+        another.latest(another.initial, None)
+    for each in (another, query, other):
+        each.close()
+
+
+def test_a_batch_behind_the_floor_goes_on_and_several_plans_only_before_the_first_answer(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake)
+    fake.put_many("orders", ["a"])
+    driver, one = first_plan(query)
+    query.rows(one)
+    plans = [one]
+    for body in "bc":
+        fake.put_many("orders", [body])
+        plans.append(query.plan(driver.latest(plans[-1].to_json(), None)))
+        query.rows(plans[-1])
+    driver.close()
+    _, two, three = plans
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.identify()
+    folder.open()
+    folder.raise_floor(one.number)
+    assert query.config.write_ahead_log
+    recovery = PlanRecovery(folder, query.config.write_ahead_log, query.config.selection)
+
+    assert recovery.take(one, two) is None
+    assert recovery.behind(one, three) == [two, three]
+    with pytest.raises(CheckpointMismatch):
+        recovery.behind(one, three, has_answered=True)
+    assert recovery.behind(two, three, has_answered=True) == [three]
+    assert recovery.stands(three.id)
+    assert not recovery.stands(three.id._replace(nonce="f" * 32))
+    query.close()
