@@ -82,7 +82,7 @@ _UNKNOWN = (
 
 _USERS = (
     "correct that line, or the row or message that it cannot handle; its batch comes again. With"
-    " maxDequeueCount, a message that makes every run fail is set aside after so many tries"
+    " maxDequeueCount, a message that makes every run fail is dead-lettered after so many attempts"
 )
 
 _RAISED = re.compile(

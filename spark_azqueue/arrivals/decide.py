@@ -87,7 +87,7 @@ def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
     """Raise ValueError for a file of which nothing was told: it may be anything."""
     seen = [(file, looks[file.place, file.path]) for file in files]
     if unknown := [file for file, look in seen if look is Look.UNKNOWN]:
-        raise ValueError(f"nobody said what is at {unknown[0].path!r}")
+        raise ValueError(f"no event said what is at {unknown[0].path!r}")
     return seen
 
 

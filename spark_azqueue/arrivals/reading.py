@@ -272,7 +272,7 @@ class Files:
 
 def _unknown(file: File, why: str) -> OSError:
     return OSError(
-        f"nobody can say now what is at {shown(file.path)} in the container {file.place}, so no"
+        f"it is not known what is at {shown(file.path)} in the container {file.place}, so no"
         " file of this batch counts as read, empty or gone. Start the query again when the storage"
         f" can be read. The cause: {why}"
     )

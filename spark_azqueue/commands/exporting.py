@@ -126,7 +126,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uncommitted",
         action="store_true",
-        help="with --log: also batches that are not committed, and may still be given up",
+        help="with --log: also batches that are not committed, and may still be abandoned",
     )
 
 

@@ -89,7 +89,7 @@ class LogRange:
     def __init__(
         self, parser: argparse.ArgumentParser, found: argparse.Namespace, *, uncommitted: bool
     ) -> None:
-        """Find out which there are. uncommitted: also those that may still be given up.
+        """Find out which there are. uncommitted: also those that may still be abandoned.
 
         Raises InvalidOption, LogConflict for a log of another kind, LostSegment, LogDamaged,
         ServiceError.

@@ -48,7 +48,7 @@ _YEARS_S = 100 * 365 * 86_400.0
 _HOW = (
     f"Each message that a run looks at is leased for {LEASE_S // 60} minutes at most, and its"
     " dequeue count rises by one, also if it stays. Messages that are put after the start stay. A"
-    " run that was ended can be started again: it goes on with what is left."
+    " run that was ended can be started again: it continues with what is left."
 )
 _COPIES = (
     " A message is copied before it is deleted, so none is lost; a kill can leave copies of at most"

@@ -48,7 +48,7 @@ class ScanFate(enum.Enum):
     """What to do with a message."""
 
     ACT = "move it, or delete it"
-    FINISH = "delete it: its copy stands already"
+    FINISH = "delete it: its copy exists already"
     OTHER = "no match"
     NEWER = "put after the start"
     DAMAGED = "its text cannot be read"

@@ -115,8 +115,8 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=of_type(_part),
         metavar="TEXT",
-        help="TEXT is in the reason of a message that was set aside with poisonFormat=envelope, or"
-        " by settle",
+        help="TEXT is in the reason of a message that was dead-lettered with poisonFormat=envelope,"
+        " or by settle",
     )
 
 
@@ -288,7 +288,7 @@ def lines_of(
         lines.append("  (damaged: it holds a character that XML does not allow)")
     if body.envelope:
         came = f"{shown(body.envelope.queue, 64)} {shown(body.envelope.message_id, 64)}"
-        lines.append(f"  set aside from {came}: {shown(body.reason or 'no reason', 400)}")
+        lines.append(f"  dead-lettered from {came}: {shown(body.reason or 'no reason', 400)}")
     most = len(body.text) if is_whole else SHOWN
     text = shown(body.text, max(1, most), lines=is_whole)
     lines += [f"  {line}" for line in text.split("\n")]

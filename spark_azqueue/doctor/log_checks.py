@@ -168,7 +168,7 @@ def _contents(
     if given_up := log.given_up():
         advice = "their messages came again in later batches, or are in the poison queue"
         yield Finding(
-            None, f"{subject}: {len(given_up)} batches were given up, {given_up[0]} first", advice
+            None, f"{subject}: {len(given_up)} batches were abandoned, {given_up[0]} first", advice
         )
 
 
@@ -197,7 +197,7 @@ def _held(subject: str, log: LogContents, listed: Sequence[Stored]) -> Finding:
     size = _size(sum(each.size for each in listed))
     text = f"{subject} holds batches {state.floor + 1} to {state.head} ({size})"
     if missing := state.head - state.floor - len(stand):
-        advice = "failOnDataLoss=false goes on without them: restore them if you can"
+        advice = "failOnDataLoss=false continues without them: restore them if you can"
         return Finding(False, f"{text}, and {missing} of them are missing", advice)
     written = [each.written for each in stand if each.written]
     if written:
@@ -215,7 +215,7 @@ def _progress(subject: str, log: LogContents) -> Finding:
     text = (
         f"{subject}: committed up to batch {progress.committed}, deleted from the queue up to"
         f" {progress.done}, {behind} not known to be committed; {more}{known:,} ids known,"
-        f" {len(progress.owed):,} deletes owed"
+        f" {len(progress.owed):,} pending deletes"
     )
     if behind >= _MANY_UNCOMMITTED:
         advice = "a query that runs is one or two behind: does a batch fail again and again?"

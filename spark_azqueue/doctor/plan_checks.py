@@ -50,8 +50,8 @@ def _again(subject: str, newest: Plan) -> Finding:
     now = sum(slot.again.messages for slot in newest.slots if slot.again)
     waiting = sum(part.messages for group in newest.waiting for part in group)
     text = (
-        f"{subject}: a batch failed again and again, and was given up: the newest batch gives"
-        f" {now:,} of its messages again, and {waiting:,} wait for later ones"
+        f"{subject}: a batch failed repeatedly and was abandoned: the newest batch delivers"
+        f" {now:,} of its messages, and {waiting:,} wait for later ones"
     )
     advice = "See why the query fails, and start it again until they have been tried one by one"
     return Finding(None, text, advice)

@@ -54,13 +54,13 @@ class Owed:
     ) -> tuple[Owed, ...]:
         """Read a list back. account: of the queues. Raises Damaged."""
         if not isinstance(value, list) or len(value) > most:
-            raise Damaged("its owed deletes are missing or too many")
+            raise Damaged("its pending deletes are missing or too many")
         return tuple(_owed(each, account) for each in value)
 
 
 def _owed(value: object, account: str) -> Owed:
     if not isinstance(value, list) or len(value) != 4:
-        raise Damaged("one of its owed deletes is not valid")
+        raise Damaged("one of its pending deletes is not valid")
     name, message_id, written, expires = value
     if not (
         isinstance(message_id, str)
@@ -70,7 +70,7 @@ def _owed(value: object, account: str) -> Owed:
         and type(expires) is int
         and 0 <= expires <= MOST
     ):
-        raise Damaged("one of its owed deletes is not valid")
+        raise Damaged("one of its pending deletes is not valid")
     return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)
 
 

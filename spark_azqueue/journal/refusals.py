@@ -94,7 +94,7 @@ def removed(where: str, asked: int, floor: int) -> LostSegment:
 def unknown(where: str, newest: int, asked: int = 0, more: str = "") -> CheckpointMismatch:
     """The error for a checkpoint that does not know a log that was used. more: ends the text."""
     return CheckpointMismatch(
-        f"the write-ahead log {where} has given out batches up to {newest}, but the checkpoint does"
+        f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
         f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
         " lost. Name another folder, or restore the checkpoint; or take a new output, and set"
         " writeAheadLogStart=afterCommitted, or earliest to get all batches again that the log"

@@ -169,7 +169,7 @@ def check_log(
     if max_dequeue_count is not None and log.delete_after is DeleteAfter.LOG:
         raise _invalid(
             "'maxDequeueCount' (or the queue's metadata 'poisonthreshold') does not go with"
-            " deleteAfter=log: a batch that is given up goes back into its queue, and its messages"
+            " deleteAfter=log: an abandoned batch goes back into its queue, and its messages"
             " are no longer there. Set deleteAfter=commit, or remove 'maxDequeueCount', and let"
             " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
             " parse (a permissive from_json)"
@@ -237,7 +237,7 @@ def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsCon
     if log.delete_after is not DeleteAfter.LOG:
         raise _invalid_executors(
             "leaseOn=executors needs deleteAfter=log: a task deletes what it has stored in the log,"
-            " since nobody renews its leases until a commit. Set it, or leaseOn=driver"
+            " since nothing renews its leases until a commit. Set it, or leaseOn=driver"
         )
     if "dequeueAhead" in values.written and values["dequeueAhead"]:
         raise _invalid_executors(
@@ -269,6 +269,6 @@ checkpoint is."""
 def refused_wrapper(what: str, batch: int) -> InvalidOption:
     """The error if Spark did so. what: cannot serve it. batch: at which the checkpoint is."""
     return _invalid(
-        f"{WRAPPER} is true: Spark asked for messages before it told that the checkpoint is at"
+        f"{WRAPPER} is true: Spark asked for messages before it said that the checkpoint is at"
         f" batch {batch}, and {what} cannot serve that. Set it to false"
     )

@@ -62,7 +62,7 @@ _REFUSALS: dict[tuple[int | None, str], tuple[Condition, str]] = {
     (409, "QueueDisabled"): (Condition.QUEUE_BEING_DELETED, _WAIT),
     UNUSABLE_PROOF: (
         Condition.UNREADABLE_TOKEN,
-        "The service cannot read the token, or what stands in its place: check what gives it"
+        "The service cannot read the token, or what is sent in its place: check what gives it"
         " ('credential', 'credentialProvider'), and the account's address.",
     ),
     (403, "AuthorizationPermissionMismatch"): (

@@ -169,8 +169,8 @@ class TaskCounts:
             self._tell_of_stale()
         if self._first_aside:
             log.warning(
-                "%d of %d rows of this task cannot be sent and were set aside in '%s', the first"
-                " because: %s",
+                "%d of %d rows of this task cannot be sent and were dead-lettered in '%s', the"
+                " first because: %s",
                 self._aside,
                 self._begun,
                 self._first_aside.queue.name,
@@ -213,7 +213,7 @@ _WHY_STALE = (
 def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
     """A copy of the error that also names the row, and why it was to be set aside, if it was."""
     why = request.reason if isinstance(request, EnqueueRow) else ""
-    aside = f". It was to be set aside because: {why}" if why else ""
+    aside = f". It was to be dead-lettered because: {why}" if why else ""
     return type(error)(
         f"row {request.row} of this task was not accepted: {error}{aside}",
         condition=error.condition,

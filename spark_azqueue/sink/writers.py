@@ -243,7 +243,7 @@ def _tell(
     is_skipped = committed is not None and committed.is_skipped
     log.log(
         logging.WARNING if counts["stale"] or counts["set_aside"] or is_skipped else level,
-        "%s: %d rows acknowledged, %d with a stale receipt, %d set aside; %d bytes, %d requests"
+        "%s: %d rows acknowledged, %d with a stale receipt, %d dead-lettered; %d bytes, %d requests"
         " repeated, %d of them after 503 or 429%s",
         what,
         *counts.values(),

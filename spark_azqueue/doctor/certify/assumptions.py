@@ -176,7 +176,7 @@ ASSUMPTIONS = (
     ),
     _times(
         "put-hidden",
-        "a message that is put with a delay is not given out before it ends",
+        "a message that is put with a delay is not delivered before it ends",
         "sink/transaction/, column `visibility_delay`",
         _REST + "Put Message)",
     ),
@@ -207,7 +207,7 @@ ASSUMPTIONS = (
     ),
     _times(
         "expired-message",
-        "an expired message is not given out any more",
+        "an expired message is not delivered any more",
         "sink/transaction/: `TransactionExpired`",
         _REST + "Put Message)",
     ),

@@ -178,7 +178,7 @@ def put_hidden(box: Sandbox) -> None:
     ref = box.queue()
     box.put(ref, delay_s=600)
     given = len(box.do(Dequeue(ref, 1, 60)).received)
-    expect(f"given out {given} times", "given out 0 times")
+    expect(f"delivered {given} times", "delivered 0 times")
 
 
 def delay_below_life(box: Sandbox) -> None:
@@ -209,7 +209,7 @@ def expired_message(box: Sandbox) -> None:
         box.wait(1.0)
         if not box.do(Peek(ref, 1)).messages:
             return
-    raise Mismatch("it is given out 4 seconds after a life of one second")
+    raise Mismatch("it is delivered 4 seconds after a life of one second")
 
 
 def lease_bounds(box: Sandbox) -> None:

@@ -49,10 +49,10 @@ def introduction(box: Sandbox) -> list[Measure]:
         if at is not None:
             # The Date is cut to whole seconds, so it is half a second behind on average.
             offsets.append(at + 0.5 - (before + time.time()) / 2)
-    clock = f"{statistics.median(offsets):+.1f} s (to half a second)" if offsets else "not told"
-    version = answer.headers.get("x-ms-version", "not told")
+    clock = f"{statistics.median(offsets):+.1f} s (to half a second)" if offsets else "not reported"
+    version = answer.headers.get("x-ms-version", "not reported")
     return [
-        Measure("the service says that it is", box.server or "not told"),
+        Measure("the service says that it is", box.server or "not reported"),
         Measure(f"version of its answers (asked for {API_VERSION})", version),
         Measure("its clock is ahead of this machine's by", clock),
         Measure("credential", credential_in_words(box.account)),

@@ -169,7 +169,7 @@ class Transactions:
         self._check_same_log(prepared)
         step = plan.listing.step(transaction, is_strict=plan.is_strict)
         if step is Step.WRITE and (gap := plan.listing.gap(transaction)):
-            log.warning("%s It goes on, since failOnDataLoss=false", gap)
+            log.warning("%s It continues, since failOnDataLoss=false", gap)
         if plan.listing.needs_start(transaction, run):
             start = max(plan.listing.newest_of(transaction.key), transaction.number)
             self._log.begin(transaction.key, start, run)
@@ -254,7 +254,7 @@ class Transactions:
         if any(each.skipped for each in prepared):
             raise TransactionConflict(
                 f"{transaction} was recorded in {self._log.where} when the tasks began, so they put"
-                " nothing, and its record is gone: did somebody discard it? Start again"
+                " nothing, and its record is gone: was it discarded? Start again"
             )
         chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
         check_count(len(chunks))

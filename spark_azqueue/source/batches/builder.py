@@ -361,16 +361,16 @@ def copy_to_poison_queue(
     """
     if not config.selection.includes(message.queue):
         raise CheckpointMismatch(
-            f"message {message.message_id} in the write-ahead log is to be set aside, and option"
-            f" 'queue' does not name its queue '{message.queue.name}' any more: add it until its"
-            " batch is over",
+            f"message {message.message_id} in the write-ahead log is to be dead-lettered, and"
+            f" option 'queue' does not name its queue '{message.queue.name}' any more: add it until"
+            " its batch is over",
             condition=Condition.LOG_CHECKPOINT_MISMATCH,
         )
     poison = config.poison_queue_for(message.queue)
     for text in _copies(message, reason, config.poison_format):
         SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
     log.warning(
-        "message %s of queue '%s' was set aside in '%s': %s",
+        "message %s of queue '%s' was dead-lettered in '%s': %s",
         message.message_id,
         message.queue.name,
         poison.name,

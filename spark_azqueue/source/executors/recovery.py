@@ -197,7 +197,7 @@ class PlanRecovery:
             self.base = newest
         after = newest.number if self.base else newest.number - 1
         if after > self.floor:
-            log.warning("batches %d to %d are not given out", self.floor + 1, after)
+            log.warning("batches %d to %d are not delivered", self.floor + 1, after)
         return None if self.base else newest
 
     def _first_kept(self, start: Plan) -> Plan:

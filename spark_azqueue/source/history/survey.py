@@ -183,7 +183,7 @@ class History(Protocol):
     def survey(self, *, uncommitted: bool = False) -> LogSurvey:
         """What the log holds now. Raises ServiceError, LogDamaged, LostSegment.
 
-        uncommitted: also what is not committed yet, and may still be given up.
+        uncommitted: also what is not committed yet, and may still be abandoned.
         """
 
 

@@ -220,7 +220,7 @@ class WriteAheadLog(Journal):
             raise LateSegment(
                 f"segment {number} of the write-ahead log {self.where} has just appeared, and no"
                 " other process claims the log: an ended one had sent it, and got no answer. Start"
-                " the query again: that batch is given out then, and nothing is lost"
+                " the query again: that batch is delivered then, and nothing is lost"
             )
         removable = standing(range(self.state.floor + 1, header.floor + 1), self.segments.sizes)
         self.state = replace(state, head=number, floor=header.floor)

@@ -62,7 +62,7 @@ def alone(number: int, tries: int) -> str:
 def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
     """Say that a batch is given up. where: the log."""
     log.warning(
-        "batch %d of the write-ahead log %s failed %d times and is given up: it has no rows, and"
+        "batch %d of the write-ahead log %s failed %d times and is abandoned: it has no rows, and"
         " its %d messages come again in other batches (at least once)",
         *(number, where, tries, messages),
     )
@@ -157,4 +157,4 @@ def _parsed(data: bytes) -> BatchOutcome:
             return BatchOutcome(found.get("verdict"))
     except ValueError:
         pass
-    raise Damaged("it is no verdict that is known")
+    raise Damaged("its verdict is unknown")

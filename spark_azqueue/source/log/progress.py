@@ -84,14 +84,14 @@ class OwedList(NamedTuple):
         """Read it back. Raises Damaged."""
         numbers = list_of(value, "list", 2)
         if len(numbers) != 2:
-            raise Damaged("its list of owed deletes has no name")
+            raise Damaged("its list of pending deletes has no name")
         named = dict(zip(("claim", "sequence"), numbers, strict=True))
         try:
             gone = base64.b64decode(str(value.get("gone")), validate=True)
         except ValueError:
-            raise Damaged("its owed deletes are not valid") from None
+            raise Damaged("its pending deletes are not valid") from None
         if len(gone) > OWED_AT_MOST // 8 + 1:
-            raise Damaged("its owed deletes are too many")
+            raise Damaged("its pending deletes are too many")
         return cls(number(named, "claim"), number(named, "sequence"), gone)
 
 

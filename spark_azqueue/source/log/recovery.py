@@ -190,7 +190,7 @@ class LogRecovery:
         state = self._log.state
         self.after = self._first_segment(state, asked)
         if self.after > start.number:
-            log.warning("batches %d to %d are not given out", start.number + 1, self.after)
+            log.warning("batches %d to %d are not delivered", start.number + 1, self.after)
         self._log.skip_to(start.number)
         if not start.is_of_log:
             first = FirstBatch(self.after, end.number if end else self.after + 1)

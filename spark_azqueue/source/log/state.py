@@ -135,15 +135,15 @@ class LogState:
         if is_too_long(range(missing or stands + 1, head)):
             raise LogDamaged(
                 f"segment {missing or stands + 1} is missing in the write-ahead log {where}, and an"
-                f" object of it names number {head}, which is far above all others: nobody"
+                f" object of it names number {head}, which is far above all others: no query"
                 " numbered it so. Remove that object, if it is not one of a log that was restored"
                 " in part"
             )
         if missing and not lose:
             raise LostSegment(
                 f"segment {missing} is missing in the write-ahead log {where}, though segments"
-                f" {over + 1} to {head} should stand there: restore it, or start with a new"
-                " folder, a new checkpointLocation and a new output. failOnDataLoss=false goes on"
+                f" {over + 1} to {head} should be there: restore it, or start with a new"
+                " folder, a new checkpointLocation and a new output. failOnDataLoss=false continues"
                 " without its rows"
             )
         return cls(floor, head, progress)

@@ -230,9 +230,9 @@ def test_an_unknown_look_decides_nothing() -> None:
     """The path may be a folder, whose files would be read again, or an empty file."""
     file, looks = File(HERE, "in"), {(HERE, "in"): Look.UNKNOWN}
 
-    with pytest.raises(ValueError, match="nobody said what is at 'in'"):
+    with pytest.raises(ValueError, match="no event said what is at 'in'"):
         looked_at(Chosen([file], []), looks)
-    with pytest.raises(ValueError, match="nobody said what is at 'in'"):
+    with pytest.raises(ValueError, match="no event said what is at 'in'"):
         changed([file], looks)
 
 

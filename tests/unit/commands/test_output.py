@@ -107,7 +107,7 @@ def test_lines_of_a_message():
 def test_an_envelope_shows_its_reason_and_its_body():
     text = poison_envelope(message('{"order": 1}'), "it was late")
     lines = lines_of(message(text), Encoding.NONE, NOW_S)
-    assert lines[1:] == [f"  set aside from {ORDERS.name} id-1: it was late", '  {"order": 1}']
+    assert lines[1:] == [f"  dead-lettered from {ORDERS.name} id-1: it was late", '  {"order": 1}']
     told = fields_of(message(text), Encoding.NONE)
     assert told["body"] == '{"order": 1}'
     assert told["envelope"]["reason"] == "it was late"

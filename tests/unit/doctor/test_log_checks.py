@@ -105,7 +105,7 @@ def test_a_good_log_is_good_and_left_as_it_was(folder):
     assert re.search(r"holds batches 1 to 3 \([1-3]\.\d KiB\), the oldest written 20\d\d-", said)
     assert (
         "committed up to batch 1, deleted from the queue up to 1, 2 not known to be committed;"
-        " 4 ids known, 0 deletes owed"
+        " 4 ids known, 0 pending deletes"
     ) in said
 
 
@@ -120,7 +120,7 @@ def test_what_is_owed_is_counted(folder):
     owed = tuple(Owed(MessageKey(ORDERS, f"id-{n}"), n, 0) for n in range(5))
     written(folder, 2, LogProgress(committed=2, done=2, owed=owed))
 
-    assert "0 not known to be committed; 5 ids known, 5 deletes owed" in looked(folder)[-1].text
+    assert "0 not known to be committed; 5 ids known, 5 pending deletes" in looked(folder)[-1].text
 
 
 def test_many_batches_that_are_not_committed_are_noted(folder):
@@ -153,7 +153,7 @@ def test_batches_that_were_given_up_are_noted(folder):
     last = looked(folder)[-1]
 
     assert last.good is None
-    assert "2 batches were given up, 2 first" in last.text
+    assert "2 batches were abandoned, 2 first" in last.text
     assert "poison queue" in last.advice
 
 

@@ -39,8 +39,8 @@ def test_what_waits_after_a_batch_was_given_up_is_told() -> None:
 
     found = [*plan_findings("the log", store, config)]
 
-    (told,) = [each for each in found if "given up" in each.text]
-    assert "the newest batch gives 3 of its messages again, and 4 wait for later ones" in told.text
+    (told,) = [each for each in found if "abandoned" in each.text]
+    assert "the newest batch delivers 3 of its messages, and 4 wait for later ones" in told.text
     assert told.good is None
     assert "start it again" in told.advice
     assert not any(each.good is False for each in found)

@@ -85,7 +85,7 @@ def test_a_fan_out_goes_on_without_the_rows_that_cannot_be_sent(
         *("body", "body", "is", "queue")
     ]
     (told,) = (each.message for each in caplog.records if each.levelno == logging.WARNING)
-    assert told.startswith("14 of 40 rows of this task cannot be sent and were set aside in 'rej")
+    assert told.startswith("14 of 40 rows of this task cannot be sent and were dead-lettered in")
 
 
 def test_with_fail_the_first_such_row_stops_the_write(fake: FakeQueueService) -> None:
@@ -110,7 +110,7 @@ def test_without_that_queue_the_task_fails_and_says_both(fake: FakeQueueService)
         send(fake, [("a", "east", 0)])
 
     assert "queue 'rejects'" in str(caught.value)
-    assert "It was to be set aside because: could not" in str(caught.value)
+    assert "It was to be dead-lettered because: could not" in str(caught.value)
     assert "queue 'east'" in str(caught.value)
 
 

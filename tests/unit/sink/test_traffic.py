@@ -74,8 +74,8 @@ def test_the_driver_logs_them_for_each_write(caplog: pytest.LogCaptureFixture) -
     writer(AzQueueStreamWriter).commit(MESSAGES, 12)
 
     counts = (
-        "7 rows acknowledged, 0 with a stale receipt, 0 set aside; 70 bytes, 2 requests repeated,"
-        " 1 of them after 503 or 429"
+        "7 rows acknowledged, 0 with a stale receipt, 0 dead-lettered; 70 bytes, 2 requests"
+        " repeated, 1 of them after 503 or 429"
     )
     assert caplog.messages == [f"all written: {counts}", f"batch 12: {counts}"]
     assert {record.levelno for record in caplog.records} == {logging.INFO}

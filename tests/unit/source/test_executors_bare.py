@@ -212,7 +212,7 @@ def test_the_wrappers_first_run_reads_a_batch(query: Query) -> None:
 def test_the_wrappers_second_run_is_refused_and_changes_nothing(query: Query, batches: int) -> None:
     run(query, batches)
     before = dict(query.store.objects)
-    with pytest.raises(CheckpointMismatch, match=f"has given out batches up to .*{WRAPPER} true"):
+    with pytest.raises(CheckpointMismatch, match=f"has delivered batches up to .*{WRAPPER} true"):
         query.driver().latest(None, None)
     assert query.store.objects == before
 

@@ -89,7 +89,7 @@ def test_without_the_option_the_newest_batch_of_the_chain_is_named(query: Query)
     batches(query, 2)
     folder_of(query).put_known(names.PlanId(9, "f" * 32), SeenMessages())
 
-    with pytest.raises(CheckpointMismatch, match="has given out batches up to 2, but"):
+    with pytest.raises(CheckpointMismatch, match="has delivered batches up to 2, but"):
         first_plan(query)
 
 

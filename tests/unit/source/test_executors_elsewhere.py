@@ -92,7 +92,9 @@ def test_a_body_that_does_not_decode_is_copied_to_no_other_poison_queue(query: Q
     forged = forge(query, plan.log, plan.id)
     query.store.objects[names.settled(forged.id, 0)] = SlotReport(messages=2, deleted=2).to_bytes()
 
-    with pytest.raises(CheckpointMismatch, match=r"to be set aside, and option 'queue' does not"):
+    with pytest.raises(
+        CheckpointMismatch, match=r"to be dead-lettered, and option 'queue' does not"
+    ):
         query.rows(forged)
 
     assert sent_elsewhere(query) == []

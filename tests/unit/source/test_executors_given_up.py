@@ -86,7 +86,7 @@ def test_poison_is_found_and_every_other_message_comes_once(
     assert "failed 2 times with it alone" in envelope
     assert fake.count("orders-poison") == query.left() == 0
     assert failures == 3 + 2 + 2, "of all 100, of 13 and of 2, and of it alone"
-    assert "failed 3 times and is given up: it has no rows, and its 100 messages" in caplog.text
+    assert "failed 3 times and is abandoned: it has no rows, and its 100 messages" in caplog.text
     assert run.batches[0] == [], "what the given up batch had comes under other numbers"
 
 
