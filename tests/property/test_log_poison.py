@@ -259,9 +259,9 @@ def test_a_batch_that_was_given_up_is_told(caplog: Any) -> None:
     drain(service, spark)
 
     assert "batch 1 of the write-ahead log memory:log (segment " in caplog.text
-    assert "failed 2 times and is given up" in caplog.text
+    assert "failed 2 times and is abandoned" in caplog.text
     assert "its 8 messages come again" in caplog.text
-    assert "was set aside in 'orders-poison': batch " in caplog.text
+    assert "was dead-lettered in 'orders-poison': batch " in caplog.text
     assert {"split", "poison", "committed"} == set(verdicts(spark).values())
 
 
