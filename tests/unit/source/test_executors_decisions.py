@@ -22,7 +22,13 @@ from spark_azqueue.source.executors import closing
 from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.objects import SeenMessages
+from spark_azqueue.source.executors.objects import (
+    Counts,
+    Looked,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+)
 from spark_azqueue.source.executors.plan import (
     MOST_BYTES,
     MOST_MESSAGES,
@@ -338,3 +344,34 @@ def test_a_batch_behind_the_floor_goes_on_and_several_plans_only_before_the_firs
     assert recovery.stands(three.id)
     assert not recovery.stands(three.id._replace(nonce="f" * 32))
     query.close()
+
+
+HEADER = SlotHeader(
+    log="0" * 32,
+    plan=PlanId(3, "1" * 32),
+    slot=0,
+    account="acc",
+    attempt="2" * 32,
+    messages=4,
+    repeated=True,
+    oldest=5,
+    expires=6,
+    looked={"orders": Looked(4, drained=True)},
+    counts=Counts(dequeued=4, copies=1),
+)
+
+
+def test_a_report_begins_with_what_the_segment_says() -> None:
+    expected = {"messages": 4, "size": 7, "repeated": True, "oldest": 5, "expires": 6}
+    same = {"looked": HEADER.looked, "counts": HEADER.counts}
+
+    assert SlotReport.of(HEADER, 7) == SlotReport(**expected, **same)  # type: ignore[arg-type]
+
+
+def test_a_segment_that_looked_at_too_many_queues_is_damaged() -> None:
+    looked = {f"queue-{number}": Looked(1) for number in range(MOST_QUEUES)}
+    most = replace(HEADER, looked=looked)
+    assert SlotHeader.from_bytes(most.to_bytes()) == most
+
+    with pytest.raises(Damaged, match="too many queues"):
+        SlotHeader.from_bytes(replace(most, looked=looked | {"more": Looked(1)}).to_bytes())
