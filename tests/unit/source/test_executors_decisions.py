@@ -368,10 +368,13 @@ def test_a_report_begins_with_what_the_segment_says() -> None:
     assert SlotReport.of(HEADER, 7) == SlotReport(**expected, **same)  # type: ignore[arg-type]
 
 
-def test_a_segment_that_looked_at_too_many_queues_is_damaged() -> None:
+def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None:
     looked = {f"queue-{number}": Looked(1) for number in range(MOST_QUEUES)}
     most = replace(HEADER, looked=looked)
     assert SlotHeader.from_bytes(most.to_bytes()) == most
 
     with pytest.raises(Damaged, match="too many queues"):
         SlotHeader.from_bytes(replace(most, looked=looked | {"more": Looked(1)}).to_bytes())
+    with pytest.raises(Damaged, match="too many queues"):
+        report = SlotReport(looked=looked | {"more": Looked(1)})
+        SlotReport.from_bytes(report.to_bytes(), "acc")
