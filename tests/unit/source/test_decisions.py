@@ -278,7 +278,7 @@ def test_after_a_plan_no_offset_is_named_late() -> None:
     position = Position(INITIAL)
     assert not position.is_told_late(N1)
     position.asked()
-    assert position.is_told_late(N1)
+    assert [position.is_told_late(each) for each in (INITIAL, N1)] == [False, True]
 
     position.planned(N1)
     assert not position.is_told_late(N1)

@@ -375,6 +375,6 @@ def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None
 
     with pytest.raises(Damaged, match="too many queues"):
         SlotHeader.from_bytes(replace(most, looked=looked | {"more": Looked(1)}).to_bytes())
+    report = SlotReport(looked=looked | {"more": Looked(1)})
     with pytest.raises(Damaged, match="too many queues"):
-        report = SlotReport(looked=looked | {"more": Looked(1)})
         SlotReport.from_bytes(report.to_bytes(), "acc")
