@@ -276,8 +276,9 @@ def test_an_offset_is_due_for_two_calls_however_long_the_query_was_idle(known: s
 
 def test_after_a_plan_no_offset_is_named_late() -> None:
     position = Position(INITIAL)
+    assert not position.is_told_late(N1)
     position.asked()
-    assert position.is_told_late(N1)
+    assert [position.is_told_late(each) for each in (INITIAL, N1)] == [False, True]
 
     position.planned(N1)
     assert not position.is_told_late(N1)
@@ -295,3 +296,11 @@ def test_only_an_offset_of_this_run_is_returned_again() -> None:
     assert batches.bare_repeat() == N2
     batches.plan(N1, N2)
     assert batches.bare_repeat() is None
+
+
+def test_spark_never_asks_for_rows_up_to_the_initial_offset() -> None:
+    position = Position(INITIAL)
+    position.asked()
+    position.probed(INITIAL)
+
+    assert (position.is_known, position.is_awaited) == (True, False)

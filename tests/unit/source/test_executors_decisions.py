@@ -16,13 +16,20 @@ from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import MOST, Damaged
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing
 from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.objects import SeenMessages
+from spark_azqueue.source.executors.objects import (
+    Closed,
+    Counts,
+    Looked,
+    SeenMessages,
+    SlotHeader,
+    SlotReport,
+)
 from spark_azqueue.source.executors.plan import (
     MOST_BYTES,
     MOST_MESSAGES,
@@ -96,6 +103,14 @@ def test_a_checkpoint_of_a_driver_that_leased_has_a_condition_of_its_own() -> No
         Plan.from_json(offset, account="acc")
 
     assert raised.value.condition is Condition.LOG_CHECKPOINT_MISMATCH
+
+
+def test_a_plan_leases_for_a_week_at_most() -> None:
+    longest = plan(Slot((ORDERS,), 1, 1), lease_s=MAX_VISIBILITY_S)
+    assert Plan.from_json(longest.to_json(), account="acc") == longest
+
+    with pytest.raises(CheckpointMismatch, match="'lease'"):
+        Plan.from_json(replace(longest, lease_s=MAX_VISIBILITY_S + 1).to_json(), account="acc")
 
 
 def test_a_plan_reads_256_queues_at_most() -> None:
@@ -338,3 +353,47 @@ def test_a_batch_behind_the_floor_goes_on_and_several_plans_only_before_the_firs
     assert recovery.stands(three.id)
     assert not recovery.stands(three.id._replace(nonce="f" * 32))
     query.close()
+
+
+HEADER = SlotHeader(
+    log="0" * 32,
+    plan=PlanId(3, "1" * 32),
+    slot=0,
+    account="acc",
+    attempt="2" * 32,
+    messages=4,
+    repeated=True,
+    oldest=5,
+    expires=6,
+    looked={"orders": Looked(4, drained=True)},
+    counts=Counts(dequeued=4, copies=1),
+)
+
+
+def test_a_report_begins_with_what_the_segment_says() -> None:
+    expected = {"messages": 4, "size": 7, "repeated": True, "oldest": 5, "expires": 6}
+    same = {"looked": HEADER.looked, "counts": HEADER.counts}
+
+    assert SlotReport.of(HEADER, 7) == SlotReport(**expected, **same)  # type: ignore[arg-type]
+
+
+def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None:
+    looked = {f"queue-{number}": Looked(1) for number in range(MOST_QUEUES)}
+    most = replace(HEADER, looked=looked)
+    assert SlotHeader.from_bytes(most.to_bytes()) == most
+
+    with pytest.raises(Damaged, match="too many queues"):
+        SlotHeader.from_bytes(replace(most, looked=looked | {"more": Looked(1)}).to_bytes())
+    report = SlotReport(looked=looked | {"more": Looked(1)})
+    with pytest.raises(Damaged, match="too many queues"):
+        SlotReport.from_bytes(report.to_bytes(), "acc")
+
+
+def test_a_closed_plan_says_what_its_slots_gave_and_what_comes_again() -> None:
+    empty = AGAIN._replace(end=0)
+    given = plan(Slot((), 5, 1, AGAIN), Slot((), 1, 1, empty), Slot((ORDERS,), 5, 1))
+    closed = Closed(given, (None, None, SlotReport(messages=2)))
+
+    assert closed.stored == [Part(given.id, 2, 0, 2)]
+    assert closed.waiting == ((AGAIN,),)
+    assert Closed(given, (SlotReport(), None, None)).waiting == ()

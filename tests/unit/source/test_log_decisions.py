@@ -76,6 +76,7 @@ def test_what_is_below_the_floor_does_not_lower_the_head() -> None:
 def test_a_batch_that_is_not_the_first_one_does_not_begin_where_that_did() -> None:
     progress = LogProgress(committed=8, done=8, named=8, began=FirstBatch(3, 5))
     assert [first(start, progress, end=5) for start in (0, 3)] == [3, 3]
+    assert first(0, dataclasses.replace(progress, began=FirstBatch(0, 3)), end=3) == 0
 
     with pytest.raises(CheckpointMismatch):
         first(0, progress, end=6)
@@ -207,7 +208,8 @@ def test_done_follows_the_segments_that_were_found_and_those_that_were_written(
     progress.settled(7)
     assert progress.now().done == 7
 
-    progress.restored(LogProgress(committed=9, done=6), [7, 8, 9])
+    progress.restored(LogProgress(committed=9, done=3), [7, 8, 9])
+    assert progress.now().done == 6, "what is below the floor has ended"
     progress.settled(9)
     assert progress.now().done == 9
 
