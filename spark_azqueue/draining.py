@@ -239,10 +239,11 @@ class _Drain:
         left = self._left if queues else None
         if queues:
             _check_places(queues, reads)
-        if reads and not any(each.is_old_spark for each in reads):
+        lines = {each.is_old_spark for each in reads} - {None}
+        if lines == {False}:
             return True, ""
         new = [each for each in reads if each.is_new]
-        if any(each.leaves for each in new):
+        if any(each.leaves and each.is_old_spark for each in new):
             raise _Unfinished(_LEAVES)
         has_messages = any(each.messages for each in new)
         if self._failures != self._runs.restarts:

@@ -228,7 +228,8 @@ class Read(NamedTuple):
 
     oldest: insertion time of its oldest message, in seconds since 1970, by the service's clock;
     None if unknown. is_new: there was a batch of one of them, also one without rows. is_old_spark:
-    it is of Spark 4.0 or 4.1, where `availableNow` runs a single batch. sources: how many read
+    it is of Spark 4.0 or 4.1, where `availableNow` runs a single batch; None if that is unknown, as
+    of a batch that Spark repeats after a failure. sources: how many read
     queues. places: of each, its account and the names of queues that its batch has, as far as it
     says. logged: with a log, the earliest time that the ends of the batches tell, when their oldest
     message was inserted or their plan made; minus infinity if that is unknown, or if more waits in
@@ -240,7 +241,7 @@ class Read(NamedTuple):
     messages: int
     oldest: float | None
     is_new: bool
-    is_old_spark: bool
+    is_old_spark: bool | None
     places: tuple[tuple[str, frozenset[str]], ...] = ()
     logged: float | None = None
     leaves: bool = False
@@ -267,6 +268,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         for each, _ in found
     ]
     ends = [end for _, end, _ in offsets]
+    latest = [each for _, _, each in offsets if each]
     logged = [_logged_at(end) for end in ends if "log" in end]
     return Read(
         len(found),
@@ -274,7 +276,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         min((ours.oldest for _, ours in found if ours.oldest is not None), default=None),
         any(start != end and end["batch"] for start, end, _ in offsets),
         # The end of the batch, in place of the source's report.
-        all({"batch", "account"} <= latest.keys() for _, _, latest in offsets),
+        all({"batch", "account"} <= each.keys() for each in latest) if latest else None,
         tuple((str(end["account"]), _queues_in(end)) for end in ends),
         min(logged, default=None),
         any(end.get("deleteOnCommit") is False for end in ends),

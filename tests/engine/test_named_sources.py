@@ -7,11 +7,14 @@ from functools import reduce
 from pathlib import Path
 
 import pytest
+from lines import needs_named_sources
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
+
+pytestmark = needs_named_sources
 
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 FORMAT = "spark.sql.streaming.offsetLog.formatVersion"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lines import needs_reports_when_idle
+from lines import TRUE_AVAILABLE_NOW, needs_reports_when_idle
 from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -222,6 +222,9 @@ def test_right_after_run_until_done_the_listener_knows_the_end_and_adds_up_the_r
         assert (state.active, state.failed) == (False, fails)
         assert state.failures == (number + 1) // 2
 
+    if not TRUE_AVAILABLE_NOW:
+        return  # docs/metrics.md: a run of one batch has no report but that of its start
+
     # And its counters are those of all runs
     (name,) = listener.queries()
     totals, latest = listener.totals(name), listener.latest(name)
@@ -233,7 +236,7 @@ def test_right_after_run_until_done_the_listener_knows_the_end_and_adds_up_the_r
     assert totals.counters.delivered >= 50
 
 
-def test_a_drain_of_two_sources_is_one_run_and_starts_again_after_a_failure(
+def test_a_drain_of_two_sources_starts_again_after_a_failure(
     streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
     other = f"{queue}-other"

@@ -19,6 +19,10 @@ needs_true_available_now = pytest.mark.skipif(
     reason="docs/versions.md: on 4.0 and 4.1 an availableNow run is one batch",
 )
 
+needs_named_sources = pytest.mark.skipif(
+    LINE < (4, 2), reason="docs/versions.md: named sources in a union begin with 4.2"
+)
+
 needs_reports_when_idle = pytest.mark.skipif(
     LINE < (4, 2),
     reason="docs/metrics.md: on 4.0 and 4.1 the report is as of the start of the last batch",

@@ -81,7 +81,7 @@ class Scheduled:
         if self._offsets:
             source.plan(self._offsets[-1], self._offsets[-1])
         if self._committed < len(self._offsets):
-            self._process(run, source)
+            self._process(run, source, is_again=True)
         else:
             self._batch(run, source, None)
 
@@ -90,7 +90,7 @@ class Scheduled:
     ) -> bool:
         """A batch, if there is one; else an idle trigger."""
         if start is not None and self._committed < len(self._offsets):
-            self._process(run, source)
+            self._process(run, source, is_again=True)
             return True
         newest = self._newest(source)
         end = source.latest(start, None if self.old else 100_000)
@@ -103,7 +103,9 @@ class Scheduled:
         self._process(run, source)
         return True
 
-    def _process(self, run: Run, source: LeasedConsumer | LogConsumer) -> None:
+    def _process(
+        self, run: Run, source: LeasedConsumer | LogConsumer, *, is_again: bool = False
+    ) -> None:
         end = self._offsets[-1]
         start = self._offsets[-2] if len(self._offsets) > 1 else source.initial
         bodies = [
@@ -115,7 +117,7 @@ class Scheduled:
         self.before_commit(run.number)
         self.rows += bodies
         self._committed = len(self._offsets)
-        run.tell(start, end, len(bodies))
+        run.tell(start, end, len(bodies), is_again=is_again)
 
     def roll_back(self) -> None:
         """Go back behind the first batch, as a checkpoint that was restored from a copy."""
@@ -144,12 +146,15 @@ class Run:
     def stop(self) -> None:
         self.stopped = True
 
-    def tell(self, start: OffsetJson, end: OffsetJson, rows: int) -> None:
-        """A progress event of this run."""
+    def tell(
+        self, start: OffsetJson, end: OffsetJson, rows: int, *, is_again: bool = False
+    ) -> None:
+        """A progress event of this run. is_again: Spark asked for no offset in it."""
+        latest = json.dumps(end if self._query.old else {"version": 1})
         source = {
             "startOffset": json.dumps(start),
             "endOffset": json.dumps(end),
-            "latestOffset": json.dumps(end if self._query.old else {"version": 1}),
+            "latestOffset": None if is_again else latest,
             "numInputRows": rows,
         }
         self.recentProgress.append(
