@@ -225,3 +225,10 @@ def test_an_idle_query_notes_its_progress_a_minute_after_the_last_time(holder: H
         due.append(progress.is_due())
 
     assert due == [False, True, False, True]
+
+
+def test_an_offset_from_before_the_log_is_a_position_without_a_segment() -> None:
+    offset = {"version": 1, "batch": 4, "account": "acc", "queues": {}}
+
+    assert LogOffset.from_json(offset, account="acc") == LogOffset("acc", 4)
+    assert not LogOffset("acc", 4).is_of_log
