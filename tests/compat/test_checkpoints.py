@@ -53,6 +53,7 @@ def test_every_golden_checkpoint_is_listed() -> None:
     assert {path.name for path in CHECKPOINTS.iterdir() if path.is_dir()} == set(LEASES)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("release", LEASES)
 def test_offsets_are_read_as_they_were_meant(release: str) -> None:
     offset = QueueOffset.from_json(last_offset(CHECKPOINTS / release), account="fakeaccount")

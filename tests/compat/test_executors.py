@@ -34,6 +34,7 @@ def test_every_golden_folder_is_listed() -> None:
     assert {path.name for path in FOLDERS.iterdir()} == {*PLANS, "0.1-decisions"}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("release", PLANS)
 def test_offsets_and_slots_are_read_as_they_were_meant(release: str) -> None:
     golden = FOLDERS / release

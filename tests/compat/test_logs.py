@@ -35,6 +35,7 @@ def test_every_golden_log_is_listed() -> None:
     assert {path.name for path in LOGS.iterdir()} == {*SEGMENTS, WITH_A_LIST, "0.1-decisions"}
 
 
+@pytest.mark.core
 def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
     folder = LOGS / WITH_A_LIST / "log"
     log = WriteAheadLog(FileStore(str(folder)), "fakeaccount", 100)
@@ -52,6 +53,7 @@ def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
     assert header.progress.owed_list
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("release", SEGMENTS)
 def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) -> None:
     folder = LOGS / release

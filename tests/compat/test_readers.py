@@ -20,6 +20,7 @@ def test_every_golden_checkpoint_is_listed() -> None:
     assert {path.name for path in (HERE / "readers").iterdir()} == {*READERS}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("release", READERS)
 def test_offsets_are_read_as_they_were_meant(release: str) -> None:
     identity = json.loads((HERE / "logs" / release / "log" / "log.json").read_text().split("\n")[0])

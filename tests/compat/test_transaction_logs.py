@@ -36,6 +36,7 @@ def test_every_golden_log_is_listed() -> None:
     assert {path.name for path in LOGS.iterdir()} == set(WRITTEN)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("release", WRITTEN)
 def test_records_are_read_as_they_were_meant(release: str) -> None:
     log = TransactionLog(read(release), "shop")
