@@ -141,7 +141,7 @@ def overview() -> str:
             "commands:",
             *lines,
             "",
-            "What moves, shows or deletes messages is a dry run until --execute is given.",
+            "redrive, move, purge, replay and finish are a dry run until --execute is given.",
             "Help of a command: python -m spark_azqueue COMMAND --help",
         ]
     )

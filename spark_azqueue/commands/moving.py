@@ -33,6 +33,7 @@ from .shared import (
     add_rate,
     add_time_to_live,
     as_json,
+    check_target,
     count_of,
     ends_on_signals,
     filter_of,
@@ -174,7 +175,7 @@ def _run(
     with closing(QueueClient(access.account)) as client:
         now = CONTROL(client.queue(source).check).timestamp()
         if target:
-            CONTROL(client.queue(access.ref(target)).check_put)
+            check_target(client, access, target, executed=found.execute)
         plan = TransferPlan(
             source,
             int((now - (found.older_than or 0)) * 1_000_000),

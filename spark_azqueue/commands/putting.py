@@ -31,7 +31,6 @@ from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, delay_not_below_ttl
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.service.retry import CONTROL
 from spark_azqueue.sink.transaction.commit import Committed
 from spark_azqueue.sink.transaction.listing import PassedOver, Step
 
@@ -50,6 +49,7 @@ from .shared import (
     add_rate,
     add_time_to_live,
     as_json,
+    check_target,
     ends_on_signals,
     filter_of,
     lines_of,
@@ -155,7 +155,9 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="until they are visible: '10 minutes'",
     )
-    add_time_to_live(parser, "until they expire; -1: never (default: 7 days)")
+    add_time_to_live(
+        parser, "until they expire; -1: never (default: 7 days); with --transaction-log a day more"
+    )
     parser.add_argument(
         "--transaction-log",
         metavar="PLACE",
@@ -223,8 +225,9 @@ class _PutRun:
 
     def check(self) -> None:
         """Raise ServiceError if the queue does not exist, or nothing may be put into it."""
+        executed = getattr(self.found, "execute", True)
         with closing(QueueClient(self.access.account)) as client:
-            CONTROL(client.queue(self.access.ref(self.queue)).check_put)
+            check_target(client, self.access, self.queue, executed=executed)
 
     def all(
         self,

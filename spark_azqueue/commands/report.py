@@ -59,7 +59,7 @@ def _summary(result: TransferResult, done_what: str, again: str) -> list[str]:
 def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
     minutes = LEASE_S // 60
     return (
-        (tally.other, "stay: they do not fit"),
+        (tally.other, "do not match"),
         (tally.newer, "stay: they are newer than the start of the run, or than --older-than"),
         (tally.beyond, "stay: more than --max"),
         (

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, TextIO, TypeVar
 
 from spark_azqueue.doctor.command_line import Parser, add_options, options_of
-from spark_azqueue.errors import AccessDenied
+from spark_azqueue.errors import AccessDenied, QueueNotFound
 from spark_azqueue.options import parsers
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.parse import account_options
@@ -68,6 +68,8 @@ class Access:
 
     account: Account
     encoding: Encoding
+    creates: bool = False
+    """createQueue: a target that does not exist is created."""
 
     def ref(self, name: str) -> QueueRef:
         """The queue of this name."""
@@ -177,7 +179,21 @@ def access_of(parser: argparse.ArgumentParser, found: argparse.Namespace) -> Acc
     options = options_of(parser, found)
     parsed, account = account_options(options)
     check_reachable(account)
-    return Access(account, parsed["messageEncoding"])
+    return Access(account, parsed["messageEncoding"], parsed["createQueue"])
+
+
+def check_target(client: QueueClient, access: Access, name: str, *, executed: bool) -> None:
+    """Raise ServiceError if nothing may be put into this queue.
+
+    With createQueue=true one that does not exist is created, if this is `executed`.
+    """
+    try:
+        CONTROL(client.queue(access.ref(name)).check_put)
+    except QueueNotFound:
+        if not access.creates:
+            raise
+        if executed:
+            client.create(access.ref(name))
 
 
 def filter_of(found: argparse.Namespace, encoding: Encoding) -> Filter:

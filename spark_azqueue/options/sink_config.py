@@ -102,7 +102,7 @@ class SinkConfig(SharedConfig):
         "timeToLive",
         parsers.time_to_live,
         "How long until a message that was not deleted expires, if a row has no `time_to_live`;"
-        " -1 = never.",
+        " -1 = never. With `transactionLog` a day more, and 7 days at most.",
         shown="the service's: 7 days",
     )
     send_parallelism: int | None = option(

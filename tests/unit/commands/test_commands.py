@@ -412,6 +412,25 @@ def test_a_damaged_body_stays(shop, capsys):
     assert len(texts(shop, FROM)) == 1
 
 
+@pytest.mark.parametrize("command", ["move", "redrive", "send"])
+def test_a_target_is_created_if_asked_to_and_not_by_a_dry_run(shop, tmp_path, command):
+    put(shop, "a", "b")
+    file = tmp_path / "lines"
+    file.write_text("a\nb\n")
+    run = ["send", "new", str(file), "--raw"]
+    if command != "send":
+        run = [command, FROM, "--to", "new"]
+    assert main(run) == 1
+    run += ["--option", "createQueue=true"]
+    if command != "send":
+        assert main(run) == 0
+        assert shop.requests["create"] == 0
+        run.append("--execute")
+
+    assert main(run) == 0
+    assert texts(shop, "new") == ["a", "b"]
+
+
 @pytest.mark.parametrize("missing", ["nothing", "nothing-poison"])
 def test_a_queue_that_is_not_there_is_told_before_anything_is_leased(shop, capsys, missing):
     put(shop, "a")
