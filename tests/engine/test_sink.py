@@ -209,7 +209,7 @@ def test_the_counters_of_a_write_are_in_sparks_table_of_worker_logs(
     finally:
         spark.conf.unset(WORKER_LOGS)
 
-    assert row.msg.startswith("all written: 20 rows acknowledged, 0 with a stale receipt, 0 set")
+    assert row.msg.startswith("all written: 20 rows acknowledged, 0 with a stale receipt, 0 dead-")
     counts = {name: row.context[name] for name in ("rows", "bytes", "retries", "throttled")}
     assert counts == {"rows": "20", "bytes": "40", "retries": "2", "throttled": "1"}
 

@@ -79,7 +79,7 @@ class Limits:
             if wait_s:
                 return wait_s
             if not (of_queue.concurrency.has_room() and self._process.has_room()):
-                rate.wanted(now)
+                rate.wanted(now, is_limit=False)
                 return _LOOK_AGAIN_S
             rate.taken()
             of_queue.concurrency.begun()
@@ -128,7 +128,8 @@ class Limits:
             if of_queue is None:
                 return None
             per_s = of_queue.rate.mean_per_s
-            return max(1, int(of_queue.concurrency.size)), None if per_s is None else int(per_s)
+            under_way = max(1, int(of_queue.concurrency.size))
+            return under_way, None if per_s is None else max(1, int(per_s))
 
     def go_on(self, queue: QueueRef, under_way: int, per_s: int | None, now: float) -> None:
         """Begin with what another process has learned of a queue, in place of what this one has."""

@@ -17,6 +17,10 @@ _GROWTH = 0.0125
 """Of the curve rate = refused rate x (1 + growth x (seconds - seconds to get there) ** 3)."""
 _LEAST = 20.0
 """Requests a second: no cut goes below."""
+_FLOOR = 2 * _LEAST
+"""Below this, cuts are judged without a comparison of rates."""
+_MOST = 100_000.0
+"""Requests a second: more than a process can send."""
 
 _SETTLES_S = 0.25
 """For this long after a cut, refusals belong to requests from before it, unless they are many."""
@@ -38,7 +42,8 @@ _HELPS = 0.6
 _HELPS_ALWAYS = 0.006
 """The cuts have helped if at most this part of the refusals is left, or so few of all answers."""
 _BEYOND = 2.0
-"""Then only refusals beyond this multiple of the part that is expected cut the rate."""
+"""Then only refusals beyond this multiple of the part that is expected cut the rate, or beyond half
+of the answers that are not expected to be refusals."""
 _TRIED_AGAIN_S = 10.0
 """After this long nothing is expected any more: cuts are tried again. Each time in a row doubles
 it, up to the longest."""
@@ -51,6 +56,10 @@ _LEAST_BURST = 4.0
 """The bucket holds the tokens of so many seconds, and at least so many."""
 _AHEAD = 8.0
 """By how many tokens requests that go ahead of others may overdraw the bucket."""
+_LONGEST_DEBT_S = 1.0
+"""Repeats overdraw it, too: by the tokens of so many seconds at most."""
+_LONGEST_WAIT_S = 1.0
+"""After this long a request asks again."""
 
 _METER_S = 0.1
 _SHORTEST_S = 0.01
@@ -64,6 +73,8 @@ _OVERSHOT = 0.85
 inflated the estimate."""
 
 _WANTED_S = 0.05
+_NEAR = 8.0
+"""While requests wait for another limit, the rate stays below this multiple of what is accepted."""
 _IDLE_S = 1.0
 """If no request waited for this long, other clients caused the refusal."""
 _WARMS_UP_S = 0.5
@@ -125,19 +136,23 @@ class Rate:
         if missing <= 0:
             return 0.0
         self.wanted(now)
-        return missing / self.per_s
+        return min(missing / self.per_s, _LONGEST_WAIT_S)
 
-    def wanted(self, now: float) -> None:
-        """Note that demand exceeds the limit: what is accepted now measures the service's limit."""
+    def wanted(self, now: float, *, is_limit: bool = True) -> None:
+        """Note that requests wait: what is accepted now measures the service's limit.
+
+        is_limit: this rate makes them wait. Else it grows only while it is near what comes of it.
+        """
         passed = min(max(0.0, now - self._wanted_at), _WANTED_S)
-        self._growing_s += passed
+        if is_limit or (self.per_s or 0.0) < _NEAR * self._meter.per_s(now)[0]:
+            self._growing_s += passed
         self._used_s += passed * self._is_known
         self._wanted_at = now
 
     def taken(self) -> None:
         """Note that a request is sent."""
         if self.per_s is not None:
-            self._tokens -= 1.0
+            self._tokens = max(self._tokens - 1.0, self._deepest)
 
     def accepted(self, now: float, sent_at: float) -> None:
         """Note an answer other than 503."""
@@ -167,7 +182,8 @@ class Rate:
             self._expected = 0.0
             self._cut(now, self.per_s, self.per_s)
             return
-        unexpected = refused - _BEYOND * self._expected * (refused + accepted)
+        most = min(_BEYOND * self._expected, (1 + self._expected) / 2 if self._expected else 0.0)
+        unexpected = refused - most * (refused + accepted)
         has_settled = now - self._cut_at > _SETTLES_S
         if not (
             (unexpected >= _MANY and share > _LARGE_SHARE) or (unexpected >= _FEW and has_settled)
@@ -192,7 +208,13 @@ class Rate:
         """True if the cuts have taken effect. (Repeats may still be more than the rate.)"""
         if self.per_s is None or self._tokens < 0:
             return False
-        return self.per_s < _BELOW * self._before_cuts
+        return self.per_s < max(_BELOW * self._before_cuts, _FLOOR)
+
+    @property
+    def _deepest(self) -> float:
+        """How far the bucket may be overdrawn."""
+        assert self.per_s is not None
+        return -self.per_s * _LONGEST_DEBT_S - _AHEAD
 
     @property
     def _are_fruitless(self) -> bool:
@@ -202,13 +224,14 @@ class Rate:
         helped = self._refused_below <= self._below * max(
             _HELPS_ALWAYS, _HELPS * self._share_before
         )
-        if self.per_s >= self._before_cuts or (enough and helped):
+        is_first = self.per_s >= self._before_cuts and not 0 < self._before_cuts < _FLOOR
+        if is_first or (enough and helped):
             self._before_cuts = self.per_s
             beyond = self._refused_since_cut + self._accepted_beyond
             self._share_before = self._refused_since_cut / beyond
             self._below = self._refused_below = 0
             return False
-        return enough and self.per_s < _FRUITLESS * self._before_cuts
+        return enough and self.per_s < max(_FRUITLESS * self._before_cuts, _FLOOR)
 
     def _take_back(self, now: float) -> None:
         """The last cuts did not help: a part of all requests is refused at any rate."""
@@ -221,9 +244,9 @@ class Rate:
     def _cut(self, now: float, refused_rate: float, rate: float) -> None:
         """From now on `rate`; it grows back to `refused_rate` fast, and slowly beyond."""
         self._fill(now)
-        self.per_s = self._after_cut = max(_LEAST, rate)
-        self._refused_rate = max(self.per_s, refused_rate)
-        self._tokens = min(self._tokens, 0.0) - self.per_s * _PAUSE_S
+        self.per_s = self._after_cut = min(max(_LEAST, rate), _MOST)
+        self._refused_rate = min(max(self.per_s, refused_rate), _MOST)
+        self._tokens = max(min(self._tokens, 0.0) - self.per_s * _PAUSE_S, self._deepest)
         self._growing_s = 0.0
         self._cut_at = now
         self._accepted_since_cut = self._refused_since_cut = self._accepted_beyond = 0
@@ -243,11 +266,13 @@ class Rate:
         self._tokens = min(burst, self._tokens + passed * self.per_s)
         self._filled_at = now
         if self._doubles_s is not None:
-            self.per_s = self._after_cut * 2 ** (self._growing_s / self._doubles_s)
+            doublings = min(self._growing_s / self._doubles_s, 20.0)
+            self.per_s = min(self._after_cut * 2**doublings, _MOST)
             return
         top = self._refused_rate
         to_top_s = ((1 - self._after_cut / top) / _GROWTH) ** (1 / 3)
-        self.per_s = max(self._after_cut, top * (1 + _GROWTH * (self._growing_s - to_top_s) ** 3))
+        grown = top * (1 + _GROWTH * (self._growing_s - to_top_s) ** 3)
+        self.per_s = min(max(self._after_cut, grown), _MOST)
 
 
 class _Meter:

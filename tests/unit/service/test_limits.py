@@ -287,3 +287,69 @@ def test_queues_that_come_and_go_are_forgotten_but_not_what_is_under_way(monkeyp
 
     assert made == [ORDERS, *gone, ref("new"), gone[0]]
     assert admitted(limits) == FIRST - 2  # for the process
+
+
+def wanting(limits, now):
+    """Begin as many as may begin; returns after how long to ask again."""
+    while not (wait_s := limits.admit(ORDERS, Turn.IN_TURN, now)):
+        pass
+    return wait_s
+
+
+def after_a_503_and_nine_busy_seconds(limits, now):
+    """Eight are under way all the time, so concurrency makes the others wait."""
+    wanting(limits, now)
+    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, now + 0.01, now)
+    for _ in range(900):
+        sent, now = now, now + 0.01
+        for _ in range(8):
+            limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, now, sent)
+            limits.ended(ORDERS, Turn.IN_TURN)
+        wanting(limits, now)
+    return now
+
+
+def test_a_rate_that_limits_nothing_stays_near_what_is_carried_out():
+    limits = ObservedLimits()
+    after_a_503_and_nine_busy_seconds(limits, 100.0)
+
+    assert limits.allowed(ORDERS).per_s < 20 * 800
+    assert limits.learned(ORDERS)[1] < 20 * 800
+
+
+def test_refusals_in_a_burst_make_nothing_wait_long():
+    limits = ObservedLimits()
+    now = after_a_503_and_nine_busy_seconds(limits, 100.0)
+    for _ in range(2):  # the second are the repeats of the first
+        sent, now = now, now + 0.005
+        for _ in range(8):
+            limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, now, sent)
+            limits.sent_again(ORDERS)
+    for _ in range(500):
+        limits.sent_again(ORDERS)
+
+    assert limits.admit(ORDERS, Turn.IN_TURN, now) <= 1.0
+    assert limits.admit(ORDERS, Turn.AHEAD, now + 3.0) == 0.0
+
+
+def test_refusals_in_idle_moments_let_the_rate_grow_to_a_bound_only():
+    limits, now = ObservedLimits(), 100.0
+    wanting(limits, now)
+    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, now + 0.01, now)
+    for _ in range(300):
+        for _ in range(40):
+            now += 0.05
+            limits.admit(ORDERS, Turn.IN_TURN, now)
+        now += 2.0
+        limits.answered(ORDERS, Turn.AHEAD, Heard.BUSY, now + 0.01, now)
+
+    assert 0 < limits.learned(ORDERS)[1] <= 100_000
+
+
+def test_what_is_learned_is_at_least_one_a_second():
+    limits = ObservedLimits()
+    limits.go_on(ORDERS, 4, 20, 0.0)
+    for tick in range(300):
+        limits.admit(ORDERS, Turn.IN_TURN, tick / 10)
+
+    assert limits.learned(ORDERS)[1] >= 1
