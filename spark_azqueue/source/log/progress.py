@@ -87,8 +87,8 @@ class OwedList(NamedTuple):
             raise Damaged("its list of pending deletes has no name")
         named = dict(zip(("claim", "sequence"), numbers, strict=True))
         try:
-            gone = base64.b64decode(str(value.get("gone")), validate=True)
-        except ValueError:
+            gone = base64.b64decode(value["gone"], validate=True)
+        except (LookupError, TypeError, ValueError):
             raise Damaged("its pending deletes are not valid") from None
         if len(gone) > OWED_AT_MOST // 8 + 1:
             raise Damaged("its pending deletes are too many")
