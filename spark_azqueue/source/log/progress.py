@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -177,12 +178,15 @@ VERSION_WITH_LIST = 2
 
 _QUEUES_AT_MOST = 10_000
 _READING_AT_MOST = 20
+_OPTION = re.compile(r"[!-~ ]{0,100}")
 
 
 def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
     options = object_of(found.get(name), "options")
     if len(options) > _READING_AT_MOST:
         raise Damaged("it names too many options")
+    if not all(_OPTION.fullmatch(name) for name in options):
+        raise Damaged("the name of one of its options is not valid")
     return {name: text(options, name) for name in options}
 
 

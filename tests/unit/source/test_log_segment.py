@@ -134,6 +134,9 @@ def digest(data: bytes) -> bytes:
         {"queues": []},
         {"reading": []},
         {"reading": {"a": 1}},
+        {"reading": {"a" * 101: ""}},
+        {"reading": {"a\n": ""}},
+        {"reading": {"a": "b" * 2_001}},
         {"reading": {str(n): "" for n in range(21)}},
         {"cut": []},
         {"cut": [0, 2]},
@@ -171,8 +174,9 @@ def test_a_header_that_the_log_would_not_write_is_damaged(changed):
     header = json.loads(a_header().to_bytes()) | changed
     data = resealed(json.dumps(header).encode(), pack(messages_of(2), HEADER.queues))
 
-    with pytest.raises(Damaged):
+    with pytest.raises(Damaged) as caught:
         decode(data)
+    assert len(str(caught.value)) < 100
 
 
 def test_resealed_it_is_read():
