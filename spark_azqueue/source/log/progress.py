@@ -21,7 +21,8 @@ from spark_azqueue.journal.codec import (
     COUNT_OR_0,
     FLAG,
     HEXADECIMAL,
-    MAYBE,
+    LATEST,
+    MAYBE_TIME,
     TAG,
     TEXT,
     Coded,
@@ -166,11 +167,20 @@ class LogProgress:
         return cls(
             **read_fields(cls, found),
             hidden=number_or_0(found, "hidden"),
-            hidden_until=number_or_0(found, "hidden_until"),
+            hidden_until=_hidden_until(found),
             owed_list=where,
             has_ended=found.get("ended") is True,
         )
 
+
+def _hidden_until(found: Mapping[str, Any]) -> int:
+    until = number_or_0(found, "hidden_until")
+    if until > LATEST - _A_DAY_S:  # so that clocks may differ
+        raise Damaged("'hidden_until' is not valid")
+    return until
+
+
+_A_DAY_S = 86_400
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
@@ -229,7 +239,7 @@ class SegmentHeader:
     queues: Annotated[tuple[QueueRef, ...], queues(_QUEUES_AT_MOST)] = ()
     reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
     cut: Annotated[tuple[int, ...], _CUT] = ()
-    oldest: Annotated[int | None, MAYBE] = None
+    oldest: Annotated[int | None, MAYBE_TIME] = None
     suspect: Annotated[bool, FLAG] = False
 
     @property

@@ -13,7 +13,7 @@ from refs import ORDERS
 from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.journal import frame
-from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.codec import LATEST, Damaged
 from spark_azqueue.journal.frame import codec, digest_of
 from spark_azqueue.journal.messages import pack, unpack
 from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, fingerprint
@@ -115,6 +115,9 @@ def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
+PROGRESS = LogProgress().to_json()
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -145,6 +148,9 @@ def digest(data: bytes) -> bytes:
         {"cut": [3]},
         {"cut": [1.5, 0.5]},
         {"oldest": "yesterday"},
+        {"oldest": LATEST},
+        {"progress": PROGRESS | {"hidden_until": LATEST - 1}},
+        {"progress": PROGRESS | {"owed": [["orders", "m1", "0" * 16, LATEST]]}},
         {"progress": None},
         {"progress": {}},
         {"progress": {"claim": 0, "sequence": 0, "committed": 0, "done": 0, "owed": [[]]}},
