@@ -83,8 +83,9 @@ def drain(
 
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
         the same checkpoint. A query with another trigger is refused (not with Spark Connect, which
-        does not tell it). On Spark 4.2 and newer it is called once, on 4.0 and 4.1, where such a
-        run is one batch, as often as it takes.
+        does not tell it). On Spark 4.2 and newer it is called once, or again if somebody stops the
+        query and the counts show it; on 4.0 and 4.1, where such a run is one batch, as often as it
+        takes.
     options: of the source, as the reader gets them; a list if the query has several sources. With
         them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
         a value, and is needed for `hidden`. No message is leased for it.
@@ -187,13 +188,14 @@ class _Drain:
         self._read: dict[tuple[str, int], int] = {}  # messages by run and batch
         self._total: int | None = None
         self._newer = self._barren = 0
+        self._before: Left | None = None  # what was left before the newest run
         self._left: Left | None = None
         self._wait_until: float | None = None  # for hidden messages
 
     def run(self) -> RunResult:
         """Run the query until it is over."""
-        before = self._look()
-        self._total = before.messages if before else None
+        self._before = self._look()
+        self._total = self._before.messages if self._before else None
         finished, reason = False, ""
         try:
             while not finished and (query := self._runs.until_one_ends()) is not None:
@@ -235,21 +237,26 @@ class _Drain:
         Raises _Unfinished if no further run can tell.
         """
         sources = max((each.sources for each in reads), default=0)
-        queues = self._queues if self._queues and self._queues.sources == sources else None
+        # A run that tells nothing has read what the options say, as far as is known.
+        is_ours = self._queues is not None and sources in (0, self._queues.sources)
+        queues = self._queues if is_ours else None
         left = self._left if queues else None
         if queues:
             _check_places(queues, reads)
+        # Older than the call, or visible although this run read nothing.
+        has_older = left is not None and self._has_older(left)
         lines = {each.is_old_spark for each in reads} - {None}
-        if lines == {False}:
-            return True, ""
+        if lines == {False} and (not has_older or any(each.leaves for each in reads)):
+            return True, ""  # else somebody stopped it
         new = [each for each in reads if each.is_new]
         if any(each.leaves and each.is_old_spark for each in new):
             raise _Unfinished(_LEAVES)
         has_messages = any(each.messages for each in new)
+        if not reads and left and self._before:
+            has_messages = left.messages < self._before.messages
+        self._before = self._left
         if self._failures != self._runs.restarts:
             self._barren = 0
-        # Older than the call, or visible although this run read nothing.
-        has_older = left is not None and self._has_older(left)
         if reads and not new and not has_older:
             return True, ""
         if not has_messages or self._failures != self._runs.restarts:

@@ -21,6 +21,9 @@ from spark_azqueue.service.names import Kind
 MOST = 10**12 - 1
 """The highest number that a log counts to."""
 
+LATEST = 253_402_300_800
+"""The year 10000, in seconds since 1970: no time is so late."""
+
 _HEX = re.compile(r"[0-9a-f]+")
 _WORD = re.compile(r"[!-~ ]{0,2000}")
 
@@ -108,6 +111,11 @@ def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = MOST
     return value
 
 
+def time(found: Mapping[str, Any], name: str) -> int:
+    """A time in seconds since 1970."""
+    return number(found, name, most=LATEST - 1)
+
+
 def number_or_0(found: Mapping[str, Any], name: str) -> int:
     """The same; 0 if an earlier release did not write it."""
     return number(found, name) if name in found else 0
@@ -167,8 +175,9 @@ COUNT_OR_0 = Coded(number_or_0)
 HEXADECIMAL = Coded(hexadecimal)
 TEXT = Coded(text)
 FLAG = Coded(lambda found, name: found.get(name) is True)
-MAYBE = Coded(lambda found, name: None if found.get(name) is None else number(found, name))
-"""A number, or null."""
+TIME = Coded(time)
+MAYBE_TIME = Coded(lambda found, name: None if found.get(name) is None else time(found, name))
+"""A time, or null."""
 TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else "")
 """Hexadecimal digits, or none."""
 

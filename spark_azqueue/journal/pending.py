@@ -10,7 +10,7 @@ from typing import Any
 from spark_azqueue.service.fields import is_message_id
 from spark_azqueue.service.messages import MessageKey
 
-from .codec import MOST, Coded, Damaged, queue, several
+from .codec import LATEST, Coded, Damaged, queue, several
 
 OWED_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.
@@ -68,7 +68,7 @@ def _owed(value: object, account: str) -> Owed:
         and isinstance(written, str)
         and _FINGERPRINT.fullmatch(written)
         and type(expires) is int
-        and 0 <= expires <= MOST
+        and 0 <= expires < LATEST
     ):
         raise Damaged("one of its pending deletes is not valid")
     return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)

@@ -7,6 +7,7 @@ restart: every run of a query counts from zero.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -40,6 +41,11 @@ def whole(value: Any) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError("a number of a report is too large")
     return number
+
+
+def _plus(one: int, other: int) -> int:
+    """The sum, or the nearest number that a long of Spark holds."""
+    return max(-(2**63), min(one + other, 2**63 - 1))
 
 
 def hints_of(kind: type) -> Mapping[str, Any]:
@@ -110,7 +116,8 @@ class CountsByQueue:
         """Add these, by name."""
         for name, count in counts.items():
             is_known = name in self._counts or len(self._counts) < MOST_QUEUES
-            self._counts[name if is_known else OTHERS] += count
+            kept = name if is_known else OTHERS
+            self._counts[kept] = _plus(self._counts[kept], count)
 
     def as_dict(self) -> dict[str, int]:
         """The counts so far."""
@@ -136,7 +143,9 @@ class LogReport:
         """Read it back. Raises LookupError, TypeError or ValueError if it is not one."""
         took = log.get("put_seconds")
         counts = {name: whole(log[name]) for name in hints_of(cls) if name != "put_seconds"}
-        return cls(**counts, put_seconds=None if took is None else float(took))
+        if took is not None and not math.isfinite(took := float(took)):
+            raise ValueError("a number of a report is not finite")
+        return cls(**counts, put_seconds=took)
 
     def __add__(self, other: LogReport) -> LogReport:
         took = [each.put_seconds for each in (self, other) if each.put_seconds is not None]
@@ -272,8 +281,8 @@ class Report:
         soonest = [each.expires for each in (self, other) if each.expires is not None]
         return Report(
             _summed(self.backlog, other.backlog),
-            self.held + other.held,
-            self.unconfirmed_deletes + other.unconfirmed_deletes,
+            _plus(self.held, other.held),
+            _plus(self.unconfirmed_deletes, other.unconfirmed_deletes),
             max(self.visibility_timeout, other.visibility_timeout),
             self.counters + other.counters,
             self.log + other.log if self.log and other.log else self.log or other.log,
@@ -288,7 +297,7 @@ class Report:
 def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
     """Add the fields one by one, but for those that are given."""
     names = hints_of(type(one)).keys() - given.keys()
-    sums: dict[str, Any] = {name: getattr(one, name) + getattr(other, name) for name in names}
+    sums: dict[str, Any] = {name: _plus(getattr(one, name), getattr(other, name)) for name in names}
     return type(one)(**sums, **given)
 
 
@@ -313,4 +322,6 @@ def _largest(ages: Mapping[str, int], others: Mapping[str, int]) -> dict[str, in
 
 
 def _summed(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
-    return {queue: counts.get(queue, 0) + others.get(queue, 0) for queue in {**counts, **others}}
+    return {
+        queue: _plus(counts.get(queue, 0), others.get(queue, 0)) for queue in {**counts, **others}
+    }

@@ -240,6 +240,43 @@ def test_counts_of_one_of_two_sources_end_nothing(service: FakeQueueService) -> 
     assert len(runs) == 4
 
 
+def test_a_run_that_somebody_stops_is_not_the_end(
+    service: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Spark 4.2 `stop` ends a run as its last batch does."""
+    query = Scheduled(service, old=False, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    service.clock.advance(30)
+    work = query.work
+
+    def stopped(run: Run) -> None:
+        with monkeypatch.context() as patch:
+            if run.number == 0:
+                batch = query._batch  # noqa: SLF001
+                patch.setattr(query, "_batch", lambda *given: batch(*given) and False)
+            work(run)
+
+    monkeypatch.setattr(query, "work", stopped)
+    result = drained(query, service)
+
+    assert (result.finished, result.left, len(query.runs)) == (True, 0, 2)
+    assert query.counts() == dict.fromkeys(numbered(50), 1)
+
+
+def test_runs_that_tell_nothing_end_when_the_queues_are_read(
+    service: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """spark.sql.streaming.numRecentProgressUpdates=0"""
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="10")
+    service.put_many(QUEUE, numbered(50))
+    service.clock.advance(30)
+    monkeypatch.setattr(Run, "tell", lambda *_, **__: None)
+    result = drained(query, service)
+
+    assert (result.finished, result.left) == (True, 0)
+    assert query.counts() == dict.fromkeys(numbered(50), 1)
+
+
 @pytest.mark.parametrize("old_spark", [True, False])
 def test_time_is_over_between_two_starts(service: FakeQueueService, *, old_spark: bool) -> None:
     query = Scheduled(service, old=old_spark, maxMessagesPerTrigger="20")

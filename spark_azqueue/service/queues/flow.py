@@ -95,12 +95,14 @@ def results_of(
     *,
     most: int | None = None,
     within_s: float | None = None,
+    without: Container[QueueRef] = (),
 ) -> Generator[tuple[Tag, T | Exception], None, None]:
     """Yield each call's tag with its result or its error, in the order in which they end.
 
     The calls begin about in their order. most: how many at once; None: as the limits say. within_s:
-    no call begins later than this, and the generator ends. If it is closed early, it is unknown
-    whether calls under way took effect.
+    no call begins later than this, and the generator ends. without: calls to these queues, which
+    may become more, are left out. If it is closed early, it is unknown whether calls under way took
+    effect.
     """
     deadline = None if within_s is None else time.monotonic() + within_s
     waiting: FairQueue[QueueRef, tuple[Tag, Call[T]]] = FairQueue()
@@ -108,6 +110,8 @@ def results_of(
 
     def begin(tagged: tuple[Tag, Call[T]]) -> bool:
         tag, call = tagged
+        if call.queue in without:
+            return True
         if most is not None:
             if len(flight) >= most:
                 return False
@@ -148,22 +152,32 @@ def attempt_all(
 ) -> Iterator[tuple[Tag, T]]:
     """Yield what calls answer on which nothing depends. Raises no Exception, unlike `results_of`.
 
-    failed: gets the first error alone. A denied access ends it: the others would fail the same way.
+    failed: gets the first error alone. A denied access ends the calls to its queue alone: they
+    would fail the same way.
     """
+    denied: set[QueueRef] = set()
     has_failed = False
+    with_queue = (((tag, call.queue), call) for tag, call in calls)
+
+    def tell(error: Exception) -> None:
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
+            failed(error)
+
     try:
-        with closing(results_of(client, calls, retry, most=most, within_s=within_s)) as results:
-            for tag, result in results:
+        with closing(
+            results_of(client, with_queue, retry, most=most, within_s=within_s, without=denied)
+        ) as results:
+            for (tag, queue), result in results:
                 if not isinstance(result, Exception):
                     yield tag, result
                     continue
-                if not has_failed:
-                    failed(result)
-                has_failed = True
                 if isinstance(result, AccessDenied):
-                    return
+                    denied.add(queue)
+                tell(result)
     except Exception as error:  # noqa: BLE001 (nothing depends on it)
-        failed(error)
+        tell(error)
 
 
 def answers_of(

@@ -13,7 +13,7 @@ from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
-from spark_azqueue.journal.codec import MOST, Damaged, sealed, unsealed
+from spark_azqueue.journal.codec import LATEST, MOST, Damaged, sealed, unsealed
 from spark_azqueue.journal.frame import codec, unpacked
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.messages import joined, listed, numbers, read_numbers
@@ -31,7 +31,6 @@ from .record import (
     CHUNK_AT_MOST,
     CHUNK_ROWS,
     HEAD_AT_MOST,
-    LATEST,
     PART_BYTES,
     Chunk,
     Hidden,

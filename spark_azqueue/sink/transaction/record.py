@@ -18,6 +18,7 @@ from spark_azqueue.journal.codec import (
     HEXADECIMAL,
     TAG,
     TEXT,
+    TIME,
     Coded,
     Damaged,
     as_json,
@@ -47,9 +48,6 @@ CHUNK_ROWS = 20_000
 
 CHUNK_AT_MOST = CHUNK_ROWS * (MAX_ID + MAX_RECEIPT + 64 + 32)
 """Bytes of a chunk, packed or not."""
-
-LATEST = 253_402_300_800
-"""The year 10000, in seconds since 1970: no time is so late."""
 
 
 class Hidden(NamedTuple):
@@ -139,7 +137,6 @@ _ABOUT = Coded(
     lambda found, name: str(loaded(text(found, name).encode())),
     lambda about: json.dumps(about[:_ABOUT_AT_MOST]),
 )
-_TIME = Coded(lambda found, name: number(found, name, most=LATEST - 1))
 _CHUNKS = Coded(
     lambda found, name: tuple(map(_chunk_ref, list_of(found, name, CHUNKS_AT_MOST))),
     lambda refs: [[each.part, each.rows, each.size, each.packed, each.digest] for each in refs],
@@ -165,8 +162,8 @@ class RecordHead:
     account: Annotated[str, TEXT]
     about: Annotated[str, _ABOUT]
     given: Annotated[int, COUNT]
-    expires: Annotated[int, _TIME]
-    recorded: Annotated[int, _TIME]
+    expires: Annotated[int, TIME]
+    recorded: Annotated[int, TIME]
     abandoned: Annotated[int, COUNT]
     chunks: Annotated[tuple[ChunkRef, ...], _CHUNKS]
     written: Annotated[Ranges, _WRITTEN] = ()

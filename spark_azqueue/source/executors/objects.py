@@ -18,8 +18,9 @@ from spark_azqueue.journal.codec import (
     COUNT_OR_0,
     FLAG,
     HEXADECIMAL,
-    MAYBE,
+    MAYBE_TIME,
     TEXT,
+    TIME,
     Coded,
     Damaged,
     as_json,
@@ -129,10 +130,10 @@ class SlotHeader:
     attempt: Annotated[str, HEXADECIMAL]
     messages: Annotated[int, COUNT] = 0
     tombstone: Annotated[bool, FLAG] = False
-    until: Annotated[int, COUNT] = 0
+    until: Annotated[int, TIME] = 0
     repeated: Annotated[bool, FLAG] = False
-    oldest: Annotated[int | None, MAYBE] = None
-    expires: Annotated[int | None, MAYBE] = None
+    oldest: Annotated[int | None, MAYBE_TIME] = None
+    expires: Annotated[int | None, MAYBE_TIME] = None
     queues: Annotated[tuple[QueueRef, ...], queues(MOST_QUEUES)] = ()
     reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
     looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
@@ -220,8 +221,8 @@ class SlotReport:
     poison: Annotated[int, COUNT] = 0
     given_bytes: Annotated[int, COUNT_OR_0] = 0
     repeated: Annotated[bool, FLAG] = False
-    oldest: Annotated[int | None, MAYBE] = None
-    expires: Annotated[int | None, MAYBE] = None
+    oldest: Annotated[int | None, MAYBE_TIME] = None
+    expires: Annotated[int | None, MAYBE_TIME] = None
     looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
     counts: Annotated[Counts, _COUNTS] = field(default_factory=Counts)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -20,7 +21,8 @@ from spark_azqueue.journal.codec import (
     COUNT_OR_0,
     FLAG,
     HEXADECIMAL,
-    MAYBE,
+    LATEST,
+    MAYBE_TIME,
     TAG,
     TEXT,
     Coded,
@@ -87,8 +89,8 @@ class OwedList(NamedTuple):
             raise Damaged("its list of pending deletes has no name")
         named = dict(zip(("claim", "sequence"), numbers, strict=True))
         try:
-            gone = base64.b64decode(str(value.get("gone")), validate=True)
-        except ValueError:
+            gone = base64.b64decode(value["gone"], validate=True)
+        except (LookupError, TypeError, ValueError):
             raise Damaged("its pending deletes are not valid") from None
         if len(gone) > OWED_AT_MOST // 8 + 1:
             raise Damaged("its pending deletes are too many")
@@ -165,11 +167,20 @@ class LogProgress:
         return cls(
             **read_fields(cls, found),
             hidden=number_or_0(found, "hidden"),
-            hidden_until=number_or_0(found, "hidden_until"),
+            hidden_until=_hidden_until(found),
             owed_list=where,
             has_ended=found.get("ended") is True,
         )
 
+
+def _hidden_until(found: Mapping[str, Any]) -> int:
+    until = number_or_0(found, "hidden_until")
+    if until > LATEST - _A_DAY_S:  # so that clocks may differ
+        raise Damaged("'hidden_until' is not valid")
+    return until
+
+
+_A_DAY_S = 86_400
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
@@ -177,12 +188,15 @@ VERSION_WITH_LIST = 2
 
 _QUEUES_AT_MOST = 10_000
 _READING_AT_MOST = 20
+_OPTION = re.compile(r"[!-~ ]{0,100}")
 
 
 def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
     options = object_of(found.get(name), "options")
     if len(options) > _READING_AT_MOST:
         raise Damaged("it names too many options")
+    if not all(_OPTION.fullmatch(name) for name in options):
+        raise Damaged("the name of one of its options is not valid")
     return {name: text(options, name) for name in options}
 
 
@@ -225,7 +239,7 @@ class SegmentHeader:
     queues: Annotated[tuple[QueueRef, ...], queues(_QUEUES_AT_MOST)] = ()
     reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
     cut: Annotated[tuple[int, ...], _CUT] = ()
-    oldest: Annotated[int | None, MAYBE] = None
+    oldest: Annotated[int | None, MAYBE_TIME] = None
     suspect: Annotated[bool, FLAG] = False
 
     @property

@@ -161,3 +161,26 @@ def test_what_it_has_counted_is_left_of_an_old_one():
         {"put": 1},
     )
     assert found.backlog == found.heads == {}
+
+
+# ── forged ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("took", [float("nan"), float("inf"), "-inf"])
+def test_a_time_that_is_no_number_makes_no_report(took):
+    told = replace(REPORT, log=LOG).to_json()
+
+    with pytest.raises(ValueError, match="not finite"):
+        Report.from_json(told | {"log": told["log"] | {"put_seconds": took}})
+
+
+def test_no_sum_is_more_than_a_long_of_spark_holds():
+    most = 2**63 - 1
+    counters = Counters(*[most] * len(fields(Counters)))
+    one = Report({"a": most}, most, most, most, counters, LogReport(*[most] * 5))
+    by_queue = CountsByQueue()
+    for _ in range(2):
+        by_queue.add_counts({"a": most})
+
+    assert one + one == one
+    assert by_queue.as_dict() == {"a": most}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from hidden_queues import Client, Flight, HiddenQueues, Steps
 
-from spark_azqueue.errors import Outcome, ServiceUnavailable
+from spark_azqueue.errors import AccessDenied, Outcome, ServiceUnavailable
 from spark_azqueue.service.queues.calls import Show
-from spark_azqueue.service.queues.flow import MOST_WAITING, results_of
+from spark_azqueue.service.queues.flow import MOST_WAITING, attempt_all, results_of
 from spark_azqueue.service.retry import SETTLE
 
 
@@ -66,3 +66,37 @@ def test_it_closes_its_calls_and_ends_when_its_time_is_over(
     with pytest.raises(ZeroDivisionError):
         list(results_of(client(service), ((1 // 0, each) for _, each in shows(service, 1)), SETTLE))
     assert len(closed) == 2
+
+
+def attempted(service: HiddenQueues, calls: Iterable[tuple[int, Any]]) -> tuple[list[int], int]:
+    """The tags of the calls that were answered, and how many errors were told."""
+    told: list[Exception] = []
+    answers = attempt_all(client(service), calls, SETTLE, told.append, most=1)
+    return [tag for tag, _ in answers], len(told)
+
+
+def test_of_several_errors_the_first_one_alone_is_told() -> None:
+    service = HiddenQueues(faults=["busy"])
+
+    def calls() -> Iterator[tuple[int, Show]]:
+        yield from shows(service, MOST_WAITING + 5)
+        raise OSError("no more calls")
+
+    assert attempted(service, calls())[1] == 1
+
+
+def test_a_denied_access_ends_the_calls_of_its_queue_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = HiddenQueues()
+    carry_out, made = service.carry_out, []
+
+    def denied(self: Flight, call: Any) -> Any:
+        made.append(call.queue.name)
+        return AccessDenied("no", status=403) if call.queue.name == "queue-0" else carry_out(call)
+
+    monkeypatch.setattr(Flight, "_result", denied)
+    count = 4 * MOST_WAITING
+    answered, told = attempted(service, shows(service, count))
+    assert (answered, told) == ([*range(1, count, 2)], 1)
+    assert made.count("queue-0") == 1

@@ -12,7 +12,7 @@ from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
 from spark_azqueue.errors import LogDamaged, LogUnavailable
-from spark_azqueue.journal.codec import Damaged, sealed, unsealed
+from spark_azqueue.journal.codec import LATEST, Damaged, sealed, unsealed
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.pending import Owed
 from spark_azqueue.service.messages import MessageKey
@@ -58,7 +58,7 @@ HEADER = SlotHeader(
 RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
 BYTES = encode(HEADER, RECEIVED)
 OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
-LONGEST = Owed(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, 10**12 - 1)
+LONGEST = Owed(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, LATEST - 1)
 SETTLED = SlotReport(
     3, 500, 1, OWED[:2], (OWED[2].key,), 1, 90, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2)
 )
@@ -138,7 +138,7 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
 
 def test_the_most_that_is_known_can_be_read() -> None:
     keys = (MessageKey(ref("q" * 63), f"{at:064}") for at in range(KNOWN_AT_MOST))
-    every = [Owed(key, 2**64 - 1, 10**12 - 1) for key in keys]
+    every = [Owed(key, 2**64 - 1, LATEST - 1) for key in keys]
     assert len(SeenMessages(every).to_bytes()) < KNOWN_BYTES_AT_MOST
 
 
@@ -161,6 +161,8 @@ def test_what_was_settled_comes_back() -> None:
         {"looked": {"orders": [1, 2, None]}},
         {"looked": {"orders": [1, True, [0, None]]}},
         {"counts": {"dequeued": "4"}},
+        {"oldest": LATEST},
+        {"expires": LATEST},
     ],
     ids=str,
 )

@@ -14,7 +14,7 @@ from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, SegmentHeader
+from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, OwedList, SegmentHeader
 from spark_azqueue.source.log.segment import decode
 
 MANY = 5_000
@@ -193,3 +193,10 @@ def test_a_segment_with_a_list_is_read_back(store):
     written = put(log, *range(5, MANY + 50))
 
     assert decode(store.objects["seg/000000000002"]).header == written
+
+
+@pytest.mark.parametrize("gone", [{}, {"gone": None}, {"gone": 7}, {"gone": ["None"]}])
+def test_a_list_that_does_not_say_what_is_gone_is_damaged(gone):
+    """Of "None", valid base64, eleven bits are set: so many messages would give a second row."""
+    with pytest.raises(Damaged, match="its pending deletes are not valid"):
+        OwedList.from_json({"list": [1, 1], **gone})

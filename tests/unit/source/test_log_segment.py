@@ -13,7 +13,7 @@ from refs import ORDERS
 from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.journal import frame
-from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.codec import LATEST, Damaged
 from spark_azqueue.journal.frame import codec, digest_of
 from spark_azqueue.journal.messages import pack, unpack
 from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, fingerprint
@@ -115,6 +115,9 @@ def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
+PROGRESS = LogProgress().to_json()
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -134,6 +137,9 @@ def digest(data: bytes) -> bytes:
         {"queues": []},
         {"reading": []},
         {"reading": {"a": 1}},
+        {"reading": {"a" * 101: ""}},
+        {"reading": {"a\n": ""}},
+        {"reading": {"a": "b" * 2_001}},
         {"reading": {str(n): "" for n in range(21)}},
         {"cut": []},
         {"cut": [0, 2]},
@@ -142,6 +148,9 @@ def digest(data: bytes) -> bytes:
         {"cut": [3]},
         {"cut": [1.5, 0.5]},
         {"oldest": "yesterday"},
+        {"oldest": LATEST},
+        {"progress": PROGRESS | {"hidden_until": LATEST - 1}},
+        {"progress": PROGRESS | {"owed": [["orders", "m1", "0" * 16, LATEST]]}},
         {"progress": None},
         {"progress": {}},
         {"progress": {"claim": 0, "sequence": 0, "committed": 0, "done": 0, "owed": [[]]}},
@@ -171,8 +180,9 @@ def test_a_header_that_the_log_would_not_write_is_damaged(changed):
     header = json.loads(a_header().to_bytes()) | changed
     data = resealed(json.dumps(header).encode(), pack(messages_of(2), HEADER.queues))
 
-    with pytest.raises(Damaged):
+    with pytest.raises(Damaged) as caught:
         decode(data)
+    assert len(str(caught.value)) < 100
 
 
 def test_resealed_it_is_read():
