@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from log_stores import MemoryLogStore
 
-from spark_azqueue.errors import Outcome, QueueNotFound, ServiceUnavailable
+from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.messages import Lease, QueueRef, seconds_of
@@ -192,6 +192,8 @@ class Flight:
         fault = service.faults.pop(0) if service.faults else None
         if fault == "busy":
             return ServiceUnavailable("HTTP 503", status=503, outcome=Outcome.RETRY)
+        if fault == "denied":
+            return AccessDenied("HTTP 403", status=403)
         try:
             found = service.carry_out(call)
             if fault == "lost":  # the answer: the repeat is refused
