@@ -83,8 +83,8 @@ def drain(
 
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
         the same checkpoint. A query with another trigger is refused (not with Spark Connect, which
-        does not tell it). On Spark 4.2 and newer it is called once, or again if somebody stops the
-        query and the counts show it; on 4.0 and 4.1, where such a run is one batch, as often as it
+        does not tell it). On Spark 4.2 and newer it is called once, or again if the query is
+        stopped and the counts show it; on 4.0 and 4.1, where such a run is one batch, as often as it
         takes.
     options: of the source, as the reader gets them; a list if the query has several sources. With
         them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
@@ -247,7 +247,7 @@ class _Drain:
         has_older = left is not None and self._has_older(left)
         lines = {each.is_old_spark for each in reads} - {None}
         if lines == {False} and (not has_older or any(each.leaves for each in reads)):
-            return True, ""  # else somebody stopped it
+            return True, ""  # else it was stopped
         new = [each for each in reads if each.is_new]
         if any(each.leaves and each.is_old_spark for each in new):
             raise _Unfinished(_LEAVES)
