@@ -179,7 +179,7 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
 
 # What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
-ON_LINES = $(patsubst %,tests/engine/test_%.py,crashes exactly_once executors history reliability restart stream transactions)
+ON_LINES = $(patsubst %,tests/engine/test_%.py,crashes exactly_once executors restart stream transactions)
 
 engine-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \

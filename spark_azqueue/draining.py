@@ -84,8 +84,8 @@ def drain(
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
         the same checkpoint. A query with another trigger is refused (not with Spark Connect, which
         does not tell it). On Spark 4.2 and newer it is called once, or again if the query is
-        stopped and the counts show it; on 4.0 and 4.1, where such a run is one batch, as often as it
-        takes.
+        stopped and the counts show it; on 4.0 and 4.1, where such a run is one batch, as often as
+        it takes.
     options: of the source, as the reader gets them; a list if the query has several sources. With
         them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
         a value, and is needed for `hidden`. No message is leased for it.
