@@ -57,9 +57,14 @@ class Streams:
                 on_batch(batch, number)
             self.rows.extend(batch.collect())
 
-        writer = frame.writeStream.foreachBatch(take).option(
-            "checkpointLocation", str(self.checkpoint)
-        )
+        return self.each_batch(frame, take, **trigger)
+
+    def each_batch(
+        self, frame: DataFrame, work: Callable[[DataFrame, int], None], **trigger: Any
+    ) -> StreamingQuery:
+        """Run a stream that does this with each batch, and nothing else."""
+        writer = frame.writeStream.foreachBatch(work)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
         if trigger:
             writer = writer.trigger(**trigger)
         query = writer.start()

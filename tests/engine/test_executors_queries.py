@@ -60,14 +60,7 @@ def test_an_action_that_runs_one_task_leaves_the_other_queues_as_they_are(
         assert len(batch.limit(1).collect()) == 1
         assert before[-1] - left(fake, queues) == 30, "one task, and so one queue"
 
-    def start() -> StreamingQuery:
-        writer = query.frame().writeStream.foreachBatch(look)
-        writer = writer.option("checkpointLocation", str(query.streams.checkpoint))
-        running = writer.trigger(availableNow=True).start()
-        query.streams.queries.append(running)
-        return running
-
-    read_all(start)
+    read_all(lambda: query.streams.each_batch(query.frame(), look, availableNow=True))
     assert before == [90, 60, 30]
     assert left(fake, queues) == 0
     assert logged(query) == sent

@@ -76,11 +76,7 @@ def test_foreach_batch_writes_two_queues_once(chain: Chain) -> None:
             raise ValueError("once")
 
     def start() -> StreamingQuery:
-        writer = chain.source().writeStream.foreachBatch(write)
-        writer = writer.option("checkpointLocation", str(chain.streams.checkpoint))
-        query = writer.trigger(availableNow=True).start()
-        chain.streams.queries.append(query)
-        return query
+        return chain.streams.each_batch(chain.source(), write, availableNow=True)
 
     chain.send()
     with pytest.raises(PySparkException, match="once"):

@@ -24,6 +24,14 @@ from spark_azqueue.testing import FakeQueueService
 
 Offset = dict[str, object]
 
+WITH_BLOBS = {
+    "largeBody": "blob",
+    "blobContainer": "bodies",
+    "secret.blobConnectionString": "AccountName=fakeaccount;AccountKey=a2V5;"
+    "BlobEndpoint=http://127.0.0.1:1/fakeaccount",
+}
+"""Options for bodies over 64 KiB. Nothing answers at that address."""
+
 
 class Query:
     """One folder, and the processes that use it."""

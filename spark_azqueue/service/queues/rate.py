@@ -182,7 +182,7 @@ class Rate:
             self._expected = 0.0
             self._cut(now, self.per_s, self.per_s)
             return
-        most = min(_BEYOND * self._expected, (1 + self._expected) / 2 if self._expected else 0.0)
+        most = min(_BEYOND * self._expected, (1 + self._expected) / 2)
         unexpected = refused - most * (refused + accepted)
         has_settled = now - self._cut_at > _SETTLES_S
         if not (

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from doubles import AtOnce
-from executors_query import Query, first_plan
+from executors_query import WITH_BLOBS, Query, first_plan
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
@@ -166,13 +166,10 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     waited_for: list[int] = []
     monkeypatch.setattr(closing, "wait", lambda each, timeout_s: waited_for.append(len(each)))
     monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
-    account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
     query = Query(
         fake,
         executorSlots="1",
-        largeBody="blob",
-        blobContainer="bodies",
-        **{"secret.blobConnectionString": account},
+        **WITH_BLOBS,
     )
     blobs = [f"{number:032x}" for number in range(3)]
     fake.put_many("orders", [Reference("bodies", name, 70_000).text for name in blobs])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from executors_query import Query, fill
+from executors_query import WITH_BLOBS, Query, fill
 from executors_scene import Scene
 from executors_setting import TRIES
 
@@ -233,14 +233,11 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(closing, "CLEAN_EVERY", 1)
-    account = "AccountName=fakeaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/fakeaccount"
     query = Query(
         fake,
         maxDequeueCount="2",
         writeAheadLogRetention="10",
-        largeBody="blob",
-        blobContainer="bodies",
-        **{"secret.blobConnectionString": account},
+        **WITH_BLOBS,
     )
     fake.create_queue("orders-poison")
     blobs = [f"{number:032x}" for number in range(5)]
