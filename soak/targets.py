@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from spark_azqueue.testing import FakeQueueService, Fault, MessageView, ModelQueue
+from spark_azqueue.testing import FakeQueueService, Fault, MessageView
 from spark_azqueue.testing.azurite import Azurite
 from spark_azqueue.testing.blobs import FakeBlobService
+from spark_azqueue.testing.model import ModelQueue
 
 _ANYWHERE = ("busy_503", "error_500", "reset", "reply_lost", "slow")
 _SLOW_S = (0.2, 0.5, 1.0)

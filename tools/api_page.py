@@ -88,8 +88,8 @@ GROUPS = (
             (
                 "spark_azqueue.testing",
                 (
-                    *("FakeQueueService", "Fault", "FaultScript", "FakeClock", "MessageView"),
-                    *("LogEntry", "Refusal", "ModelQueue", "ModelAccount", "Minter"),
+                    *("FakeQueueService", "Fault", "FaultScript", "FakeClock"),
+                    *("MessageView", "LogEntry", "Refusal"),
                 ),
             ),
             ("spark_azqueue.testing.azurite", ("Azurite", "AzuriteUnavailable")),

@@ -7,14 +7,14 @@
         service.clock.advance(30)  # leases expire
         service.faults.add(Fault("delete", "busy_503", every=10))
 
-`ModelQueue` is the same queue without the server. Everything here needs only the standard library.
+Everything here needs only the standard library.
 From a shell: `python -m spark_azqueue.testing --queue orders`.
 """
 
 from .answering import LogEntry
 from .errors import Refusal
 from .faults import Fault, FaultScript
-from .model import MessageView, Minter, ModelAccount, ModelQueue
+from .model import MessageView
 from .server import FakeClock, FakeQueueService
 
 __all__ = [
@@ -24,8 +24,5 @@ __all__ = [
     "FaultScript",
     "LogEntry",
     "MessageView",
-    "Minter",
-    "ModelAccount",
-    "ModelQueue",
     "Refusal",
 ]

@@ -58,14 +58,11 @@ class AzuriteUnavailable(RuntimeError):  # noqa: N818
 class Azurite:
     """A queue service on 127.0.0.1 with a port and data of its own, removed at the end.
 
-    With `blobs`, there is also a blob service, and the connection string names both.
-
-    Start it with `with` or `start()`. It ends with `stop()` or with this process, whichever comes
-    first. `folder`: the folder with `node_modules/azurite`. It is searched there, then in the
-    folder that the environment variable AZQUEUE_AZURITE names, then in `./.azurite`.
-    `start_timeout_s`: the longest time to wait for its first answer. `certificate` and `key`: PEM
-    files; with both, it uses https and also accepts Microsoft Entra tokens (it checks their
-    claims, but neither signature nor roles).
+    Start it with `with` or `start()`. It ends with `stop()`, or with this process. `blobs`: with a
+    blob service, too. `folder`: has `node_modules/azurite`; else the environment variable
+    AZQUEUE_AZURITE names it, or it is `./.azurite`. `start_timeout_s`: the longest time to wait for
+    its first answer. `certificate` and `key`: PEM files; with both, it uses https and accepts
+    Microsoft Entra tokens (it checks their claims, but neither signature nor roles).
 
     Raises AzuriteUnavailable; the constructor does, if Node.js or Azurite was not found.
     """

@@ -57,12 +57,11 @@ class Fault:
     """One line of a script: which requests fail, and how.
 
     `op` is one of `OPERATIONS` or `*`, `kind` one of `KINDS`, `queue` a queue's name (default:
-    any). Matching requests are counted from 1. The fault hits the `nth`, or every multiple of
-    `every`, or each with the probability `rate`; with none of the three, it hits all. It hits at
-    most `times` requests. `seconds`: of `slow` and `late` (default: 1), of `being_deleted`
-    (default: 40, by the clock of the messages), or the Retry-After of `busy_503` and `busy_429`
-    (default: none, since the service is not known to send one). A fault that affects messages
-    ("delivered_twice", "broken_xml") counts only dequeues that find some.
+    any). The fault hits the `nth` matching request (from 1), or every multiple of `every`, or each
+    with the probability `rate`, or all; at most `times` of them. `seconds`: of `slow` and `late`
+    (default: 1), of `being_deleted` (default: 40, by the clock of the messages), or the Retry-After
+    of `busy_503` and `busy_429` (default: none). "delivered_twice" and "broken_xml" count only
+    dequeues that find messages.
 
     Raises ValueError for invalid or contradictory values.
     """
@@ -92,19 +91,10 @@ class Fault:
         if self.seconds is not None and self.seconds < 0:
             raise ValueError(f"seconds cannot be negative: {self.seconds}")
 
-    @property
-    def lasts(self) -> float:
-        """`seconds`, or the default of this kind."""
-        return _SECONDS.get(self.kind, 1.0) if self.seconds is None else self.seconds
 
-    def matches(self, op: str, queue: str, *, finds_messages: bool) -> bool:
-        """Return whether this fault counts the request."""
-        return (
-            self.op in ("*", op)
-            and op in _ONLY_FOR.get(self.kind, OPERATIONS)
-            and self.queue in (None, queue)
-            and (finds_messages or self.kind not in _NEEDS_MESSAGES)
-        )
+def seconds_of(fault: Fault) -> float:
+    """How long it lasts: its `seconds`, or the default of its kind."""
+    return _SECONDS.get(fault.kind, 1.0) if fault.seconds is None else fault.seconds
 
 
 def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
@@ -132,6 +122,16 @@ class _Line:
         self._matched = 0
         self._hits = 0
 
+    def matches(self, op: str, queue: str, *, finds_messages: bool) -> bool:
+        """Return whether the fault counts this request."""
+        fault = self.fault
+        return (
+            fault.op in ("*", op)
+            and op in _ONLY_FOR.get(fault.kind, OPERATIONS)
+            and fault.queue in (None, queue)
+            and (finds_messages or fault.kind not in _NEEDS_MESSAGES)
+        )
+
     def due(self) -> bool:
         """Count one matching request; return whether to hit it."""
         self._matched += 1
@@ -151,8 +151,7 @@ class _Line:
 class FaultScript:
     """The active faults. They can be changed while requests run. Thread-safe.
 
-    Each fault has its own random numbers, made from `seed` and its position in the order of `add`.
-    So the same requests in the same order get the same faults.
+    The same requests in the same order get the same faults: `seed` makes their random numbers.
     """
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
@@ -189,8 +188,7 @@ class FaultScript:
     def judge(self, op: str, queue: str, *, finds_messages: bool) -> FaultEffect:
         """Decide what happens to a request. finds_messages: a dequeue with something to lease.
 
-        If several faults are due, the one added first applies, and the others miss their turn.
-        "slow" combines with any other.
+        Of several faults that are due, the one added first applies. "slow" combines with any.
         """
         if not self._lines:
             return FaultEffect()
@@ -199,10 +197,10 @@ class FaultScript:
         with self._lock:
             for line in self._lines:
                 fault = line.fault
-                if not fault.matches(op, queue, finds_messages=finds_messages) or not line.due():
+                if not line.matches(op, queue, finds_messages=finds_messages) or not line.due():
                     continue
                 if fault.kind == "slow":
-                    delay += fault.lasts
+                    delay += seconds_of(fault)
                 elif chosen is None:
                     chosen = fault
                 else:

@@ -47,8 +47,7 @@ class FakeClock:
     def advance(self, seconds: float) -> float:
         """Move the clock forward by `seconds`; return the new time.
 
-        Raises ValueError for a negative number: queues are ordered by time, and the service's
-        own clock does not run backwards.
+        Raises ValueError for a negative number.
         """
         if seconds < 0:
             raise ValueError(f"the clock only moves forward, not by {seconds} s")
@@ -63,15 +62,13 @@ class FakeClock:
 class FakeQueueService:
     """A queue service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
-    It is as strict as the service, and stricter if that reveals mistakes: every receipt contains
-    `+`, `/` and `=`, and a stale one gives 404. All messages of one dequeue have the same receipt.
-    Queues and messages live as long as the object, so `stop` and `start` simulate an outage; the
-    port stays the same. Methods about queues raise `Refusal` if the service would refuse (404
-    QueueNotFound, …). They are not counted, and faults do not affect them.
+    It is as strict as the service, or stricter: every receipt contains `+`, `/` and `=`, and a
+    stale one gives 404. `stop` and `start` simulate an outage: port, queues and messages stay.
+    Methods about queues raise `Refusal` if the service would refuse (404 QueueNotFound, …). They
+    are not counted, and faults do not affect them.
 
-    It verifies SharedKey and SharedKeyLite signatures, and the SAS of the account or of a queue,
-    also one with a user delegation key. Of a bearer token, it checks time and audience, not the
-    signature, and accepts it over http.
+    It verifies signatures of keys and of every kind of SAS. Of a bearer token, it checks time and
+    audience, not the signature, and accepts it over http.
 
     `clock`: the time for messages (default: real time, which tests can advance).
     `credential_time`: the time for signatures, in unix seconds (default: real time, since clients
@@ -197,11 +194,8 @@ class FakeQueueService:
     def permissions(self) -> frozenset[str]:
         """The letters of what callers may do, as in a SAS. Can be set from any iterable.
 
-        A request with a SAS has only those letters of the SAS that are also here.
-
-        r: peek, properties; a: put; u: update; p: dequeue, delete. A SAS for one queue can have
-        only these four. The default also has those of an account key: c or w: create; d: delete
-        queue, clear; w: set metadata; l: list.
+        r: peek, properties; a: put; u: update; p: dequeue, delete; c or w: create; d: delete queue,
+        clear; w: set metadata; l: list. A SAS for one queue can have only the first four.
         """
         return self._gate.permissions
 

@@ -22,7 +22,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.concurrency import Limits
 from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.reach import ProbeUpdate
-from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
+from spark_azqueue.testing import FakeClock, MessageView, Refusal, documents
+from spark_azqueue.testing.model import ModelAccount
 
 PUTS = {
     "no answer, took effect": Put.LOST_AFTER,

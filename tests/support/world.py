@@ -29,7 +29,8 @@ from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.queues.concurrency import Limits
 from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.reach import ProbeUpdate
-from spark_azqueue.testing import FakeClock, MessageView, ModelAccount, Refusal, documents
+from spark_azqueue.testing import FakeClock, MessageView, Refusal, documents
+from spark_azqueue.testing.model import ModelAccount
 
 SOURCE = "orders"
 

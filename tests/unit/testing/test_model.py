@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_azqueue.testing import FakeClock, Minter, ModelAccount, ModelQueue, Refusal
+from spark_azqueue.testing import FakeClock, Refusal
+from spark_azqueue.testing.model import Minter, ModelAccount, ModelQueue
 
 NOW = 1_700_000_000.0
 DAY = 86_400

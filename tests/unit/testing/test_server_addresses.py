@@ -3,7 +3,8 @@
 import pytest
 from fake_calls import refusal
 
-from spark_azqueue.testing import ModelAccount, Refusal
+from spark_azqueue.testing import Refusal
+from spark_azqueue.testing.model import ModelAccount
 
 NO_VERB = (405, "UnsupportedHttpVerb")
 

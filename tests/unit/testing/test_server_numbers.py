@@ -6,7 +6,8 @@ import socket
 import pytest
 from fake_calls import NOW, detail, message_xml, port_of, refusal
 
-from spark_azqueue.testing import ModelQueue, Refusal
+from spark_azqueue.testing import Refusal
+from spark_azqueue.testing.model import ModelQueue
 
 INVALID = (400, "InvalidQueryParameterValue")
 OUT_OF_RANGE = (400, "OutOfRangeQueryParameterValue")
