@@ -86,7 +86,9 @@ def bare_world(monkeypatch: pytest.MonkeyPatch):
     made.close()
 
 
-@pytest.mark.parametrize("how", [How(), BARE], ids=["told", "bare"])
+@pytest.mark.parametrize(
+    "how", [How(), pytest.param(BARE, marks=pytest.mark.more)], ids=["told", "bare"]
+)
 @pytest.mark.parametrize("who", PROCESSES)
 def test_stopped_before_each_call(who: str, how: How) -> None:
     every = list(stops(who, 2))

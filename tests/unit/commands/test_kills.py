@@ -108,7 +108,13 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_ends_it(
         assert len(texts(shop, TO)) <= len(SENT) + 32
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(other, marks=pytest.mark.more) for other in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_an_interruption_ends_with_whole_messages_and_releases_the_others(shop, number):
     # Given a run that keeps messages that do not fit, and waits for an answer
     shop.put(FROM, "other")

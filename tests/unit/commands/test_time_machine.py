@@ -169,7 +169,9 @@ def test_what_is_put_meanwhile_or_does_not_fit_stays(shop, tmp_path, capsys):
     assert shop.visible(FROM) == 40
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)]
+)
 def test_an_interrupted_export_releases_what_it_leased(shop, tmp_path, number):
     shop.put_many(FROM, MANY)
     shop.faults.add(Fault("dequeue", "slow", nth=20, seconds=2))
@@ -439,6 +441,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.more
 def test_with_faults_all_are_sent_and_doubles_are_counted(shop, file):
     for fault in faults("put"):
         shop.faults.add(fault)
@@ -454,7 +457,9 @@ def test_with_faults_all_are_sent_and_doubles_are_counted(shop, file):
     assert 0 < doubles <= told["maybe_twice"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)]
+)
 def test_an_interrupted_send_says_from_where_to_go_on(shop, file, number):
     shop.faults.add(Fault("put", "slow", nth=1_300, seconds=2))
     process = begin(shop, "send", TO, file)
@@ -618,6 +623,7 @@ def test_a_mark_says_where_a_message_is_from_and_its_text_is_inside(shop, tmp_pa
     assert sorted(inside) == sorted(text for text in ODD if len(text.encode()) < 65_000)
 
 
+@pytest.mark.more
 def test_a_replay_with_faults_sends_all(shop, tmp_path):
     place = write_log(
         tmp_path / "wal", [MANY[start : start + 100] for start in range(0, 2_000, 100)], 20

@@ -248,7 +248,9 @@ def test_an_account_that_cannot_be_used_is_told_at_once(fake, monkeypatch, capsy
     assert "no credential" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)]
+)
 def test_what_was_made_is_removed_after_an_interruption(fake, number):
     fake.faults.add(Fault("dequeue", "slow", nth=20, seconds=600))
     process = subprocess.Popen(
