@@ -117,9 +117,9 @@ def curl_handle() -> Any:
     handle.setopt(pycurl.HTTPHEADER, LINES)
     handle.setopt(pycurl.NOSIGNAL, 1)
     handle.setopt(pycurl.TIMEOUT_MS, 30_000)
-    handle.heard = []
-    handle.setopt(pycurl.WRITEFUNCTION, handle.heard.append)
-    handle.setopt(pycurl.HEADERFUNCTION, handle.heard.append)
+    handle.response = []
+    handle.setopt(pycurl.WRITEFUNCTION, handle.response.append)
+    handle.setopt(pycurl.HEADERFUNCTION, handle.response.append)
     return handle
 
 
@@ -129,7 +129,7 @@ def curl_threads(server: Server, queue: str) -> Callable[[tuple[str, str]], None
     handle = curl_handle()
 
     def delete(message: tuple[str, str]) -> None:
-        handle.heard.clear()
+        handle.response.clear()
         handle.setopt(pycurl.URL, server.url + target(server, queue, message))
         handle.perform()
         assert handle.getinfo(pycurl.RESPONSE_CODE) == 204
@@ -146,7 +146,7 @@ def curl_multi(server: Server, queue: str, due: Leases) -> None:
     while due or busy:
         while due and free:
             handle = free.pop()
-            handle.heard.clear()
+            handle.response.clear()
             handle.setopt(pycurl.URL, server.url + target(server, queue, due.popleft()))
             multi.add_handle(handle)
             busy += 1

@@ -35,9 +35,9 @@ from audit import audit
 from campaign import Campaign
 from chain_audit import audit_chain
 from decoding import is_body
+from outcomes import given_up
 from report import Findings, report
 from targets import AzuriteTarget, Fake, Target
-from verdicts import given_up
 from work import Chain, Hop
 
 _DEFAULTS = {"fake": (20_000, 10, 0.05, 5_000), "azurite": (600, 5, 0.0, 300)}

@@ -11,7 +11,7 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.segment import decode
 
-_VERDICT_AT_MOST = 1_024
+_OUTCOME_AT_MOST = 1_024
 
 
 def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
@@ -24,9 +24,9 @@ def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
         return {}
     store = log_store(settings.place, settings.account)
     found = {}
-    for name in store.names(names.VERDICTS):
+    for name in store.names(names.OUTCOMES):
         number = number_in(name)
-        if number is None or b'"committed"' in (store.get(name, _VERDICT_AT_MOST) or b""):
+        if number is None or b'"committed"' in (store.get(name, _OUTCOME_AT_MOST) or b""):
             continue
         segment = decode(store.get(names.segment(number), FRAME_AT_MOST) or b"")
         found[number - 1] = {message.message_id for message in segment.messages}

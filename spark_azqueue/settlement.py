@@ -120,12 +120,12 @@ def settle(
     _check(batch, dead)
     known = parse(options, Side.BOTH)
     spark = batch.sparkSession
-    rows = _verdicts(batch, done, retry, dead).collect()
+    rows = _outcomes(batch, done, retry, dead).collect()
     for row in rows:
         check_usable(row.message_id, row.pop_receipt)
     by_kind: dict[str, list[Any]] = {"done": [], "dead": [], "retry": [], "left": []}
     for row in one_for_each_message(rows):
-        by_kind[row.verdict].append(row)
+        by_kind[row.outcome].append(row)
     given_up: list[Any] = []
     if dead and by_kind["dead"]:
         in_blobs = known["largeBody"] is LargeBody.BLOB
@@ -193,27 +193,27 @@ def _check(batch: DataFrame, dead: DeadLetter | None) -> None:
         )
 
 
-def _verdicts(
+def _outcomes(
     batch: DataFrame, done: Column | None, retry: Retry | None, dead: DeadLetter | None
 ) -> DataFrame:
-    verdict = F.when(F.lit(False), "")
+    outcome = F.when(F.lit(False), "")
     for kind, condition in (
         ("done", done),
         ("dead", dead.when if dead else None),
         ("retry", retry.when if retry else None),
     ):
         if condition is not None:
-            verdict = verdict.when(condition, kind)
+            outcome = outcome.when(condition, kind)
     delay = _column(retry.delay).cast("int") if retry else F.lit(None).cast("int")
     bounded = F.when(delay.isNotNull(), F.greatest(F.lit(0), F.least(F.lit(WEEK_S), delay)))
     nothing = F.lit(None).cast("string")
     has_stored = dead and _CORRUPT in batch.columns
-    is_dead = F.col("_verdict") == "dead"
-    decided = batch.withColumn("_verdict", verdict.otherwise("left"))
+    is_dead = F.col("_outcome") == "dead"
+    decided = batch.withColumn("_outcome", outcome.otherwise("left"))
     return decided.select(
         *("message_id", "pop_receipt", "queue"),
-        F.col("_verdict").alias("verdict"),
-        F.when(F.col("_verdict") == "retry", bounded).alias("delay"),
+        F.col("_outcome").alias("outcome"),
+        F.when(F.col("_outcome") == "retry", bounded).alias("delay"),
         F.when(is_dead, _column(dead.reason).cast("string") if dead else nothing).alias("reason"),
         F.when(is_dead, F.col("body") if dead else nothing).alias("body"),
         F.when(is_dead, F.col(_CORRUPT).cast("string") if has_stored else nothing).alias("stored"),

@@ -40,7 +40,7 @@ PERMANENT = frozenset(
 from another query, which would then do the same. After TransactionConflict it would take the number
 of the other's batch for its own, and pass over its own rows.)"""
 
-_HEARD_WITHIN_S = 10.0
+_OBSERVED_WITHIN_S = 10.0
 
 _LOOK_EVERY_S = 1.0
 
@@ -258,14 +258,14 @@ class Runs:
             self._await(query)
         except OutOfTime:
             _stop(query)
-            _wait_until_heard(query, self._listener)
+            _wait_until_observed(query, self._listener)
             raise
         except Exception as error:  # noqa: BLE001 (as above)
             failure = error
         except BaseException:
             query.stop()
             raise
-        _wait_until_heard(query, self._listener)
+        _wait_until_observed(query, self._listener)
         return failure
 
     def _await(self, query: Any) -> None:
@@ -328,10 +328,10 @@ def _made_progress(query: Any) -> bool:
         return False
 
 
-def _wait_until_heard(query: Any, listener: Hears | None) -> None:
-    if listener is not None and not listener.wait_for_end(query, _HEARD_WITHIN_S):
+def _wait_until_observed(query: Any, listener: Hears | None) -> None:
+    if listener is not None and not listener.wait_for_end(query, _OBSERVED_WITHIN_S):
         log.warning(
             "the listener has not heard of the end of the run within %d s, so its metrics may be"
             " older: is it attached to the session of the query?",
-            _HEARD_WITHIN_S,
+            _OBSERVED_WITHIN_S,
         )

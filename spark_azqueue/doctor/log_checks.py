@@ -215,7 +215,7 @@ def _progress(subject: str, log: LogContents) -> Finding:
     text = (
         f"{subject}: committed up to batch {progress.committed}, deleted from the queue up to"
         f" {progress.done}, {behind} not known to be committed; {more}{known:,} ids known,"
-        f" {len(progress.owed):,} pending deletes"
+        f" {len(progress.pending):,} pending deletes"
     )
     if behind >= _MANY_UNCOMMITTED:
         advice = "a query that runs is one or two behind: does a batch fail again and again?"

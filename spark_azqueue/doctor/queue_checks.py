@@ -21,7 +21,7 @@ from spark_azqueue.service.encoding import BodyType, Encoding, decode, looks_lik
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Delete
 from spark_azqueue.service.queues.client import Queue, QueueClient
-from spark_azqueue.service.queues.reach import nobody
+from spark_azqueue.service.queues.reach import unknown_lease
 from spark_azqueue.service.retry import RetryPolicy
 
 from .finding import Finding, advice_on, credential_in_words
@@ -134,7 +134,7 @@ def _queue(
     queue = client.queue(ref)
     asks: tuple[tuple[str, Side, Callable[[], object]], ...] = (
         ("update, which renews and releases leases", Side.SOURCE, queue.check),
-        ("delete and dequeue", Side.SOURCE, lambda: client.now(Delete(nobody(ref)))),
+        ("delete and dequeue", Side.SOURCE, lambda: client.now(Delete(unknown_lease(ref)))),
         ("put, which the sink does", Side.SINK, queue.check_put),
     )
     try:

@@ -12,7 +12,7 @@ from spark_azqueue.service.messages import MessageKey
 
 from .codec import LATEST, Coded, Damaged, queue, several
 
-OWED_AT_MOST = 50_000
+PENDING_AT_MOST = 50_000
 """How many owed deletes a header lists (some 100 bytes each); the newest are kept.
 
 A kill can leave as many as two batches have, and what is really still there comes back when its
@@ -33,7 +33,7 @@ def fingerprint(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingDelete:
     """A message whose rows were handed out and whose delete was not confirmed.
 
     fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
@@ -50,15 +50,15 @@ class Owed:
 
     @classmethod
     def all_from_json(
-        cls, value: object, account: str, most: int = OWED_AT_MOST
-    ) -> tuple[Owed, ...]:
+        cls, value: object, account: str, most: int = PENDING_AT_MOST
+    ) -> tuple[PendingDelete, ...]:
         """Read a list back. account: of the queues. Raises Damaged."""
         if not isinstance(value, list) or len(value) > most:
             raise Damaged("its pending deletes are missing or too many")
-        return tuple(_owed(each, account) for each in value)
+        return tuple(_pending(each, account) for each in value)
 
 
-def _owed(value: object, account: str) -> Owed:
+def _pending(value: object, account: str) -> PendingDelete:
     if not isinstance(value, list) or len(value) != 4:
         raise Damaged("one of its pending deletes is not valid")
     name, message_id, written, expires = value
@@ -71,14 +71,15 @@ def _owed(value: object, account: str) -> Owed:
         and 0 <= expires < LATEST
     ):
         raise Damaged("one of its pending deletes is not valid")
-    return Owed(MessageKey(queue(name, account), message_id), int(written, 16), expires)
+    return PendingDelete(MessageKey(queue(name, account), message_id), int(written, 16), expires)
 
 
-def owed(most: int = OWED_AT_MOST) -> Coded:
+def pending_deletes(most: int = PENDING_AT_MOST) -> Coded:
     """A list of owed deletes; of too many the newest are written."""
     return Coded(
-        lambda found, name: Owed.all_from_json(found.get(name), found["account"], most),
+        lambda found, name: PendingDelete.all_from_json(found.get(name), found["account"], most),
         lambda value: [each.to_json() for each in value[-most:]],
+        name="owed",
     )
 
 

@@ -137,15 +137,15 @@ def check_destination(account: Account, option: str, environment: Mapping[str, s
     if account.of_environment:
         return
     url = account.url
-    verdicts = [(policy, policy.allows_host(url)) for policy in held]
-    for policy, allowed in verdicts:
+    outcomes = [(policy, policy.allows_host(url)) for policy in held]
+    for policy, allowed in outcomes:
         if allowed is False:
             raise not_allowed(
                 f"the {option} names {url}, which is not among the hosts that {policy.source}"
                 " allows; name one of them, or have it added there"
             )
     identity = account.identity and not account.identity.client_secret
-    if not (identity or account.sas_provider) or any(allowed for _, allowed in verdicts):
+    if not (identity or account.sas_provider) or any(allowed for _, allowed in outcomes):
         return
     parts = urlsplit(url)
     what = "the token of an identity" if identity else "the SAS of a provider"

@@ -36,7 +36,7 @@ def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
     for row in rows:
         key = row.queue, row.message_id, row.pop_receipt
         other = chosen.setdefault(key, row)
-        if row.verdict != other.verdict:
+        if row.outcome != other.outcome:
             differ[key] = None
         if _kept(row) > _kept(other):
             chosen[key] = row
@@ -45,13 +45,13 @@ def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
         log.warning(
             "%d messages have several rows, for which the conditions of settle differ: what keeps"
             " the message longest counts. For example message %s of queue '%s': %s",
-            *(len(differ), key[1], key[0], chosen[key].verdict),
+            *(len(differ), key[1], key[0], chosen[key].outcome),
         )
     return list(chosen.values())
 
 
 def _kept(row: Any) -> tuple[int, int]:
-    return _KEEPS.index(row.verdict), row.delay or 0
+    return _KEEPS.index(row.outcome), row.delay or 0
 
 
 def delete(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:

@@ -342,7 +342,7 @@ class Drain:
         awaited = self._builder.awaited
         with self._holder.ledger as ledger:
             until = ledger.hidden_until
-            known = awaited.union(key for key, _, _ in ledger.owed())
+            known = awaited.union(key for key, _, _ in ledger.pending())
         left = until - self._clock()
         messages, given_back_until = self._given_back
         count = len(known) + (messages if given_back_until > self._clock() else 0)

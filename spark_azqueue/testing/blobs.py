@@ -103,26 +103,26 @@ class FakeBlobService:
         path = unquote(request.path).removeprefix(f"/{self._account}/")
         fields = dict(parameters(request.query))
         op = _operation(request.method, fields)
-        verdict = self.faults.judge(op, path, finds_messages=False)
-        kind = verdict.fault.kind if verdict.fault else ""
+        effect = self.faults.judge(op, path, finds_messages=False)
+        kind = effect.fault.kind if effect.fault else ""
         with self._lock:
             self.requests[op] += 1
             self._land()
             if kind == "reset":
-                return HttpAnswer(None, verdict.delay, reset=True)
+                return HttpAnswer(None, effect.delay, reset=True)
             if kind == "late":
-                due = self._clock() + seconds_of(verdict.fault)  # type: ignore[arg-type]
+                due = self._clock() + seconds_of(effect.fault)  # type: ignore[arg-type]
                 self._late.append((due, path, request.body))
-                return HttpAnswer(None, verdict.delay)
+                return HttpAnswer(None, effect.delay)
             if kind in _REFUSED:
                 status, code = _REFUSED[kind]
-                reply = _BlobReply(status, code=code, headers=retry_after(verdict.fault))
+                reply = _BlobReply(status, code=code, headers=retry_after(effect.fault))
             else:
                 reply = self._done(op, path, fields, request)
         if kind == "reply_lost":
-            return HttpAnswer(None, verdict.delay)
+            return HttpAnswer(None, effect.delay)
         answered = reply._replace(version=request.fields.get("x-ms-version", ANSWERED_AS))
-        return HttpAnswer(_rendered(answered), verdict.delay + self.latency_s)
+        return HttpAnswer(_rendered(answered), effect.delay + self.latency_s)
 
     def _done(self, op: str, path: str, fields: dict[str, str], request: HttpRequest) -> _BlobReply:
         if op in ("create_container", "delete_container"):

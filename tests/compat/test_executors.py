@@ -52,7 +52,7 @@ def test_offsets_and_slots_are_read_as_they_were_meant(release: str) -> None:
             stands, settled = folder.segment(plan, slot), folder.settled(plan, slot)
             assert stands
             assert settled
-            assert (settled.messages, settled.owed) == (len(stands[0].received), ())
+            assert (settled.messages, settled.pending) == (len(stands[0].received), ())
             found += [(each.queue.name, each.text) for each, _ in stands[0].received]
         assert sorted(found) == messages
 

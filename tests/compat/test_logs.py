@@ -43,14 +43,14 @@ def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
 
     progress = log.survey().progress
 
-    assert len(progress.owed) == 131
-    assert {each.fingerprint for each in progress.owed} == {7, *range(20, 150)}
+    assert len(progress.pending) == 131
+    assert {each.fingerprint for each in progress.pending} == {7, *range(20, 150)}
     assert progress.began == (0, 1)
     assert (progress.hidden, progress.hidden_until) == (3, 1795262100)
     assert progress.has_ended
     header = decode((folder / "seg/000000000003").read_bytes()).header
-    assert header.progress.owed == ()
-    assert header.progress.owed_list
+    assert header.progress.pending == ()
+    assert header.progress.pending_list
 
 
 @pytest.mark.core
@@ -69,7 +69,7 @@ def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) ->
         assert json.loads(text) == offset.to_json()
     (mark,) = (folder / "log" / "marks").iterdir()
     progress = LogProgress.from_mark(mark.read_bytes(), account="fakeaccount")
-    assert (progress.committed, progress.done, progress.owed) == (2, 2, ())
+    assert (progress.committed, progress.done, progress.pending) == (2, 2, ())
 
 
 @pytest.mark.parametrize("release", [*SEGMENTS, WITH_A_LIST])

@@ -24,10 +24,10 @@ def test_azurite_differs_where_it_is_known_to(azurite_connection_string, blobs):
     finally:
         assert bench.close() == []
 
-    assert {key for key, row in found.items() if row.verdict is TrialOutcome.DIFFERS} == set()
-    known = {key for key, row in found.items() if row.verdict is TrialOutcome.KNOWN}
+    assert {key for key, row in found.items() if row.outcome is TrialOutcome.DIFFERS} == set()
+    known = {key for key, row in found.items() if row.outcome is TrialOutcome.KNOWN}
     assert known == {each.key for each in ASSUMPTIONS if each.azurite}
-    untried = {key for key, row in found.items() if row.verdict is TrialOutcome.NOT_TRIED}
+    untried = {key for key, row in found.items() if row.outcome is TrialOutcome.NOT_TRIED}
     assert untried == {each.key for each in ASSUMPTIONS if each.untried}
     assert names
     assert bench.client.names(bench.prefix) == []

@@ -379,7 +379,9 @@ def test_a_wrong_key_is_denied(target, orders):
 
 
 def test_where_nobody_listens_the_service_is_unavailable(target, orders):
-    nobody = Account(target.account.name, f"http://127.0.0.1:9/{target.account.name}", key="YWJj")
+    unknown_lease = Account(
+        target.account.name, f"http://127.0.0.1:9/{target.account.name}", key="YWJj"
+    )
 
     with pytest.raises(ServiceUnavailable):
-        target.open(nobody).dequeue(1, 60)
+        target.open(unknown_lease).dequeue(1, 60)

@@ -182,7 +182,7 @@ class WithSurprises(ExactlyOnce):
         store = self.spark.store
         store.land()  # by hand, and so after anything that was under way
         name = data.draw(st.sampled_from(sorted(store.objects)))
-        verdicts = {
+        outcomes = {
             each: text for each, text in store.objects.items() if each.startswith("verdicts/")
         }
         before = store.objects[name]
@@ -202,9 +202,9 @@ class WithSurprises(ExactlyOnce):
             store.objects[name] = before  # if it has not made a new one, as for an empty folder
         elif name.startswith("owed/"):
             store.objects[name] = before
-        for each, verdict in verdicts.items():
+        for each, outcome in outcomes.items():
             if each.replace("verdicts/", "seg/") in store.objects:
-                store.objects[each] = verdict
+                store.objects[each] = outcome
 
 
 STOPS = (ServiceError, LogConflict, LogDamaged, CheckpointMismatch, FencedError)

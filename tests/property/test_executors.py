@@ -19,7 +19,7 @@ from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import How
 from executors_sweep import PROCESSES, run, stops
-from executors_verdicts import RULES as VERDICTS
+from executors_outcomes import RULES as OUTCOMES
 from executors_walk import ALL, MOVES, calm, moves_of, play
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -140,7 +140,7 @@ def test_without_this_check_an_attacker_steers_requests(way: str) -> None:
         goes_wrong()
 
 
-CHANGES = RULES | MUTANTS | VERDICTS
+CHANGES = RULES | MUTANTS | OUTCOMES
 BREAKS = r"^(lost|twice|other rows|.* told what is not so|main does not (go on|end))"
 
 
@@ -168,7 +168,7 @@ def test_without_this_rule_a_promise_breaks(
         calm(world)
 
     lost = r"^(lost|twice|other rows)"
-    with pytest.raises(Broken, match=BREAKS if name in VERDICTS else lost):
+    with pytest.raises(Broken, match=BREAKS if name in OUTCOMES else lost):
         goes_wrong()
 
 

@@ -10,7 +10,7 @@ from observed import ObservedLimits
 from throttling import Batch, Sample, ThrottledAccount, done_per_s, share_busy
 
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.concurrency import MOST_OF_A_PROCESS, Heard, Turn
+from spark_azqueue.service.queues.concurrency import MOST_OF_A_PROCESS, Response, Turn
 
 CAP = 2_000.0
 CLIENT = 6_000.0
@@ -193,7 +193,7 @@ def test_the_rate_that_is_passed_on_is_what_came_of_it() -> None:
         now = hundredths / 100
         for _ in range(5):  # 500 a second are carried out; more would be wanted
             limits.admit(ref, Turn.IN_TURN, now)
-            limits.answered(ref, Turn.IN_TURN, Heard.DONE, now, now - 0.01)
+            limits.answered(ref, Turn.IN_TURN, Response.DONE, now, now - 0.01)
             limits.ended(ref, Turn.IN_TURN)
         while not limits.admit(ref, Turn.AHEAD, now):
             limits.ended(ref, Turn.AHEAD)

@@ -143,7 +143,7 @@ def test_killed_before_a_blob_is_deleted_the_next_start_deletes_it() -> None:
 
 def test_the_blob_of_a_message_whose_delete_is_owed_stays() -> None:
     service, spark, blobs = a_query()
-    (owed,) = send(service, blobs, 1)
+    (pending,) = send(service, blobs, 1)
     queue = service.account.queue(SOURCE)
 
     def somebody_takes_it() -> None:
@@ -154,13 +154,13 @@ def test_the_blob_of_a_message_whose_delete_is_owed_stays() -> None:
     names = send(service, blobs, 20)
     drain(spark)
     assert f"seg/{1:012d}" not in spark.store.objects
-    assert owed in blobs.names
+    assert pending in blobs.names
     assert names[0] not in blobs.names
 
     spark.stop()
     send(service, blobs, 20)
     drain(spark)
-    assert owed in blobs.names, "a restart knows it, too"
+    assert pending in blobs.names, "a restart knows it, too"
 
 
 def test_a_blob_that_cannot_be_deleted_stays_and_is_told(caplog: Any) -> None:

@@ -16,10 +16,10 @@ from world import SOURCE, Hang, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.identity import Identity
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.log import WriteAheadLog
-from spark_azqueue.source.log.progress import LogProgress, OwedLists
+from spark_azqueue.source.log.progress import LogProgress, PendingLists
 
 from .test_log_poison import PoisonedWithSurprises
 
@@ -116,8 +116,8 @@ def test_numbers_follow_each_other_as_long_as_nobody_removes_any() -> None:
     assert [claimed(store).claim_number for _ in range(3)] == [1, 2, 3]
 
 
-def owed_of(count: int) -> tuple[Owed, ...]:
-    return Owed.all_from_json(
+def pending_of(count: int) -> tuple[PendingDelete, ...]:
+    return PendingDelete.all_from_json(
         [[SOURCE, f"{n:08}-0000-0000-0000-000000000000", f"{n:016x}", 0] for n in range(count)],
         ACCOUNT,
     )
@@ -129,8 +129,8 @@ def test_the_number_of_a_removed_claim_is_not_given_to_another_process(left: str
     store = MemoryLogStore()
     first = claimed(store)
     if left == "a list":
-        lists = OwedLists(first, lose=False)
-        lists.shortened(LogProgress(claim=first.claim_number, sequence=1, owed=owed_of(3)))
+        lists = PendingLists(first, lose=False)
+        lists.shortened(LogProgress(claim=first.claim_number, sequence=1, pending=pending_of(3)))
     elif left == "a mark":
         first.mark(LogProgress(committed=0, done=0, hidden=1))
     remove(store, "claims")

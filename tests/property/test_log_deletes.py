@@ -167,7 +167,7 @@ def test_what_is_deleted_already_is_not_owed_after_a_clean_stop() -> None:
 
     is_over(service, spark, 60)
     newest = decode(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"]).header
-    assert newest.progress.owed == ()
+    assert newest.progress.pending == ()
     assert len(segments(spark)) <= 13
 
 

@@ -218,7 +218,7 @@ def test_killed_at_any_step_nothing_is_lost_and_the_guilty_is_found(after_a_put:
 # ── what was given up, and what never is ──────────────────────────────────────────────────────────
 
 
-def verdicts(spark: LoggedSpark) -> dict[int, str]:
+def outcomes(spark: LoggedSpark) -> dict[int, str]:
     """The verdicts in the log, by batch."""
     return {
         int(name.removeprefix("verdicts/")): str(unsealed(data)["verdict"])  # type: ignore[index]
@@ -262,7 +262,7 @@ def test_a_batch_that_was_given_up_is_told(caplog: Any) -> None:
     assert "failed 2 times and is abandoned" in caplog.text
     assert "its 8 messages come again" in caplog.text
     assert "was dead-lettered in 'orders-poison': batch " in caplog.text
-    assert {"split", "poison", "committed"} == set(verdicts(spark).values())
+    assert {"split", "poison", "committed"} == set(outcomes(spark).values())
 
 
 @pytest.mark.parametrize("fault", Put)
@@ -294,7 +294,7 @@ def test_nothing_is_deleted_or_noted_before_the_copy() -> None:
         spark.trigger()
 
     assert len(service.views()) == 1
-    assert verdicts(spark) == {}
+    assert outcomes(spark) == {}
     spark.kill()
     service.end_faults()
     drain(service, spark)
@@ -314,7 +314,7 @@ def test_a_batch_that_gets_another_try_keeps_its_rows_in_that_run() -> None:
         spark.store.put_new(f"tries/000000000001-{number:032x}", sealed({}))
 
     assert spark.planned(0) == rows
-    assert verdicts(spark) == {}
+    assert outcomes(spark) == {}
 
 
 def test_after_a_rollback_a_batch_that_was_given_up_has_no_rows() -> None:
@@ -351,7 +351,7 @@ def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
         pass
     assert service.views() == []
     spark.restart_with(maxDequeueCount="1")
-    assert verdicts(spark) == {}
+    assert outcomes(spark) == {}
     roll_back_and_keep_failing(service, spark)
 
 
@@ -368,7 +368,7 @@ def test_nor_one_with_tries_that_was_committed_without_a_maximum() -> None:
     spark.consumer.committed(spark.checkpoint.offsets[0])
     spark.consumer.engine.wait(10.0)
     assert service.views() == []
-    assert verdicts(spark) == {1: "committed"}
+    assert outcomes(spark) == {1: "committed"}
 
     spark.kill()  # before it notes that
     spark.next_start_with(maxDequeueCount="1")
@@ -480,7 +480,7 @@ def test_a_suspect_that_was_never_given_out_is_not_poison() -> None:
     service, spark = a_query(2, "m0", "m1", maxDequeueCount="1")
     for _ in range(3):
         spark.trigger()
-    assert verdicts(spark)[1] == "split"
+    assert outcomes(spark)[1] == "split"
     spark.is_poison = lambda _: False
     spark.dies_at(0, after_a_put=True)
     while spark.consumer is not None or not spark.store.objects.get("seg/000000000002"):
@@ -534,17 +534,17 @@ def test_an_available_now_run_gives_up_and_comes_to_an_end() -> None:
 def test_verdicts_and_tries_go_with_their_segments() -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
     drain(service, spark)
-    numbers = set(verdicts(spark))
+    numbers = set(outcomes(spark))
     assert any(name.startswith("tries/") for name in spark.store.objects)
     for number in range(30):
         service.account.queue(SOURCE).put(f"new {number}", now=service.clock.now())
         spark.trigger()
         spark.trigger()
 
-    assert numbers.isdisjoint(verdicts(spark))
+    assert numbers.isdisjoint(outcomes(spark))
     assert not any(name.startswith("tries/") for name in spark.store.objects)
     segments = {int(name[4:]) for name in spark.store.objects if name.startswith("seg/")}
-    assert set(verdicts(spark)) <= segments
+    assert set(outcomes(spark)) <= segments
 
 
 @pytest.mark.parametrize("how", ["a byte", "another word"])

@@ -362,7 +362,7 @@ def test_a_query_that_is_restarted_again_and_again_owes_nothing() -> None:
 
     assert bodies(spark) == each_once(60)
     newest = max(name for name in spark.store.objects if name.startswith("seg/"))
-    assert decode(spark.store.objects[newest]).header.progress.owed == ()
+    assert decode(spark.store.objects[newest]).header.progress.pending == ()
     assert sum(name.startswith("seg/") for name in spark.store.objects) <= 13
     assert sum(name.startswith("claims/") for name in spark.store.objects) == 1
     assert sum(name.startswith("marks/") for name in spark.store.objects) <= 1
@@ -439,7 +439,7 @@ def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() ->
     assert len(service.views()) == 8
 
 
-def newest_owed(spark: LoggedSpark) -> list[int]:
+def newest_pending(spark: LoggedSpark) -> list[int]:
     """When the messages expire that the newest header or mark owes: seconds since 1970."""
     found = [LogProgress()]
     for name, data in spark.store.objects.items():
@@ -447,7 +447,7 @@ def newest_owed(spark: LoggedSpark) -> list[int]:
             found.append(decode(data).header.progress)
         elif name.startswith("marks/"):
             found.append(LogProgress.from_mark(data, account="memory"))
-    return [owed.expires for owed in max(found, key=lambda each: each.age).owed]
+    return [pending.expires for pending in max(found, key=lambda each: each.age).pending]
 
 
 def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> None:
@@ -458,19 +458,19 @@ def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> No
     service.pass_time(2 * hour)
     drain(spark)  # its delete is refused: the message has expired
     spark.stop()
-    assert newest_owed(spark) == [began + hour]
+    assert newest_pending(spark) == [began + hour]
 
     service.pass_time(10 * hour)
     send(service, "m0")
     drain(spark)
     spark.stop()
-    assert newest_owed(spark) == [began + hour], "the service's clock and ours may differ"
+    assert newest_pending(spark) == [began + hour], "the service's clock and ours may differ"
 
     service.pass_time(20 * hour)
     send(service, "m1")
     drain(spark)
     spark.stop()
-    assert newest_owed(spark) == []
+    assert newest_pending(spark) == []
     assert bodies(spark) == ["m0", "m1", "short"]
 
 

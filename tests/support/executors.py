@@ -158,7 +158,7 @@ class World(User):
             self.given_up.add(plan)
         return plan in self.given_up
 
-    def verdicts(self) -> set[PlanId]:
+    def outcomes(self) -> set[PlanId]:
         """The plans in the folder that were given up."""
         plans = {at.plan for at in map(names.parsed, self.log.objects) if at and at.kind == "next"}
         return {plan for plan in plans if self.gave_up(plan)}

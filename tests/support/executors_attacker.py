@@ -20,7 +20,7 @@ from executors_walk import MOVES, Move, moves_of
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.identity import IDENTITY, identify
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import closing, given_up, leasing, names, slot
@@ -170,7 +170,7 @@ def _report(world: Attacked, log: str, plan: PlanId, place: int = 0) -> None:
         messages=3,
         size=100,
         deleted=3,
-        owed=tuple(Owed(key, 1, 0) for key in keys),
+        pending=tuple(PendingDelete(key, 1, 0) for key in keys),
         gone=tuple(keys),
         looked={VICTIM: Looked(3), NAMES[0]: Looked(0, drained=True)},
     )
@@ -178,7 +178,9 @@ def _report(world: Attacked, log: str, plan: PlanId, place: int = 0) -> None:
 
 
 def _mark(world: Attacked, log: str, plan: PlanId) -> None:
-    known = SeenMessages(Owed(MessageKey(m.queue, m.message_id), 1, 0) for m, _ in world.some())
+    known = SeenMessages(
+        PendingDelete(MessageKey(m.queue, m.message_id), 1, 0) for m, _ in world.some()
+    )
     name, data = world.chance.choice(
         [
             (names.known(plan), known.to_bytes()),

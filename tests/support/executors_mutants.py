@@ -20,7 +20,7 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
-from spark_azqueue.source.executors.rows import Told
+from spark_azqueue.source.executors.rows import SlotAssignment
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.source.log import undecodable as decisions
 from spark_azqueue.source.offsets import OffsetJson
@@ -154,10 +154,10 @@ def the_plan_is_in_memory_alone(patch: Patch) -> None:
         key = (self, int(end["batch"]))
         if key not in made:
             made[key] = PlanId(key[1], next(nonces))
-        real = Told.by
+        real = SlotAssignment.by
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(
-                Told,
+                SlotAssignment,
                 "by",
                 lambda given, *more: real(dataclasses.replace(given, id=made[key]), *more),
             )

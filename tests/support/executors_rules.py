@@ -30,7 +30,7 @@ from executors_scene import (
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.journal.claim import Claim
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.service.queues.calls import DatedDelete
 from spark_azqueue.source.executors import closing, leasing, names, plan, planning, slot
@@ -127,23 +127,23 @@ def no_margin(patch: Patch) -> None:
 
 
 def refused_is_deleted(patch: Patch) -> None:
-    patch.setattr(leasing, "owed_of", lambda message, gone_at: _nobody(message))
+    patch.setattr(leasing, "pending_of", lambda message, gone_at: _nobody(message))
 
 
 def refused_early_is_forgotten(patch: Patch) -> None:
     """As if such a message were certainly deleted: the rules of this list that forbid to give up
     what stands were all that kept it from a second row.
     """
-    owed = leasing.owed_of
+    pending = leasing.pending_of
 
-    def known(message: Message, gone_at: int | None) -> Owed:
-        return owed(message, None) if gone_at is None else _nobody(message)
+    def known(message: Message, gone_at: int | None) -> PendingDelete:
+        return pending(message, None) if gone_at is None else _nobody(message)
 
-    patch.setattr(leasing, "owed_of", known)
+    patch.setattr(leasing, "pending_of", known)
 
 
-def _nobody(message: Message) -> Owed:
-    return Owed(MessageKey(message.queue, "00000000-0000-0000-0000-000000000000"), 0, 1)
+def _nobody(message: Message) -> PendingDelete:
+    return PendingDelete(MessageKey(message.queue, "00000000-0000-0000-0000-000000000000"), 0, 1)
 
 
 def nothing_known(patch: Patch) -> None:

@@ -95,8 +95,8 @@ class Scene:
         """The query starts, and gives its batch up."""
         if self.driver.actor.is_over:
             self.driver = self.world.start()
-        known = self.world.verdicts()
-        self.until(lambda: self.world.verdicts() > known)
+        known = self.world.outcomes()
+        self.until(lambda: self.world.outcomes() > known)
 
     def sick(self, healthy: int = 2) -> None:
         """A batch of the first queue with a message that makes the sink fail, after its tries."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from observed import ObservedLimits
 
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
-from spark_azqueue.service.queues.concurrency import Heard, Turn
+from spark_azqueue.service.queues.concurrency import Response, Turn
 from spark_azqueue.source.batches.batch import TARGET_ALONE_S, BatchSize
 from spark_azqueue.source.executors.plan import Learned
 from spark_azqueue.source.executors.planning import slots_of
@@ -201,7 +201,7 @@ class _Client:
         self._chance = random.Random(seed)
         self._refs = {number: _ref(number) for number in queues}
         self._order = itertools.count()
-        self._arriving: list[tuple[float, int, _Request, Heard]] = []
+        self._arriving: list[tuple[float, int, _Request, Response]] = []
         self._paused: list[tuple[float, int, _Request]] = []
         self._to_delete = dict.fromkeys(queues, BATCH)
         self._dequeues = dict.fromkeys(queues, 0)
@@ -298,14 +298,14 @@ class _Client:
         is_done = self._chance.random() >= world.refuses and self._service.carries_out(
             request.queue, now + latency / 2
         )
-        heard = Heard.DONE if is_done else Heard.BUSY
-        heapq.heappush(self._arriving, (now + latency, next(self._order), request, heard))
+        response = Response.DONE if is_done else Response.BUSY
+        heapq.heappush(self._arriving, (now + latency, next(self._order), request, response))
 
-    def _hear(self, request: _Request, heard: Heard) -> None:
+    def _hear(self, request: _Request, response: Response) -> None:
         ref, now, limits = self._refs[request.queue], self.now, self.limits
-        limits.answered(ref, request.turn, heard, now, request.sent_at)
+        limits.answered(ref, request.turn, response, now, request.sent_at)
         sample = self._sample(request.queue)
-        if heard is Heard.DONE:
+        if response is Response.DONE:
             sample.done += 1
             limits.ended(ref, request.turn)
             self._dequeuing -= request.turn is Turn.AHEAD

@@ -28,7 +28,7 @@ from spark_azqueue.journal import claim as claims
 from spark_azqueue.journal.claim import Claim
 from spark_azqueue.journal.frame import unframed, unpacked
 from spark_azqueue.journal.identity import Identity
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 from spark_azqueue.sink.transaction import names as transaction_names
@@ -50,8 +50,8 @@ from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.outcomes import BatchOutcome, verdict_on
-from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, OwedLists
+from spark_azqueue.source.log.outcomes import BatchOutcome, outcome_on
+from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, PendingLists
 from spark_azqueue.source.log.undecodable import About, Decision
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
@@ -63,9 +63,9 @@ RECEIVED = (
     a_message(1, RETURNS, text="ü\ud800", dequeue_count=3, next_visible_time=None, intact=False),
     a_message(2, expiration_time=253_402_300_799_000_000),
 )
-OWED = tuple(Owed(MessageKey(ORDERS, f"id-{at}"), at, 1_790_000_000) for at in range(3))
+PENDING = tuple(PendingDelete(MessageKey(ORDERS, f"id-{at}"), at, 1_790_000_000) for at in range(3))
 MANY_OWED = tuple(
-    Owed(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
+    PendingDelete(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
 )
 READING = {"messageEncoding": "base64", "bodyType": "string"}
 DECISION = Decision({"bodyType": "binary"}, (RECEIVED[0][0].key,), (RECEIVED[1][0].key,))
@@ -91,17 +91,17 @@ def write_ahead_log(store: MemoryLogStore) -> None:
     log.put(Contents(RECEIVED, (2, 1), 1_780_000_000, (ORDERS, RETURNS), READING), LogProgress())
     log.put(
         Contents(RECEIVED[:1], (1,), None, (ORDERS,), {}, suspect=True),
-        LogProgress(named=1, committed=1, owed=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
+        LogProgress(named=1, committed=1, pending=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
     )
-    log.verdicts.decide(1, BatchOutcome.COMMITTED)
-    log.verdicts.decide(2, BatchOutcome.SPLIT)
-    log.verdicts.replayed(2)
+    log.outcomes.decide(1, BatchOutcome.COMMITTED)
+    log.outcomes.decide(2, BatchOutcome.SPLIT)
+    log.outcomes.replayed(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     store.put_new(about.name(0), DECISION.to_bytes(about))
     log.mark(
         LogProgress(
             *(0, 0, 2, 2, 1),
-            owed=OWED,
+            pending=PENDING,
             hidden=3,
             hidden_until=1_790_000_300,
             leased_s=90,
@@ -114,23 +114,23 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     log = logged(store)
     assert log.identify()
     state = log.survey()
-    assert (state.progress.named, state.progress.owed, state.progress.hidden) == (2, OWED, 3)
+    assert (state.progress.named, state.progress.pending, state.progress.hidden) == (2, PENDING, 3)
     assert log.newest
     assert log.newest.suspect
-    assert log.newest.progress.owed_list
-    whole = OwedLists(log, lose=False).whole(log.newest.progress)
+    assert log.newest.progress.pending_list
+    whole = PendingLists(log, lose=False).whole(log.newest.progress)
     assert whole
-    assert (whole.owed, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
+    assert (whole.pending, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
     first = log.segments.read(1)
     assert first.received == RECEIVED
     assert (first.header.cut, first.header.reading) == ((2, 1), READING)
-    log.verdicts.find()
-    assert [verdict_on(log, at) for at in (1, 2, 3)] == [
+    log.outcomes.find()
+    assert [outcome_on(log, at) for at in (1, 2, 3)] == [
         BatchOutcome.COMMITTED,
         BatchOutcome.SPLIT,
         None,
     ]
-    assert log.verdicts.has_tries(2)
+    assert log.outcomes.has_tries(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
 
@@ -138,7 +138,7 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
 FIRST = PlanId(1, "1" * 32)
 SECOND = PlanId(2, "2" * 32)
 SETTLED = SlotReport(
-    *(3, 500, 1, OWED[:2], (OWED[2].key,), 1),
+    *(3, 500, 1, PENDING[:2], (PENDING[2].key,), 1),
     repeated=True,
     oldest=5,
     expires=6,
@@ -181,7 +181,7 @@ def executors_log(store: MemoryLogStore) -> None:
     first, second = plans(folder.uuid)
     folder.identify()  # it is not new any more
     Claim.take(folder, "e" * 32)
-    folder.put_known(FIRST, SeenMessages(OWED))
+    folder.put_known(FIRST, SeenMessages(PENDING))
     folder.put_following(START, first)
     folder.note_begun(first, 0, "a" * 32, is_repeated=False)
     folder.note_begun(first, 0, "b" * 32, is_repeated=True)
@@ -215,7 +215,7 @@ def read_executors_log(store: MemoryLogStore) -> None:
     assert nothing[0] == tombstone(first, 1, "b" * 32)
     assert folder.settled(first, 0) == SETTLED
     known = folder.known(first)
-    assert (len(known), all(known.has(each.key, each.fingerprint) for each in OWED)) == (3, True)
+    assert (len(known), all(known.has(each.key, each.fingerprint) for each in PENDING)) == (3, True)
     listed = folder.listed(FIRST)
     assert (listed.segments, listed.settled, listed.attempts) == ({0, 1}, {0}, 1)
     assert (listed.is_closed, len(listed.marks), len(listed.decisions)) == (True, 2, 1)

@@ -26,7 +26,7 @@ class Writes:
     def __init__(self) -> None:
         self.made: list[tuple[list, Any, Any]] = []
         self.fails_at = -1
-        self.verdicts: list[Any] = []
+        self.outcomes: list[Any] = []
         self.stale: set[str] = set()  # ids of messages whose receipts are stale
 
     def sender(self, config: SinkConfig) -> Any:
@@ -85,24 +85,24 @@ def batch(monkeypatch: pytest.MonkeyPatch, writes: Writes) -> Any:
     monkeypatch.setattr(DataFrame, "columns", property(lambda _: list(kinds)))
     monkeypatch.setattr(DataFrame, "dtypes", property(lambda _: list(kinds.items())))
     monkeypatch.setattr(DataFrame, "sparkSession", property(lambda _: writes))
-    verdicts = writes.verdicts
-    verdicts += [
+    outcomes = writes.outcomes
+    outcomes += [
         SimpleNamespace(
             message_id=f"m{number}",
             pop_receipt=f"r{number}",
             queue="orders",
-            verdict=verdict,
-            delay=30 if verdict == "retry" else None,
-            reason="why" if verdict == "dead" else None,
-            body="tea" if verdict == "dead" else None,
+            outcome=outcome,
+            delay=30 if outcome == "retry" else None,
+            reason="why" if outcome == "dead" else None,
+            body="tea" if outcome == "dead" else None,
             stored=None,
         )
-        for number, verdict in enumerate(["done", "retry", "dead", "left", "done"])
+        for number, outcome in enumerate(["done", "retry", "dead", "left", "done"])
     ]
 
     def collect(frame: Any) -> list:
         frame._plan.plan(None)  # it can be made
-        return verdicts
+        return outcomes
 
     monkeypatch.setattr(DataFrame, "collect", collect)
     return DataFrame(Read("messages"), SimpleNamespace(client=None))
@@ -185,7 +185,7 @@ def test_what_the_service_refused_is_counted_as_stale(
     assert settle(batch, AZURE, **conditions()) == expected
 
 
-@pytest.mark.parametrize("verdict", ["done", "retry", "dead", "left"])
+@pytest.mark.parametrize("outcome", ["done", "retry", "dead", "left"])
 @pytest.mark.parametrize(
     ("receipt", "error", "text"),
     [
@@ -194,13 +194,13 @@ def test_what_the_service_refused_is_counted_as_stale(
     ],
 )
 def test_rows_that_are_not_the_users_are_refused_before_anything_changes(
-    batch: Any, writes: Writes, verdict: str, receipt: Any, error: type[Exception], text: str
+    batch: Any, writes: Writes, outcome: str, receipt: Any, error: type[Exception], text: str
 ) -> None:
     last = SimpleNamespace(
-        **{**vars(writes.verdicts[0]), "message_id": "m9", "pop_receipt": receipt}
+        **{**vars(writes.outcomes[0]), "message_id": "m9", "pop_receipt": receipt}
     )
-    last.verdict = verdict
-    writes.verdicts.append(last)
+    last.outcome = outcome
+    writes.outcomes.append(last)
 
     with pytest.raises(error, match=text):
         settle(batch, AZURE, **conditions())
@@ -208,7 +208,7 @@ def test_rows_that_are_not_the_users_are_refused_before_anything_changes(
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "expected"),
+    ("outcomes", "expected"),
     [
         (("done", "done"), Settled(done=1)),
         (("done", "retry"), Settled(retry=1)),
@@ -221,25 +221,25 @@ def test_of_several_rows_of_a_message_the_one_counts_that_keeps_it_longest(
     batch: Any,
     writes: Writes,
     caplog: pytest.LogCaptureFixture,
-    verdicts: tuple[str, ...],
+    outcomes: tuple[str, ...],
     expected: Settled,
 ) -> None:
-    by_verdict = {row.verdict: row for row in writes.verdicts}
-    writes.verdicts[:] = [
+    by_verdict = {row.outcome: row for row in writes.outcomes}
+    writes.outcomes[:] = [
         SimpleNamespace(**{**vars(by_verdict[each]), "message_id": "m0", "pop_receipt": "r0"})
-        for each in verdicts
+        for each in outcomes
     ]
 
     assert settle(batch, AZURE, **conditions()) == expected
     sent = [rows for rows, said, _ in writes.made if isinstance(said, Operation)]
     assert len(sent) == (0 if expected.left else 1)
     differ = "1 messages have several rows, for which the conditions of settle differ"
-    assert (differ in caplog.text) == (len(set(verdicts)) > 1)
+    assert (differ in caplog.text) == (len(set(outcomes)) > 1)
 
 
 def test_the_longest_delay_of_several_rows_counts(batch: Any, writes: Writes) -> None:
-    (row,) = (row for row in writes.verdicts if row.verdict == "retry")
-    writes.verdicts[:] = [SimpleNamespace(**{**vars(row), "delay": d}) for d in (None, 50, 20)]
+    (row,) = (row for row in writes.outcomes if row.outcome == "retry")
+    writes.outcomes[:] = [SimpleNamespace(**{**vars(row), "delay": d}) for d in (None, 50, 20)]
 
     settle(batch, AZURE, **conditions())
     assert writes.made[0][0] == [(*receipt(1), 50)]
@@ -266,10 +266,10 @@ def test_a_missing_column_is_named_before_anything_is_written(
 def test_what_cannot_be_copied_is_left_and_what_leaves_no_room_is_copied_bare(
     batch: Any, writes: Writes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (dead,) = (row for row in writes.verdicts if row.verdict == "dead")
+    (dead,) = (row for row in writes.outcomes if row.outcome == "dead")
     large = SimpleNamespace(**{**vars(dead), "message_id": "large", "body": "y" * 65_536})
     lost = SimpleNamespace(**{**vars(dead), "message_id": "lost", "body": None})
-    writes.verdicts[:] = [lost, large, dead]
+    writes.outcomes[:] = [lost, large, dead]
     options = {**AZURE, "messageEncoding": "base64", "onRowError": "queue", "rowErrorQueue": "bad"}
 
     found = settle(batch, options, **conditions())
@@ -286,8 +286,8 @@ def test_what_cannot_be_copied_is_left_and_what_leaves_no_room_is_copied_bare(
 
 
 def test_if_nothing_can_be_copied_nothing_is_written(batch: Any, writes: Writes) -> None:
-    (dead,) = (row for row in writes.verdicts if row.verdict == "dead")
-    writes.verdicts[:] = [SimpleNamespace(**{**vars(dead), "body": None})]
+    (dead,) = (row for row in writes.outcomes if row.outcome == "dead")
+    writes.outcomes[:] = [SimpleNamespace(**{**vars(dead), "body": None})]
 
     assert settle(batch, AZURE, **conditions()) == Settled(left=1, not_copied=1)
     assert writes.made == []

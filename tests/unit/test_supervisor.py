@@ -188,11 +188,11 @@ class Listener:
     """Hears of each end but those of runs with these numbers."""
 
     def __init__(self, world: Restarts, *deaf: int) -> None:
-        self.world, self.deaf, self.heard = world, deaf, []
+        self.world, self.deaf, self.response = world, deaf, []
 
     def wait_for_end(self, query: Query, timeout_s: float) -> bool:
         assert timeout_s == 10
-        self.heard.append(number := self.world.queries.index(query))
+        self.response.append(number := self.world.queries.index(query))
         return number not in self.deaf
 
 
@@ -201,7 +201,7 @@ def test_it_returns_when_the_listener_knows_of_the_end(caplog: pytest.LogCapture
     listener = Listener(world)
 
     assert world.run(listener=listener).finished
-    assert listener.heard == [0, 1, 2]
+    assert listener.response == [0, 1, 2]
     assert "the listener has not heard" not in caplog.text
 
 

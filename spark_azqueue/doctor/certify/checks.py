@@ -22,7 +22,7 @@ from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.management import clear_queue
-from spark_azqueue.service.queues.reach import nobody
+from spark_azqueue.service.queues.reach import unknown_lease
 from spark_azqueue.service.queues.xml import document
 
 from .assumptions import ASSUMPTIONS
@@ -279,7 +279,7 @@ def list_by_prefix(box: Sandbox) -> None:
 def probe_is_refused(box: Sandbox) -> None:
     ref = box.queue()
     expect(box.attempt(box.client.queue(ref).check), "done")
-    status = box.status_of(Delete(nobody(ref)))
+    status = box.status_of(Delete(unknown_lease(ref)))
     unknown = ("404 MessageNotFound", "400 PopReceiptMismatch", "400 InvalidQueryParameterValue")
     expect(status, *unknown)
 

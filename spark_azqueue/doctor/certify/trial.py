@@ -49,7 +49,7 @@ class Trial:
     """An assumption and its result. detail: what the account does instead, or why not."""
 
     assumption: Assumption
-    verdict: TrialOutcome
+    outcome: TrialOutcome
     detail: str = ""
 
 
@@ -93,12 +93,12 @@ class Results:
     @property
     def differ(self) -> int:
         """How many rows differ, and are not known to."""
-        return sum(row.verdict is TrialOutcome.DIFFERS for row in self.rows)
+        return sum(row.outcome is TrialOutcome.DIFFERS for row in self.rows)
 
     @property
     def summary(self) -> str:
         """One line."""
-        counts = Counter(row.verdict for row in self.rows)
+        counts = Counter(row.outcome for row in self.rows)
         counted = ", ".join(
             f"{each.value}: {counts[each]}" for each in TrialOutcome if counts[each]
         )
@@ -107,9 +107,9 @@ class Results:
 
 def line(row: Trial) -> str:
     """A row as it is printed."""
-    text = f"{_MARKS[row.verdict]}  {row.assumption.key}"
+    text = f"{_MARKS[row.outcome]}  {row.assumption.key}"
     text += f": {escaped(row.detail)}" if row.detail else ""
-    if row.verdict is TrialOutcome.DIFFERS:
+    if row.outcome is TrialOutcome.DIFFERS:
         text += f"\n     assumed: {row.assumption.says}\n     by: {row.assumption.where}"
     return text
 
@@ -164,7 +164,7 @@ def as_json(results: Results) -> str:
             "requests": results.requests,
             "seconds": round(results.seconds, 1),
             "rows": [
-                {"key": r.assumption.key, "result": r.verdict.value, "detail": r.detail}
+                {"key": r.assumption.key, "result": r.outcome.value, "detail": r.detail}
                 for r in results.rows
             ],
             "measured": {each.name: each.value for each in results.measures},
@@ -174,7 +174,7 @@ def as_json(results: Results) -> str:
 
 
 def _bold(row: Trial) -> str:
-    return f"**{row.verdict.value}**" if row.verdict is TrialOutcome.DIFFERS else row.verdict.value
+    return f"**{row.outcome.value}**" if row.outcome is TrialOutcome.DIFFERS else row.outcome.value
 
 
 def _cell(text: str) -> str:

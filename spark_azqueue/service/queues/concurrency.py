@@ -24,7 +24,7 @@ _LOOK_AGAIN_S = 0.01
 """The retry interval while a limit is full: another thread may free it."""
 
 
-class Heard(enum.Enum):
+class Response(enum.Enum):
     """The outcome of a request for the limiter."""
 
     DONE = "the service carried it out, or refused it for good"
@@ -87,21 +87,21 @@ class Limits:
             return 0.0
 
     def answered(
-        self, queue: QueueRef, turn: Turn, heard: Heard, now: float, sent_at: float
+        self, queue: QueueRef, turn: Turn, response: Response, now: float, sent_at: float
     ) -> None:
         """Note the answer to one attempt of an admitted request."""
         with self._lock:
             of_queue = self._queues.get(queue)
             if of_queue is None:  # forgotten since
                 return
-            if heard is Heard.DONE:
+            if response is Response.DONE:
                 of_queue.rate.accepted(now, sent_at)
                 if turn is Turn.IN_TURN:
                     of_queue.concurrency.answered(now, sent_at)
                     self._process.answered(now, sent_at)
                 return
             of_queue.concurrency.disturbed()
-            if heard is Heard.BUSY:
+            if response is Response.BUSY:
                 of_queue.rate.refused(now, sent_at)
 
     def sent_again(self, queue: QueueRef) -> None:

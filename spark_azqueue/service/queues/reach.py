@@ -39,7 +39,7 @@ class ProbeUpdate(Call[datetime]):
     by_receipt: ClassVar[bool] = True
 
     def request(self, now: float) -> Request:
-        return Update(nobody(self.queue), 0).request(now)
+        return Update(unknown_lease(self.queue), 0).request(now)
 
     def result(self, answer: Answer) -> datetime:
         return moment_of(answer.headers.get("date"))
@@ -48,7 +48,7 @@ class ProbeUpdate(Call[datetime]):
         return moment_of(error.date)
 
 
-def nobody(queue: QueueRef) -> Lease:
+def unknown_lease(queue: QueueRef) -> Lease:
     """The lease of a message that cannot exist, for probes of permissions."""
     return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 

@@ -31,7 +31,7 @@ from ..incoming import Answer, NoAnswer
 from ..redaction import shown
 from ..retry import Attempts, RetryPolicy
 from .calls import Call, Request, escaped
-from .concurrency import Heard
+from .concurrency import Response
 from .http import Session, Wire
 
 
@@ -298,13 +298,13 @@ class InFlight(Generic[Tag, T]):
     def _tell_limits(self, call: Call[Any], answer: Answer | NoAnswer) -> None:
         now = time.monotonic()
         if isinstance(answer, NoAnswer):
-            heard, sent_at = Heard.NOTHING, now
+            response, sent_at = Response.NOTHING, now
         else:
             sent_at = answer.sent_at
-            heard = Heard.DONE if answer.status < 500 else Heard.NOTHING
+            response = Response.DONE if answer.status < 500 else Response.NOTHING
             if answer.status in THROTTLED:
-                heard = Heard.BUSY
-        self._limits.answered(call.queue, call.turn, heard, now, sent_at)
+                response = Response.BUSY
+        self._limits.answered(call.queue, call.turn, response, now, sent_at)
 
     def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
         """Let the call read its answer. If that raises, only this call fails."""

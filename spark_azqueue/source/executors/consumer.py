@@ -35,7 +35,7 @@ from .objects import Closed, SeenMessages
 from .plan import Group, Plan, oldest
 from .planning import PlanSizing, ReadyQueues, chosen
 from .recovery import Chain, PlanRecovery
-from .rows import Told
+from .rows import SlotAssignment
 from .totals import Drained, Totals
 
 log = logging.getLogger(__name__)
@@ -193,7 +193,10 @@ class ExecutorsConsumer:
             following = following or self._given_up.instead_of(plan)
         if following is not None and following.gave_up:
             return []
-        return [Told.by(plan, slot, self._config).to_bytes() for slot in range(len(plan.slots))]
+        return [
+            SlotAssignment.by(plan, slot, self._config).to_bytes()
+            for slot in range(len(plan.slots))
+        ]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """Nothing: a plan is closed when the next one is asked for."""
@@ -258,7 +261,7 @@ class ExecutorsConsumer:
         if plan.is_again:
             self._totals.given(closed.settled)
         else:
-            self._heard(plan, closed, forgotten)
+            self._response(plan, closed, forgotten)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
         self._drained.on_plan_closed(plan, closed, listed.marks, ends=self._cutoff is not None)
@@ -266,7 +269,7 @@ class ExecutorsConsumer:
         self._noting.closed()
         return None
 
-    def _heard(self, plan: Plan, closed: Closed, forgotten: int) -> None:
+    def _response(self, plan: Plan, closed: Closed, forgotten: int) -> None:
         """What the slots say, for the next plans."""
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}

@@ -15,7 +15,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
-from ..log.outcomes import BatchOutcome, alone, verdict_due, warn_of_split
+from ..log.outcomes import BatchOutcome, alone, outcome_due, warn_of_split
 from .closing import Cleaning, Closing
 from .folder import PlanFolder, PlanStatus
 from .names import PlanId
@@ -112,7 +112,7 @@ class PlanOutcomes:
         return (*cut(stored), *closed.waiting)
 
     def _due(self, plan: Plan, tries: int, *, is_single: bool) -> BatchOutcome | None:
-        return verdict_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
+        return outcome_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
 
 
 def plan_again(

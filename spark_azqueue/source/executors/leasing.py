@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import Outcome, QueueNotFound, UndecodableBody
-from spark_azqueue.journal.pending import Owed, fingerprint
+from spark_azqueue.journal.pending import PendingDelete, fingerprint
 from spark_azqueue.options.choices import OnUndecodable, QueuePriority
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import (
@@ -319,7 +319,7 @@ def settle(
     """
     until = segment.header.until
     deleted = 0
-    owed: list[Owed] = []
+    pending: list[PendingDelete] = []
     calls = [(message, DatedDelete(lease)) for message, lease in segment.received]
     answers = results_of(client, calls, REPLAY, most=config.delete_parallelism)
     with closing(answers) as results:
@@ -332,12 +332,12 @@ def settle(
             is_gone = _is_gone(result, until)
             deleted += is_gone
             if result.outcome is not Outcome.OK:
-                owed.append(owed_of(message, result.at if is_gone else None))
+                pending.append(pending_of(message, result.at if is_gone else None))
     gone = tuple(lease.key for lease in delete_all(config, client, copies))
     return replace(
         without_deletes(segment, size, aside),
         deleted=deleted,
-        owed=tuple(owed),
+        pending=tuple(pending),
         gone=gone,
         looked=_learned(client, segment.header),
     )
@@ -383,9 +383,9 @@ def _is_gone(result: Deleted, until: int) -> bool:
     return result.at is not None and 0 < result.at < until - MARGIN_S
 
 
-def owed_of(message: Message, gone_at: int | None) -> Owed:
+def pending_of(message: Message, gone_at: int | None) -> PendingDelete:
     """gone_at: when it was found to be gone, probably. Then it is kept as if it had expired."""
     expires = 0 if message.expiration_time == UNKNOWN_TIME else message.expiration_time // 1_000_000
     if gone_at is not None:
         expires = min(expires, gone_at) if expires else gone_at
-    return Owed(message.key, fingerprint(message.text), expires)
+    return PendingDelete(message.key, fingerprint(message.text), expires)

@@ -38,7 +38,7 @@ from spark_azqueue.journal.codec import (
 )
 from spark_azqueue.journal.frame import framed, unframed, unpacked
 from spark_azqueue.journal.messages import pack, unpack
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, keys, owed
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete, keys, pending_deletes
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
 from ..log.progress import READING
@@ -181,7 +181,7 @@ def decode(
         return SlotSegment(header, unpack(stream, header.queues, header.messages))
 
 
-KNOWN_AT_MOST = OWED_AT_MOST
+KNOWN_AT_MOST = PENDING_AT_MOST
 """How many messages are known; the newest are kept."""
 
 _REPORT_VERSION = 1
@@ -216,7 +216,9 @@ class SlotReport:
     messages: Annotated[int, COUNT] = 0
     size: Annotated[int, _SIZE] = 0
     deleted: Annotated[int, COUNT] = 0
-    owed: Annotated[tuple[Owed, ...], owed(MOST_MESSAGES + MORE_THAN_BUDGET)] = ()
+    pending: Annotated[
+        tuple[PendingDelete, ...], pending_deletes(MOST_MESSAGES + MORE_THAN_BUDGET)
+    ] = ()
     gone: Annotated[tuple[MessageKey, ...], keys(_MOST_GONE)] = ()
     poison: Annotated[int, COUNT] = 0
     given_bytes: Annotated[int, COUNT_OR_0] = 0
@@ -253,18 +255,18 @@ class SlotReport:
 class SeenMessages:
     """Messages that gave their rows, and may come again: they give no second one. A value."""
 
-    def __init__(self, owed: Iterable[Owed] = ()) -> None:
-        self._owed = {each.key: each for each in owed}
+    def __init__(self, pending: Iterable[PendingDelete] = ()) -> None:
+        self._pending = {each.key: each for each in pending}
 
     def __len__(self) -> int:
-        return len(self._owed)
+        return len(self._pending)
 
     def __contains__(self, key: MessageKey) -> bool:
-        return key in self._owed
+        return key in self._pending
 
     def has(self, key: MessageKey, fingerprint: int) -> bool:
         """True for such a message, if its text is still the same."""
-        found = self._owed.get(key)
+        found = self._pending.get(key)
         return found is not None and found.fingerprint == fingerprint
 
     def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
@@ -273,29 +275,29 @@ class SeenMessages:
         now: seconds since 1970. What expired a day ago is left out: no copy can come any more.
         """
         slots = list(settled)
-        owed = dict(self._owed)
+        pending = dict(self._pending)
         for each in slots:
-            for one in each.owed:
-                owed.pop(one.key, None)
-                owed[one.key] = one
+            for one in each.pending:
+                pending.pop(one.key, None)
+                pending[one.key] = one
         for each in slots:
             for key in each.gone:
-                owed.pop(key, None)
-        kept = [one for one in owed.values() if not 0 < one.expires < now - _A_DAY_S]
+                pending.pop(key, None)
+        kept = [one for one in pending.values() if not 0 < one.expires < now - _A_DAY_S]
         forgotten = max(0, len(kept) - KNOWN_AT_MOST)
         return SeenMessages(kept[forgotten:]), forgotten
 
     def to_bytes(self) -> bytes:
         """The object to store."""
         return sealed(
-            {"version": _REPORT_VERSION, "owed": [e.to_json() for e in self._owed.values()]}
+            {"version": _REPORT_VERSION, "owed": [e.to_json() for e in self._pending.values()]}
         )
 
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
         """Read it back. account: of the queues. Raises Damaged."""
         found = of_version(unsealed(data), "list", _REPORT_VERSION)
-        return cls(Owed.all_from_json(found.get("owed"), account))
+        return cls(PendingDelete.all_from_json(found.get("owed"), account))
 
 
 _A_DAY_S = 86_400

@@ -34,7 +34,7 @@ from .slot import SlotTask
 
 
 @dataclass(frozen=True)
-class Told:
+class SlotAssignment:
     """A slot of a plan. config: the options of the query, as the source's process has them."""
 
     plan: Plan
@@ -42,7 +42,7 @@ class Told:
     config: SourceConfig
 
     @classmethod
-    def by(cls, plan: Plan, slot: int, config: SourceConfig) -> Told:
+    def by(cls, plan: Plan, slot: int, config: SourceConfig) -> SlotAssignment:
         """What the source's process tells: not what waits for later plans."""
         return cls(replace(plan, waiting=()), slot, config)
 
@@ -56,7 +56,7 @@ class Told:
         return json.dumps(told, separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes, config: SourceConfig) -> Told:
+    def from_bytes(cls, data: bytes, config: SourceConfig) -> SlotAssignment:
         """Read it in the task. config: its options, as they were written."""
         told = json.loads(data)
         plan = Plan.from_json(told["plan"], account=config.account.name)
@@ -83,7 +83,7 @@ def slot_rows(
     is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask` does,
     UndecodableBody, and LostBlob.
     """
-    told = Told.from_bytes(task, config)
+    told = SlotAssignment.from_bytes(task, config)
     config, plan = told.config, told.plan
     settings = config.write_ahead_log
     assert settings is not None

@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     batch: int
     logged_at: int
     size: int
-    has_verdict: bool = False
+    has_outcome: bool = False
     has_decisions: bool = False
     plan: PlanId | None = None
     slot: int = 0

@@ -26,7 +26,7 @@ from ..executors.folder import PlanFolder
 from ..executors.leasing import slot_rows
 from ..large_bodies import carried, resolved
 from ..log import names as segment_names
-from ..log.outcomes import verdict_on
+from ..log.outcomes import outcome_on
 from ..log.segment import Segments
 from ..log.undecodable import LoggedRows, Reading, has_decisions, segment_rows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
@@ -66,11 +66,11 @@ class SegmentObjects:
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
         """See `Objects`. None for a batch that was given up."""
         number = piece.batch
-        if piece.has_verdict:
-            verdict = verdict_on(self._journal, number)
-            if verdict is None:  # the writer removes it just before its segment
+        if piece.has_outcome:
+            outcome = outcome_on(self._journal, number)
+            if outcome is None:  # the writer removes it just before its segment
                 raise self._gone(number)
-            if verdict.gives_up:
+            if outcome.gives_up:
                 return None
         try:
             segment = self._segments.read(number)
@@ -101,7 +101,7 @@ class SlotObjects:
         """See `Objects`. None for a slot that gave nothing, and for a plan that was given up."""
         assert piece.plan is not None
         self._check_chain(piece)
-        if piece.has_verdict:
+        if piece.has_outcome:
             following = self._folder.following(piece.plan)
             if following is not None and following.gave_up:
                 return None

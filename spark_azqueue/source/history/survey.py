@@ -68,7 +68,7 @@ class SegmentHistory:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
             if progress.committed <= head:  # else there are newer segments than were listed
                 break
-        verdicts = set(map(number_in, self._store.names(names.VERDICTS)))
+        outcomes = set(map(number_in, self._store.names(names.OUTCOMES)))
         listed = map(tagged_in, self._store.names(names.DECISIONS))
         decided = {each.number for each in listed if each}
         floor = newest.floor if newest else 0
@@ -79,7 +79,7 @@ class SegmentHistory:
         for number in standing(range(floor + 1, last + 1), stored):
             each = stored[number]
             at = int(each.written * 1_000_000) if each.written else UNKNOWN
-            piece = Piece(number, at, each.size, number in verdicts, number in decided)
+            piece = Piece(number, at, each.size, number in outcomes, number in decided)
             batches.append(Logged(number, at, (piece,)))
         return LogSurvey(self._store.where, floor, last, tuple(batches))
 
@@ -149,7 +149,7 @@ def _logged(
     before: PlanId | None,
     slots: dict[int, tuple[int, float]],
     decided: set[tuple[PlanId, int]],
-    has_verdict: bool,
+    has_outcome: bool,
 ) -> Logged:
     """A batch. Its time is that of the first object that was put for it. before: see `Chained`."""
     times = [written for _, written in slots.values() if written]
@@ -160,7 +160,7 @@ def _logged(
             plan.number,
             at,
             slots[place][0],
-            has_verdict,
+            has_outcome,
             (plan, place) in decided,
             plan=plan,
             slot=place,

@@ -40,7 +40,7 @@ from .states import (
     WAITING,
     Entry,
     Fate,
-    OwedDeletes,
+    PendingDeletes,
     RenewedLeases,
     State,
 )
@@ -64,7 +64,7 @@ class Ledger:
         self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
         self._renewals = Schedule(self._is_expected)
-        self._owed = OwedDeletes(remember_at_most, doubt_at_most)
+        self._pending = PendingDeletes(remember_at_most, doubt_at_most)
         self._handed_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.hidden_until = 0.0
         """Until when a message may be hidden that was released, or whose delete is owed."""
@@ -80,12 +80,12 @@ class Ledger:
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
-        return self._owed.remembered
+        return self._pending.remembered
 
     @property
-    def owed_count(self) -> int:
+    def pending_count(self) -> int:
         """How many messages `owed` returns."""
-        return len(self._owed)
+        return len(self._pending)
 
     @property
     def known(self) -> int:
@@ -95,7 +95,7 @@ class Ledger:
     @property
     def held(self) -> int:
         """How many messages are leased and neither gone nor probably gone."""
-        return len(self._entries) - self.owed_count
+        return len(self._entries) - self.pending_count
 
     def state(self, lease: Lease) -> State | None:
         """The state of this message now, None if it is unknown (or forgotten)."""
@@ -263,7 +263,7 @@ class Ledger:
             self._renewals.add(key, term.renew_at)
             self._by_batch.setdefault(batch, {})[key] = None
 
-    def restore_owed(self, lease: Lease, fingerprint: int, expires: int) -> None:
+    def restore_pending(self, lease: Lease, fingerprint: int, expires: int) -> None:
         """The rows of this message were committed by an earlier run, and its delete is owed.
 
         expires: seconds since 1970, 0 if unknown.
@@ -274,20 +274,20 @@ class Ledger:
             entry.expires = expires * 1_000_000
             self._keep_in_mind(lease.key, entry, State.REMEMBERED)
 
-    def owed(self) -> list[tuple[MessageKey, int, int]]:
+    def pending(self) -> list[tuple[MessageKey, int, int]]:
         """Messages whose delete was refused, given up or in doubt. The newest last.
 
         Each with its fingerprint, and when it expires (seconds since 1970, 0 if unknown).
         """
         found = []
-        for key in self._owed:
+        for key in self._pending:
             entry = self._entries[key]
             found.append((key, entry.fingerprint, entry.expires // 1_000_000))
         return found
 
     def forget_expired(self, before: float) -> None:
         """Forget owed messages that expired before this time (seconds since 1970): all are gone."""
-        for key in [key for key in self._owed if self._is_expired(key, before * 1_000_000)]:
+        for key in [key for key in self._pending if self._is_expired(key, before * 1_000_000)]:
             self._forget(key)
 
     def set_aside(self, message: Message) -> list[Lease]:
@@ -462,7 +462,7 @@ class Ledger:
         self._leave_batch(key, entry)
         entry.state, entry.text = state, None
         self._may_be_hidden(entry)
-        if oldest := self._owed.keep(key, state):
+        if oldest := self._pending.keep(key, state):
             del self._entries[oldest]
             self.counts.evicted_deletes += state is State.REMEMBERED
 
@@ -477,4 +477,4 @@ class Ledger:
         entry = self._entries.pop(key, None)
         if entry:
             self._leave_batch(key, entry)
-        self._owed.drop(key)
+        self._pending.drop(key)

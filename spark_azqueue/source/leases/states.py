@@ -83,7 +83,7 @@ DOUBT_AT_MOST = 10_000
 """How many that are probably gone are kept in mind (about 4 MB)."""
 
 
-class OwedDeletes:
+class PendingDeletes:
     """REMEMBERED and PROBABLY_GONE messages, each state with its own bound. Pure."""
 
     def __init__(self, remember_at_most: int, doubt_at_most: int) -> None:

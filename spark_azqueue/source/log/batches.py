@@ -97,8 +97,8 @@ class SegmentBodies:
     def _names_in(self, number: int) -> list[str]:
         """The blobs of a segment that no reader needs. Raises ServiceError."""
         try:
-            verdict = self._log.verdicts.on(number)
-            if verdict is not None and verdict.gives_up:
+            outcome = self._log.outcomes.on(number)
+            if outcome is not None and outcome.gives_up:
                 return []
             segment = self._log.segments.read(number)
         except LogDamaged as error:
@@ -286,7 +286,7 @@ class LoggedBatches:
             self._log.segments.sizes.values()
         )  # a batch may be written ahead at the same time
         with self._engine.holder.ledger as ledger:
-            seen, pending = ledger.known, ledger.owed_count
+            seen, pending = ledger.known, ledger.pending_count
         return LogReport(
             segments=len(sizes),
             bytes=sum(sizes),

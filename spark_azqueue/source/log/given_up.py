@@ -8,7 +8,7 @@ from spark_azqueue.service.messages import Lease, MessageKey
 
 from ..engine import DriverLeasing
 from .log import WriteAheadLog
-from .outcomes import BatchOutcome, alone, verdict_due, warn_of_split
+from .outcomes import BatchOutcome, alone, outcome_due, warn_of_split
 from .segment import Segment
 from .state import ProgressKeeper
 
@@ -58,14 +58,14 @@ class FailedBatches:
         """Once for each segment whose messages are held: do the rest if it was given up."""
         if self._deletes_at_once and not _says_deleted(segment):
             self._to_be_said.add(segment.number)
-        verdict = self._log.verdicts.on(segment.number)
-        if verdict is BatchOutcome.SPLIT:
+        outcome = self._log.outcomes.on(segment.number)
+        if outcome is BatchOutcome.SPLIT:
             self._release(segment)
             self._to_come |= {lease.key: lease for _, lease in segment.received}
             return
         for _, lease in segment.received:
             self._to_come.pop(lease.key, None)
-        if verdict is BatchOutcome.POISON:
+        if outcome is BatchOutcome.POISON:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
@@ -76,7 +76,7 @@ class FailedBatches:
         if newest is None or self._maximum is None:
             return
         last = (newest.number - 1, newest.number)  # one may have been written ahead
-        if newest.suspect or any(self._log.verdicts.on(n) is BatchOutcome.SPLIT for n in last):
+        if newest.suspect or any(self._log.outcomes.on(n) is BatchOutcome.SPLIT for n in last):
             self._engine.builder.isolate()
 
     def may_settle(self, number: int) -> bool:
@@ -85,10 +85,10 @@ class FailedBatches:
         The answer holds for ever: a process that gives up batches cannot do so with this one.
         """
         was_given_up = self.is_given_up(number)
-        is_open = self._maximum is not None or self._log.verdicts.has_tries(number)
+        is_open = self._maximum is not None or self._log.outcomes.has_tries(number)
         if not (is_open or number in self._to_be_said):
             return not was_given_up
-        stands = self._log.verdicts.decide(number, BatchOutcome.COMMITTED)
+        stands = self._log.outcomes.decide(number, BatchOutcome.COMMITTED)
         self._log.check_claim()
         if stands.gives_up and not was_given_up:  # its rows were handed out here, and not elsewhere
             raise taken(self._log.where)
@@ -96,8 +96,8 @@ class FailedBatches:
 
     def is_given_up(self, number: int) -> bool:
         """True if the batch is known to have no rows."""
-        verdict = self._log.verdicts.on(number)
-        return verdict is not None and verdict.gives_up
+        outcome = self._log.outcomes.on(number)
+        return outcome is not None and outcome.gives_up
 
     def gives_up(self, segment: Segment, *, is_alone: bool) -> bool:
         """True if this batch has no rows: it was given up, or is now.
@@ -109,16 +109,16 @@ class FailedBatches:
             return True
         if not self._may_give_up(segment) or number in self._tried:
             return False
-        replays = self._log.verdicts.replayed(number)
+        replays = self._log.outcomes.replayed(number)
         header = segment.header
         is_single = is_alone and header.messages == 1
-        due = verdict_due(replays, self._maximum, is_suspect=header.suspect, is_single=is_single)
+        due = outcome_due(replays, self._maximum, is_suspect=header.suspect, is_single=is_single)
         if due:
             self._log.check_claim()
             if due is BatchOutcome.POISON:
                 ((message, _),) = segment.received
                 self._engine.builder.copy_to_poison_queue(message, alone(number, replays))
-            due = self._log.verdicts.decide(number, due)
+            due = self._log.outcomes.decide(number, due)
         if due is None or not due.gives_up:
             self._tried.add(number)
             return False
@@ -132,11 +132,11 @@ class FailedBatches:
             self._maximum is not None
             and not _says_deleted(segment)
             and number > self._log.state.progress.committed
-            and self._log.verdicts.on(number) is None
+            and self._log.outcomes.on(number) is None
         )
 
-    def _carry_out(self, verdict: BatchOutcome, segment: Segment, replays: int) -> None:
-        if verdict is BatchOutcome.POISON:
+    def _carry_out(self, outcome: BatchOutcome, segment: Segment, replays: int) -> None:
+        if outcome is BatchOutcome.POISON:
             with self._engine.holder.ledger as ledger:
                 ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)

@@ -49,10 +49,10 @@ class LogContents:
 
     def given_up(self) -> list[int]:
         """The batches that were given up."""
-        verdicts = self._log.verdicts
-        verdicts.find()
-        numbers = sorted(verdicts.up_to(self.state.head))
-        return [each for each in numbers if (verdict := verdicts.on(each)) and verdict.gives_up]
+        outcomes = self._log.outcomes
+        outcomes.find()
+        numbers = sorted(outcomes.up_to(self.state.head))
+        return [each for each in numbers if (outcome := outcomes.on(each)) and outcome.gives_up]
 
     def known(self) -> tuple[int, bool]:
         """How many messages are not known to be deleted; and whether these are all."""
@@ -61,4 +61,4 @@ class LogContents:
         numbers = standing(range(first, self.state.head + 1), self._log.segments.sizes)
         some = numbers[-HEADERS_AT_MOST:]
         messages = sum(self._log.segments.header(each).messages for each in some)
-        return len(progress.owed) + messages, len(some) == len(numbers)
+        return len(progress.pending) + messages, len(some) == len(numbers)

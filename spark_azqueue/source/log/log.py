@@ -30,7 +30,7 @@ from ..columns import Columns
 from ..rows import Row, streams
 from . import names
 from .outcomes import BatchOutcomes
-from .progress import LogProgress, OwedList, OwedLists, SegmentHeader
+from .progress import LogProgress, PendingList, PendingLists, SegmentHeader
 from .segment import Segment, Segments, encode
 from .state import LogOffset, LogState, new_floor
 from .undecodable import Copy, Decisions, Reading
@@ -83,9 +83,9 @@ class WriteAheadLog(Journal):
         self._lose = lose
         self.writer = uuid.uuid4().hex
         self.segments = Segments(self)
-        self.verdicts = BatchOutcomes(self, self.writer)
+        self.outcomes = BatchOutcomes(self, self.writer)
         self.decisions = Decisions(self)
-        self._owed = OwedLists(self, lose=lose)
+        self._pending = PendingLists(self, lose=lose)
         self._removable: deque[int] = deque()
         self._may_go = self.remove_segments if removes else self._removable.extend
         self._claim: Claim | None = None
@@ -117,9 +117,9 @@ class WriteAheadLog(Journal):
         state = self.survey(floor_if_empty)
         if state.progress.claim >= claim.number:  # and its claim was removed
             raise taken(self.where)
-        self.verdicts.find()
+        self.outcomes.find()
         self.decisions.find()
-        known = max(self.verdicts.highest, self.decisions.highest)
+        known = max(self.outcomes.highest, self.decisions.highest)
         if known > state.head:
             state = LogState.of(
                 self.segments.sizes,
@@ -130,9 +130,9 @@ class WriteAheadLog(Journal):
                 known=known,
             )
         self._claim, self.state = claim, state
-        self._owed.find(self.newest.progress if self.newest else None, self._mark)
+        self._pending.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
-        old |= self.verdicts.up_to(state.floor) | self.decisions.up_to(state.floor)
+        old |= self.outcomes.up_to(state.floor) | self.decisions.up_to(state.floor)
         self._may_go(sorted(old))
         return self.state
 
@@ -141,16 +141,16 @@ class WriteAheadLog(Journal):
 
         Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
         """
-        lists: set[OwedList] = set()
+        lists: set[PendingList] = set()
         while True:
             progress, floor = self._newest_progress(floor_if_empty)
             # A list that is gone is lost only if no newer header or mark names another one.
-            is_final = progress.owed_list in lists or len(lists) >= _TRIES
-            whole = self._owed.whole(progress, is_final=is_final)
+            is_final = progress.pending_list in lists or len(lists) >= _TRIES
+            whole = self._pending.whole(progress, is_final=is_final)
             if whole is not None:
                 return LogState.of(self.segments.sizes, floor, whole, self.where, lose=self._lose)
-            if progress.owed_list:
-                lists.add(progress.owed_list)
+            if progress.pending_list:
+                lists.add(progress.pending_list)
 
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
         """List the segments; the newer of mark and header, and the floor.
@@ -170,7 +170,7 @@ class WriteAheadLog(Journal):
 
     def _highest_claim(self) -> int:
         """The highest number of a claim that the log knows, but for claims: they may be removed."""
-        found = (*self.store.names(names.MARKS), *self.store.names(names.OWED))
+        found = (*self.store.names(names.MARKS), *self.store.names(names.PENDING))
         tagged = (tagged_in(each) for each in found)
         newest = self.newest.progress.claim if self.newest else 0
         return max((newest, *(each.number for each in tagged if each)))
@@ -206,7 +206,7 @@ class WriteAheadLog(Journal):
             prev=self.segments.digest(number - 1),
             # A mark may say what it likes: what stands in this segment is not removed by it.
             floor=min(new_floor(state, self._retention, self._old()), state.head),
-            progress=self._owed.shortened(state.progress),
+            progress=self._pending.shortened(state.progress),
             queues=contents.queues,
             reading=contents.reading,
             cut=contents.cut,
@@ -226,7 +226,7 @@ class WriteAheadLog(Journal):
         self.state = replace(state, head=number, floor=header.floor)
         self.segments.have(segment, len(data), self._now())
         self._claim.check()
-        self._owed.in_header(header.progress)
+        self._pending.in_header(header.progress)
         self._may_go(removable)
         return segment
 
@@ -239,7 +239,7 @@ class WriteAheadLog(Journal):
         self._claim.check()
         progress = self._next(progress)
         before = self.store.names(names.MARKS)
-        written = self._owed.shortened(progress)
+        written = self._pending.shortened(progress)
         name, data = names.mark(*progress.age), written.to_mark()
         if not self.is_ours(name, data):
             raise taken(self.where)
@@ -247,7 +247,7 @@ class WriteAheadLog(Journal):
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
             self.store.delete(name)
-        self._owed.in_mark(written)
+        self._pending.in_mark(written)
 
     def _old(self) -> int | None:
         """Up to which segment all were kept for long enough; None if that does not matter."""
@@ -277,10 +277,10 @@ class WriteAheadLog(Journal):
         """Delete segments that are not needed. What fails is deleted after the next start."""
         for number in numbers:
             segment = names.segment(number)
-            more = [*self.verdicts.names_of(number), *self.decisions.names_of(number)]
+            more = [*self.outcomes.names_of(number), *self.decisions.names_of(number)]
             if segment not in self.remove([*more, segment]):
                 return
-            for known in (self.verdicts, self.decisions, self.segments):
+            for known in (self.outcomes, self.decisions, self.segments):
                 known.forget(number)
 
 

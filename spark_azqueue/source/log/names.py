@@ -13,8 +13,8 @@ decisions/<number>-<n>      how messages that did not decode as the batch was lo
 from __future__ import annotations
 
 SEGMENTS, MARKS = "seg", "marks"
-TRIES, VERDICTS = "tries", "verdicts"
-OWED, DECISIONS = "owed", "decisions"
+TRIES, OUTCOMES = "tries", "verdicts"
+PENDING, DECISIONS = "owed", "decisions"
 
 
 def segment(number: int) -> str:
@@ -27,9 +27,9 @@ def mark(claim_number: int, sequence: int) -> str:
     return f"{MARKS}/{claim_number:012d}-{sequence:012d}"
 
 
-def owed(claim_number: int, sequence: int) -> str:
+def pending(claim_number: int, sequence: int) -> str:
     """Name of a list of owed deletes."""
-    return f"{OWED}/{claim_number:012d}-{sequence:012d}"
+    return f"{PENDING}/{claim_number:012d}-{sequence:012d}"
 
 
 def attempt(number: int, writer: str) -> str:
@@ -37,9 +37,9 @@ def attempt(number: int, writer: str) -> str:
     return f"{TRIES}/{number:012d}-{writer}"
 
 
-def verdict(number: int) -> str:
+def outcome(number: int) -> str:
     """Name of the verdict on a batch."""
-    return f"{VERDICTS}/{number:012d}"
+    return f"{OUTCOMES}/{number:012d}"
 
 
 def decision(number: int, place: int) -> str:

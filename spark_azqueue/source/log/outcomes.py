@@ -39,7 +39,7 @@ class BatchOutcome(enum.Enum):
         return self is not BatchOutcome.COMMITTED
 
 
-def verdict_due(
+def outcome_due(
     replays: int, maximum: int | None, *, is_suspect: bool, is_single: bool
 ) -> BatchOutcome | None:
     """The verdict on a batch that was asked for again, None if it gets another try.
@@ -83,7 +83,7 @@ class BatchOutcomes:
 
     def find(self) -> None:
         """Find out which there are. Call it once, after the claim."""
-        found = map(number_in, self._journal.store.names(names.VERDICTS))
+        found = map(number_in, self._journal.store.names(names.OUTCOMES))
         self._listed = {number for number in found if number}
         self._find_tries()
 
@@ -99,21 +99,21 @@ class BatchOutcomes:
     def on(self, number: int) -> BatchOutcome | None:
         """The verdict on a batch, None if there was none when the log was claimed."""
         if number in self._listed and number not in self._known:
-            name = names.verdict(number)
+            name = names.outcome(number)
             self._known[number] = self._journal.need(name, _AT_MOST, _parsed)
         return self._known.get(number)
 
-    def decide(self, number: int, verdict: BatchOutcome) -> BatchOutcome:
+    def decide(self, number: int, outcome: BatchOutcome) -> BatchOutcome:
         """Make this the verdict on a batch, unless it has one. Returns the one that stands."""
         stands = self.on(number)
         if stands:
             return stands
-        data = sealed({"verdict": verdict.value, "writer": self._writer})
+        data = sealed({"verdict": outcome.value, "writer": self._writer})
         first = self._journal.first(
-            names.verdict(number), data, lambda: verdict_on(self._journal, number)
+            names.outcome(number), data, lambda: outcome_on(self._journal, number)
         )
         self._listed.add(number)
-        self._known[number] = first or verdict
+        self._known[number] = first or outcome
         return self._known[number]
 
     def replayed(self, number: int) -> int:
@@ -130,7 +130,7 @@ class BatchOutcomes:
     def names_of(self, number: int) -> list[str]:
         """The objects of a batch."""
         tries = [names.attempt(number, writer) for writer in self._tries.get(number, ())]
-        return [names.verdict(number), *tries] if number in self._listed else tries
+        return [names.outcome(number), *tries] if number in self._listed else tries
 
     def forget(self, number: int) -> None:
         """What is known of a batch is removed with its segment. Its number is not used again."""
@@ -145,9 +145,9 @@ class BatchOutcomes:
                 self._tries.setdefault(each.number, set()).add(each.tag)
 
 
-def verdict_on(journal: Journal, number: int) -> BatchOutcome | None:
+def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
     """The verdict on a batch, None if there is none. Raises ServiceError, LogDamaged."""
-    return journal.read(names.verdict(number), _AT_MOST, _parsed)
+    return journal.read(names.outcome(number), _AT_MOST, _parsed)
 
 
 def _parsed(data: bytes) -> BatchOutcome:

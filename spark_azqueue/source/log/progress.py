@@ -42,7 +42,7 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.numbers import tagged_in
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, owed
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete, pending_deletes
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
 from . import names
@@ -66,7 +66,7 @@ class FirstBatch(NamedTuple):
         return cls(number(values, "after"), number(values, "last"))
 
 
-class OwedList(NamedTuple):
+class PendingList(NamedTuple):
     """Which list in an object of its own is meant, see `OwedLists`.
 
     gone: a bit for each of its messages, the lowest first: that one is owed no more.
@@ -82,7 +82,7 @@ class OwedList(NamedTuple):
         return {"list": [self.claim, self.sequence], "gone": gone, "more": more}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> OwedList:
+    def from_json(cls, value: Mapping[str, Any]) -> PendingList:
         """Read it back. Raises Damaged."""
         numbers = list_of(value, "list", 2)
         if len(numbers) != 2:
@@ -92,7 +92,7 @@ class OwedList(NamedTuple):
             gone = base64.b64decode(value["gone"], validate=True)
         except (LookupError, TypeError, ValueError):
             raise Damaged("its pending deletes are not valid") from None
-        if len(gone) > OWED_AT_MOST // 8 + 1:
+        if len(gone) > PENDING_AT_MOST // 8 + 1:
             raise Damaged("its pending deletes are too many")
         return cls(number(named, "claim"), number(named, "sequence"), gone)
 
@@ -117,12 +117,12 @@ class LogProgress:
     named: Annotated[int, COUNT_OR_0] = 0
     committed: Annotated[int, COUNT] = 0
     done: Annotated[int, COUNT] = 0
-    owed: Annotated[tuple[Owed, ...], owed()] = ()
+    pending: Annotated[tuple[PendingDelete, ...], pending_deletes()] = ()
     leased_s: Annotated[int, Coded(number, name="leased", is_late=True)] = 0
     began: Annotated[FirstBatch | None, Coded(FirstBatch.read, is_late=True)] = None
     hidden: int = 0
     hidden_until: int = 0
-    owed_list: OwedList | None = None
+    pending_list: PendingList | None = None
     has_ended: bool = False
 
     @property
@@ -139,9 +139,9 @@ class LogProgress:
     def to_json(self) -> dict[str, Any]:
         """Plain values; the newest `OWED_AT_MOST` owed deletes."""
         value = as_json(self)
-        if self.owed_list:
-            value["owed"] = self.owed_list.to_json(value["owed"])
-        if self.owed or self.owed_list or self.hidden:
+        if self.pending_list:
+            value["owed"] = self.pending_list.to_json(value["owed"])
+        if self.pending or self.pending_list or self.hidden:
             value["hidden"] = self.hidden
             value["hidden_until"] = self.hidden_until
             value["ended"] = self.has_ended
@@ -161,14 +161,14 @@ class LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
         found = {**object_of(value, "progress"), "account": account}
         where = None
-        if isinstance(owed := found.get("owed"), dict):
-            where = OwedList.from_json(owed)
-            found["owed"] = owed.get("more")
+        if isinstance(pending := found.get("owed"), dict):
+            where = PendingList.from_json(pending)
+            found["owed"] = pending.get("more")
         return cls(
             **read_fields(cls, found),
             hidden=number_or_0(found, "hidden"),
             hidden_until=_hidden_until(found),
-            owed_list=where,
+            pending_list=where,
             has_ended=found.get("ended") is True,
         )
 
@@ -249,7 +249,7 @@ class SegmentHeader:
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        version = VERSION_WITH_LIST if self.progress.owed_list else SEGMENT_VERSION
+        version = VERSION_WITH_LIST if self.progress.pending_list else SEGMENT_VERSION
         return compact({"version": version, **as_json(self)})
 
     @classmethod
@@ -270,7 +270,7 @@ _SHARE = 32
 _AT_MOST = 16 * 2**20
 
 
-class OwedLists:
+class PendingLists:
     """The lists in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for a list that is needed and cannot be read.
@@ -281,10 +281,10 @@ class OwedLists:
         self._journal = journal
         self._lose = lose
         self._listed: set[tuple[int, int]] = set()
-        self._newest: OwedList | None = None  # which the next header or mark may go on to name
-        self._place: dict[Owed, int] = {}  # of each message in it
-        self._in_header: OwedList | None = None  # which the newest header names
-        self._in_mark: OwedList | None = None
+        self._newest: PendingList | None = None  # which the next header or mark may go on to name
+        self._place: dict[PendingDelete, int] = {}  # of each message in it
+        self._in_header: PendingList | None = None  # which the newest header names
+        self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
         """The same with all owed deletes, read from the list that it names. Changes nothing.
@@ -292,72 +292,74 @@ class OwedLists:
         is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
         may have written another one meanwhile.
         """
-        if progress.owed_list is None:
+        if progress.pending_list is None:
             return progress
-        base = self._read(progress.owed_list, is_final=is_final)
+        base = self._read(progress.pending_list, is_final=is_final)
         if base is None:
             return None
-        gone = progress.owed_list.gone
+        gone = progress.pending_list.gone
         left = tuple(each for place, each in enumerate(base) if not _has(gone, place))
-        return replace(progress, owed=left + progress.owed, owed_list=None)
+        return replace(progress, pending=left + progress.pending, pending_list=None)
 
     def find(self, header: LogProgress | None, mark: LogProgress | None) -> None:
         """Find out which lists there are, and which of them are named. Once, after the claim."""
         self._listed = {
             (tagged.number, int(tagged.tag))
-            for tagged in map(tagged_in, self._journal.store.names(names.OWED))
+            for tagged in map(tagged_in, self._journal.store.names(names.PENDING))
             if tagged and tagged.tag.isdecimal()
         }
-        self._in_header = header.owed_list if header else None
-        self._in_mark = mark.owed_list if mark else None
+        self._in_header = header.pending_list if header else None
+        self._in_mark = mark.pending_list if mark else None
 
     def shortened(self, progress: LogProgress) -> LogProgress:
         """The same, as a header or a mark is to hold it. Writes a list if that is due.
 
         Of more than `OWED_AT_MOST` the newest are kept.
         """
-        progress = replace(progress, owed=progress.owed[-OWED_AT_MOST:])
-        if len(progress.owed) <= IN_PLACE:
+        progress = replace(progress, pending=progress.pending[-PENDING_AT_MOST:])
+        if len(progress.pending) <= IN_PLACE:
             self._newest, self._place = None, {}
             return progress
-        came = [each for each in progress.owed if each not in self._place]
+        came = [each for each in progress.pending if each not in self._place]
         if self._newest is None or len(came) > max(IN_PLACE, len(self._place) // _SHARE):
             self._write(progress)
             came = []
         assert self._newest
-        left = set(progress.owed)
+        left = set(progress.pending)
         gone = bytearray((len(self._place) + 7) // 8)
         for each, place in self._place.items():
             if each not in left:
                 gone[place // 8] |= 1 << place % 8
         named = self._newest._replace(gone=bytes(gone))
-        return replace(progress, owed=tuple(came), owed_list=named)
+        return replace(progress, pending=tuple(came), pending_list=named)
 
     def in_header(self, progress: LogProgress) -> None:
         """A segment with this header stands: remove the lists that nothing names any more."""
-        self._in_header = progress.owed_list
+        self._in_header = progress.pending_list
         self._remove_older_than(progress)
 
     def in_mark(self, progress: LogProgress) -> None:
         """The same for a mark. (If the mark is damaged, the newest header counts.)"""
-        self._in_mark = progress.owed_list
+        self._in_mark = progress.pending_list
         self._remove_older_than(progress)
 
     def _write(self, progress: LogProgress) -> None:
-        name = names.owed(*progress.age)
-        data = sealed([each.to_json() for each in progress.owed])
+        name = names.pending(*progress.age)
+        data = sealed([each.to_json() for each in progress.pending])
         if not self._journal.is_ours(name, data):
             raise self._journal.damaged(name, "another process wrote it")
-        self._newest = OwedList(*progress.age)
+        self._newest = PendingList(*progress.age)
         self._listed.add(progress.age)
-        self._place = {each: place for place, each in enumerate(progress.owed)}
+        self._place = {each: place for place, each in enumerate(progress.pending)}
 
-    def _read(self, named: OwedList, *, is_final: bool) -> Sequence[Owed] | None:
-        name = names.owed(named.claim, named.sequence)
+    def _read(self, named: PendingList, *, is_final: bool) -> Sequence[PendingDelete] | None:
+        name = names.pending(named.claim, named.sequence)
         account = self._journal.account
         try:
             read = self._journal.need if is_final else self._journal.read
-            return read(name, _AT_MOST, lambda data: Owed.all_from_json(unsealed(data), account))
+            return read(
+                name, _AT_MOST, lambda data: PendingDelete.all_from_json(unsealed(data), account)
+            )
         except LogDamaged as error:
             if not self._lose:
                 raise
@@ -369,7 +371,7 @@ class OwedLists:
     def _remove_older_than(self, written: LogProgress) -> None:
         """Only older ones: a younger one may be about to be named by a process that was fenced."""
         kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
-        old = {names.owed(*age): age for age in sorted(self._old(written, kept))}
+        old = {names.pending(*age): age for age in sorted(self._old(written, kept))}
         self._listed.difference_update(old[name] for name in self._journal.remove(old))
 
     def _old(self, written: LogProgress, kept: set[tuple[int, int]]) -> Iterable[tuple[int, int]]:

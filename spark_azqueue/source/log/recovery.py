@@ -127,9 +127,11 @@ class LogRecovery:
         """Hold what the log says. Returns for how long earlier runs leased messages at most."""
         holder, progress = self._engine.holder, state.progress
         with holder.ledger as ledger:
-            for owed in progress.owed:
-                ledger.restore_owed(Lease(*owed.key, ""), owed.fingerprint, owed.expires)
-            if progress.owed:
+            for pending in progress.pending:
+                ledger.restore_pending(
+                    Lease(*pending.key, ""), pending.fingerprint, pending.expires
+                )
+            if progress.pending:
                 ledger.hide_until(self._hidden_until(progress))
         if progress.hidden:
             until = progress.hidden_until - self._engine.service_is_ahead

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, first_missing, is_too_long
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.journal.refusals import behind, removed, unknown
 from spark_azqueue.options.choices import LogStart
 
@@ -309,7 +309,7 @@ class ProgressKeeper:
         most = self._kept[0] - 1 if self._kept else self._head
         with self._holder.ledger as ledger:
             self._done = max(self._done, ledger.ended_up_to(self._done, most))
-            owed = tuple(Owed(*each) for each in ledger.owed())
+            pending = tuple(PendingDelete(*each) for each in ledger.pending())
             hidden_until = ledger.hidden_until + self._service_is_ahead()
         self._noted_at = now = self._clock()
         self._hidden = [each for each in self._hidden if each[0] > now]
@@ -318,12 +318,12 @@ class ProgressKeeper:
             named=self._named,
             committed=self.committed,
             done=self._done,
-            owed=owed,
+            pending=pending,
             began=self.began,
             hidden=hidden,
             leased_s=self._holder.lengths.longest_s(),
-            hidden_until=max(0, math.ceil(hidden_until)) if owed or hidden else 0,
-            has_ended=has_ended and bool(owed),
+            hidden_until=max(0, math.ceil(hidden_until)) if pending or hidden else 0,
+            has_ended=has_ended and bool(pending),
         )
 
     def is_due(self) -> bool:

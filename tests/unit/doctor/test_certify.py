@@ -44,8 +44,8 @@ def bench(fake, blobs):
     assert made.close() == []
 
 
-def found(bench, verdict):
-    return {row.assumption.key: row.detail for row in rows(bench) if row.verdict is verdict}
+def found(bench, outcome):
+    return {row.assumption.key: row.detail for row in rows(bench) if row.outcome is outcome}
 
 
 def test_each_assumption_has_a_check_and_a_break_or_says_why_not():
@@ -56,8 +56,8 @@ def test_each_assumption_has_a_check_and_a_break_or_says_why_not():
 def test_the_fake_keeps_them_all_and_nothing_is_left(fake, blobs, bench):
     results = list(rows(bench))
 
-    assert [r.assumption.key for r in results if r.verdict is TrialOutcome.HOLDS] == TRIED
-    assert {r.verdict for r in results if r.assumption.untried} == {TrialOutcome.NOT_TRIED}
+    assert [r.assumption.key for r in results if r.outcome is TrialOutcome.HOLDS] == TRIED
+    assert {r.outcome for r in results if r.assumption.untried} == {TrialOutcome.NOT_TRIED}
     assert bench.requests < 400
     made = {entry.queue for entry in fake.log if entry.queue}
     assert all(name.startswith("azqueue-certify-") for name in made)

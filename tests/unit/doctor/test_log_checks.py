@@ -21,7 +21,7 @@ from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.journal import file_system
 from spark_azqueue.journal.codec import sealed
 from spark_azqueue.journal.file_store import FileStore
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import source_config
@@ -117,8 +117,8 @@ def test_a_query_that_runs_goes_on(folder):
 
 
 def test_what_is_owed_is_counted(folder):
-    owed = tuple(Owed(MessageKey(ORDERS, f"id-{n}"), n, 0) for n in range(5))
-    written(folder, 2, LogProgress(committed=2, done=2, owed=owed))
+    pending = tuple(PendingDelete(MessageKey(ORDERS, f"id-{n}"), n, 0) for n in range(5))
+    written(folder, 2, LogProgress(committed=2, done=2, pending=pending))
 
     assert "0 not known to be committed; 5 ids known, 5 pending deletes" in looked(folder)[-1].text
 
@@ -142,13 +142,13 @@ def test_of_a_long_log_not_every_header_is_read(folder, monkeypatch):
 
 def test_batches_that_were_given_up_are_noted(folder):
     log = written(folder)
-    verdicts = BatchOutcomes(log, log.writer)
-    for number, verdict in (
+    outcomes = BatchOutcomes(log, log.writer)
+    for number, outcome in (
         (1, BatchOutcome.COMMITTED),
         (2, BatchOutcome.SPLIT),
         (3, BatchOutcome.POISON),
     ):
-        verdicts.decide(number, verdict)
+        outcomes.decide(number, outcome)
 
     last = looked(folder)[-1]
 

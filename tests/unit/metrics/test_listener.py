@@ -219,13 +219,13 @@ def test_the_end_of_a_run_can_be_waited_for():
     started(listener)
     query = Event(runId=RUN)
     assert not listener.wait_for_end(query, 0)
-    heard = []
-    waits = threading.Thread(target=lambda: heard.append(listener.wait_for_end(query, 60)))
+    response = []
+    waits = threading.Thread(target=lambda: response.append(listener.wait_for_end(query, 60)))
     waits.start()
     ended(listener, exception="it failed")
     waits.join()
 
-    assert heard == [True]
+    assert response == [True]
     assert listener.states()["orders"].failed
     assert listener.wait_for_end(query, 0), "also later"
     assert not listener.wait_for_end(Event(runId="another"), 0)

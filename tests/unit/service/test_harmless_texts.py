@@ -222,8 +222,8 @@ def test_a_proxy_that_is_none_is_told_without_its_password(proxied, proxy):
 @pytest.mark.parametrize("login", ["me:s3cr3t", "me:s3c@r3t/", "m%65:s3cr3t", ":s3cr3t", "s3cr3t"])
 @pytest.mark.parametrize("scheme", ["http://", "socks5h://", ""])
 def test_a_proxy_that_is_not_there_is_told_without_its_password(proxied, scheme, login):
-    with Scripted([]) as nobody:
-        port = nobody.port
+    with Scripted([]) as unknown_lease:
+        port = unknown_lease.port
 
     error = proxied(f"{scheme}{login}@127.0.0.1:{port}")
 

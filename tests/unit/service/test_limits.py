@@ -13,9 +13,9 @@ from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.concurrency import (
     MOST_OF_A_QUEUE,
-    Heard,
     Limits,
     QueueLimits,
+    Response,
     Turn,
 )
 from spark_azqueue.service.queues.http import Session
@@ -40,11 +40,11 @@ def refused_at(limits, now, requests_per_s=1_000.0):
     for number in range(200):
         at = now + number / requests_per_s
         limits.admit(ORDERS, Turn.IN_TURN, at)
-        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, at + 0.001, at)
+        limits.answered(ORDERS, Turn.IN_TURN, Response.DONE, at + 0.001, at)
         limits.ended(ORDERS, Turn.IN_TURN)
     end = now + 200 / requests_per_s
     admitted(limits, now=end)  # more is wanted than is allowed
-    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, end, end)
+    limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, end, end)
     return end
 
 
@@ -62,7 +62,7 @@ def test_another_queue_has_a_limit_of_its_own_within_that_of_the_process():
     limits = ObservedLimits()
     for number in range(100):  # the process has room for more than one queue has
         limits.admit(ORDERS, Turn.IN_TURN, number * 0.01)
-        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, number * 0.01 + 0.01, number * 0.01)
+        limits.answered(ORDERS, Turn.IN_TURN, Response.DONE, number * 0.01 + 0.01, number * 0.01)
         limits.ended(ORDERS, Turn.IN_TURN)
     assert admitted(limits) == FIRST
 
@@ -114,12 +114,12 @@ def test_if_the_first_answers_of_all_are_503_the_rate_begins_low_and_doubles_fas
     limits = ObservedLimits()
     if idle_s:  # something was answered, but long ago
         limits.admit(ORDERS, Turn.IN_TURN, 0.0)
-        limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, 0.01, 0.0)
+        limits.answered(ORDERS, Turn.IN_TURN, Response.DONE, 0.01, 0.0)
         limits.ended(ORDERS, Turn.IN_TURN)
     admitted(limits, now=idle_s)
 
     for _ in range(FIRST):
-        limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, idle_s + 0.01, idle_s)
+        limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, idle_s + 0.01, idle_s)
         limits.ended(ORDERS, Turn.IN_TURN)
 
     assert limits.allowed(ORDERS).per_s == pytest.approx(70)
@@ -132,7 +132,7 @@ def test_a_503_while_little_is_sent_bounds_nothing():
     limits = ObservedLimits()
     limits.admit(ORDERS, Turn.IN_TURN, 0.0)
 
-    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, 0.01, 0.0)
+    limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, 0.01, 0.0)
 
     assert limits.allowed(ORDERS).per_s is None
 
@@ -140,12 +140,12 @@ def test_a_503_while_little_is_sent_bounds_nothing():
 # ── a flight ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class Told(ObservedLimits):
+class SlotAssignment(ObservedLimits):
     """Limits that keep what they hear."""
 
     def __init__(self):
         super().__init__()
-        self.heard = []
+        self.response = []
         self.under_way = 0
 
     def admit(self, queue, turn, now):
@@ -153,10 +153,10 @@ class Told(ObservedLimits):
         self.under_way += not wait_s
         return wait_s
 
-    def answered(self, queue, turn, heard, now, sent_at):
-        self.heard.append((queue.name, turn, heard))
+    def answered(self, queue, turn, response, now, sent_at):
+        self.response.append((queue.name, turn, response))
         assert 0 <= now - sent_at < SOON
-        super().answered(queue, turn, heard, now, sent_at)
+        super().answered(queue, turn, response, now, sent_at)
 
     def ended(self, queue, turn):
         self.under_way -= 1
@@ -165,7 +165,7 @@ class Told(ObservedLimits):
 
 @pytest.fixture
 def told():
-    return Told()
+    return SlotAssignment()
 
 
 @pytest.fixture
@@ -195,7 +195,11 @@ def test_every_attempt_of_an_admitted_call_is_told_one_that_is_repeated_too(
     assert flight.try_begin("put", Put(ORDERS, "text"), RetryPolicy(SOON))
     assert results_of(flight) == {"put": None}
 
-    assert [heard for _, _, heard in told.heard] == [Heard.BUSY, Heard.NOTHING, Heard.DONE]
+    assert [response for _, _, response in told.response] == [
+        Response.BUSY,
+        Response.NOTHING,
+        Response.DONE,
+    ]
     assert told.under_way == 0
 
 
@@ -210,7 +214,7 @@ def test_a_refused_receipt_and_an_error_end_a_call_too(told, flight):
     assert isinstance(results["missing"], Exception)
     assert isinstance(results["no request"], Exception)
     assert told.under_way == 0
-    assert ("missing", Turn.AHEAD, Heard.DONE) in told.heard
+    assert ("missing", Turn.AHEAD, Response.DONE) in told.response
 
 
 def test_what_begins_without_asking_does_not_count(service, told, flight):
@@ -220,7 +224,7 @@ def test_what_begins_without_asking_does_not_count(service, told, flight):
         flight.begin(number, Put(ORDERS, "text"), RetryPolicy(SOON))
     assert len(results_of(flight)) == 3 * FIRST
 
-    assert told.heard == []
+    assert told.response == []
     assert told.allowed(ORDERS) is None
 
 
@@ -280,7 +284,7 @@ def test_queues_that_come_and_go_are_forgotten_but_not_what_is_under_way(monkeyp
         limits.admit(queue, Turn.AHEAD, 0.0)
 
     limits.admit(ref("new"), Turn.IN_TURN, 0.0)
-    limits.answered(gone[0], Turn.AHEAD, Heard.DONE, 1.0, 0.0)  # an answer that comes late
+    limits.answered(gone[0], Turn.AHEAD, Response.DONE, 1.0, 0.0)  # an answer that comes late
     limits.sent_again(gone[0])
     limits.ended(gone[0], Turn.AHEAD)
     limits.admit(gone[0], Turn.AHEAD, 1.0)
@@ -299,11 +303,11 @@ def wanting(limits, now):
 def after_a_503_and_nine_busy_seconds(limits, now):
     """Eight are under way all the time, so concurrency makes the others wait."""
     wanting(limits, now)
-    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, now + 0.01, now)
+    limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, now + 0.01, now)
     for _ in range(900):
         sent, now = now, now + 0.01
         for _ in range(8):
-            limits.answered(ORDERS, Turn.IN_TURN, Heard.DONE, now, sent)
+            limits.answered(ORDERS, Turn.IN_TURN, Response.DONE, now, sent)
             limits.ended(ORDERS, Turn.IN_TURN)
         wanting(limits, now)
     return now
@@ -323,7 +327,7 @@ def test_refusals_in_a_burst_make_nothing_wait_long():
     for _ in range(2):  # the second are the repeats of the first
         sent, now = now, now + 0.005
         for _ in range(8):
-            limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, now, sent)
+            limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, now, sent)
             limits.sent_again(ORDERS)
     for _ in range(500):
         limits.sent_again(ORDERS)
@@ -335,13 +339,13 @@ def test_refusals_in_a_burst_make_nothing_wait_long():
 def test_refusals_in_idle_moments_let_the_rate_grow_to_a_bound_only():
     limits, now = ObservedLimits(), 100.0
     wanting(limits, now)
-    limits.answered(ORDERS, Turn.IN_TURN, Heard.BUSY, now + 0.01, now)
+    limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, now + 0.01, now)
     for _ in range(300):
         for _ in range(40):
             now += 0.05
             limits.admit(ORDERS, Turn.IN_TURN, now)
         now += 2.0
-        limits.answered(ORDERS, Turn.AHEAD, Heard.BUSY, now + 0.01, now)
+        limits.answered(ORDERS, Turn.AHEAD, Response.BUSY, now + 0.01, now)
 
     assert 0 < limits.learned(ORDERS)[1] <= 100_000
 

@@ -12,7 +12,7 @@ from doubles import OneByOne
 from executors_setting import ACCOUNT, CONFIG
 
 from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.journal.pending import Owed, fingerprint
+from spark_azqueue.journal.pending import PendingDelete, fingerprint
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
@@ -139,7 +139,7 @@ def leased(
 
 
 def known(text: str) -> SeenMessages:
-    return SeenMessages([Owed(KEY, fingerprint(text), 0)])
+    return SeenMessages([PendingDelete(KEY, fingerprint(text), 0)])
 
 
 def test_a_known_message_in_a_damaged_answer_gives_no_second_row() -> None:

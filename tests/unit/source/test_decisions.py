@@ -153,33 +153,33 @@ def test_a_message_that_is_probably_deleted_is_counted_once() -> None:
 def test_a_message_of_an_earlier_run_keeps_its_expiry_and_how_long_it_may_be_hidden() -> None:
     ledger = refused(restored(hidden_until=500.0, expires=9_000_000))
 
-    assert [expires for _, _, expires in ledger.owed()] == [9]
+    assert [expires for _, _, expires in ledger.pending()] == [9]
     assert ledger.hidden_until == 500.0
 
 
 def test_a_message_in_a_batch_of_an_earlier_run_is_owed_no_more() -> None:
     ledger = Ledger()
-    ledger.restore_owed(lease("r1"), hash("T"), 0)
-    assert (ledger.owed_count, ledger.hidden_until) == (1, 0.0)
+    ledger.restore_pending(lease("r1"), hash("T"), 0)
+    assert (ledger.pending_count, ledger.hidden_until) == (1, 0.0)
 
     ledger.restore([(message("r1"), TERM)], 1, 0.0)
-    assert (ledger.owed_count, ledger.state(lease("r1"))) == (0, State.HELD)
+    assert (ledger.pending_count, ledger.state(lease("r1"))) == (0, State.HELD)
 
 
 def test_a_message_in_hand_does_not_become_owed() -> None:
     ledger = restored()
-    ledger.restore_owed(lease("r1"), hash("T"), 0)
+    ledger.restore_pending(lease("r1"), hash("T"), 0)
 
-    assert (ledger.owed_count, ledger.state(lease("r1"))) == (0, State.HELD)
+    assert (ledger.pending_count, ledger.state(lease("r1"))) == (0, State.HELD)
 
 
 def test_an_owed_message_is_forgotten_only_after_it_expired() -> None:
     ledger = Ledger()
-    ledger.restore_owed(lease("r1"), 1, 2)
+    ledger.restore_pending(lease("r1"), 1, 2)
     ledger.forget_expired(2.0)
-    assert ledger.owed_count == 1
+    assert ledger.pending_count == 1
     ledger.forget_expired(2.000001)
-    assert ledger.owed_count == 0
+    assert ledger.pending_count == 0
 
 
 def test_only_the_first_renewal_is_that_of_a_lease_of_an_earlier_run() -> None:

@@ -14,7 +14,7 @@ from executors_query import WITH_BLOBS, Query, first_plan
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import MOST, Damaged
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
@@ -183,7 +183,7 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     cleaning.ended(given, [100])
     assert cleaning.bytes == 100
 
-    cleaning.clean(1, SeenMessages([Owed(known.message.key, 1, 0)]))
+    cleaning.clean(1, SeenMessages([PendingDelete(known.message.key, 1, 0)]))
     cleaning.finish(5.0)
 
     assert sorted(removed.names) == [blobs[0], blobs[2]]

@@ -14,7 +14,7 @@ from segments import a_message
 from spark_azqueue.errors import LogDamaged, LogUnavailable
 from spark_azqueue.journal.codec import LATEST, Damaged, sealed, unsealed
 from spark_azqueue.journal.file_store import FileStore
-from spark_azqueue.journal.pending import Owed
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
@@ -57,10 +57,23 @@ HEADER = SlotHeader(
 )
 RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
 BYTES = encode(HEADER, RECEIVED)
-OWED = tuple(Owed(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3))
-LONGEST = Owed(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, LATEST - 1)
+PENDING = tuple(
+    PendingDelete(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3)
+)
+LONGEST = PendingDelete(MessageKey(ref("q" * 63), "i" * 64), 2**64 - 1, LATEST - 1)
 SETTLED = SlotReport(
-    3, 500, 1, OWED[:2], (OWED[2].key,), 1, 90, True, 5, 6, LOOKED, Counts(dequeued=4, throttled=2)
+    3,
+    500,
+    1,
+    PENDING[:2],
+    (PENDING[2].key,),
+    1,
+    90,
+    True,
+    5,
+    6,
+    LOOKED,
+    Counts(dequeued=4, throttled=2),
 )
 
 
@@ -115,8 +128,8 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
     id_ = PlanId(8, "b" * 32)
     plan = Plan(ACCOUNT, folder.uuid, id_, (Slot((ORDERS,), 10, 2**20),))
     most = 10 + MORE_THAN_BUDGET
-    assert len(SlotReport(owed=(LONGEST,) * most).to_bytes()) < bytes_at_most(10)
-    folder.put_settled(plan, 0, SlotReport(owed=(LONGEST,) * most))
+    assert len(SlotReport(pending=(LONGEST,) * most).to_bytes()) < bytes_at_most(10)
+    folder.put_settled(plan, 0, SlotReport(pending=(LONGEST,) * most))
     assert folder.settled(plan, 0) is not None
 
     header = replace(HEADER, log=folder.uuid, plan=id_, slot=0, messages=most + 1)
@@ -126,7 +139,7 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
     with pytest.raises(LogDamaged, match="more messages than its plan allows"):
         folder.segment(plan, 0)
 
-    store.objects[names.settled(id_, 0)] = SlotReport(owed=(LONGEST,) * 200_000).to_bytes()
+    store.objects[names.settled(id_, 0)] = SlotReport(pending=(LONGEST,) * 200_000).to_bytes()
     with pytest.raises(LogDamaged, match=names.settled(id_, 0)):
         folder.settled(plan, 0)
     store.objects[names.known(id_)] = (
@@ -138,7 +151,7 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
 
 def test_the_most_that_is_known_can_be_read() -> None:
     keys = (MessageKey(ref("q" * 63), f"{at:064}") for at in range(KNOWN_AT_MOST))
-    every = [Owed(key, 2**64 - 1, LATEST - 1) for key in keys]
+    every = [PendingDelete(key, 2**64 - 1, LATEST - 1) for key in keys]
     assert len(SeenMessages(every).to_bytes()) < KNOWN_BYTES_AT_MOST
 
 
@@ -176,22 +189,23 @@ def test_a_report_that_no_task_would_write_is_damage(change: dict[str, object]) 
 def test_what_is_known_grows_by_what_is_owed_and_shrinks_by_what_is_gone() -> None:
     known, forgotten = SeenMessages().after([replace(SETTLED, gone=())], 0)
     assert (len(known), forgotten) == (2, 0)
-    assert known.has(OWED[0].key, 0)
-    assert not known.has(OWED[0].key, 99), "its text was updated: it is another message"
-    known, _ = known.after([SlotReport(gone=(OWED[0].key,))], 0)
-    assert OWED[0].key not in known
-    assert SeenMessages.from_bytes(known.to_bytes(), ACCOUNT).has(OWED[1].key, 1)
+    assert known.has(PENDING[0].key, 0)
+    assert not known.has(PENDING[0].key, 99), "its text was updated: it is another message"
+    known, _ = known.after([SlotReport(gone=(PENDING[0].key,))], 0)
+    assert PENDING[0].key not in known
+    assert SeenMessages.from_bytes(known.to_bytes(), ACCOUNT).has(PENDING[1].key, 1)
     assert len(known.after([], 1_790_000_000 + 86_401)[0]) == 0, "no copy can come any more"
 
 
 def test_of_too_many_known_messages_the_newest_are_kept() -> None:
-    owed = tuple(
-        Owed(MessageKey(ORDERS, f"id-{number}"), 1, 0) for number in range(KNOWN_AT_MOST + 5)
+    pending = tuple(
+        PendingDelete(MessageKey(ORDERS, f"id-{number}"), 1, 0)
+        for number in range(KNOWN_AT_MOST + 5)
     )
-    known, forgotten = SeenMessages().after([SlotReport(owed=owed)], 0)
+    known, forgotten = SeenMessages().after([SlotReport(pending=pending)], 0)
     assert (len(known), forgotten) == (KNOWN_AT_MOST, 5)
-    assert owed[4].key not in known
-    assert owed[5].key in known
+    assert pending[4].key not in known
+    assert pending[5].key in known
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,6 @@ def test_shortly_before_the_leases_end_somebody_else_may_have_the_message(
 
     found = settle(CONFIG, Refusing(at), segment, 100, ())  # type: ignore[arg-type]
 
-    (owed,) = found.owed
+    (pending,) = found.pending
     assert found.deleted == is_gone
-    assert owed.expires == (at if is_gone else EXPIRES)
+    assert pending.expires == (at if is_gone else EXPIRES)

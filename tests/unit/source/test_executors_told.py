@@ -19,7 +19,7 @@ from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.plan import Plan, Slot
-from spark_azqueue.source.executors.rows import Told
+from spark_azqueue.source.executors.rows import SlotAssignment
 from spark_azqueue.source.preflight import with_queue_settings
 from spark_azqueue.source.readers import AzQueueReader, AzQueueStreamReader
 from spark_azqueue.testing import FakeQueueService
@@ -102,9 +102,9 @@ def test_a_task_has_the_options_of_the_sources_process(
         left_to_queue=frozenset(),
     )
 
-    told = Told.from_bytes(Told.by(PLAN, 0, completed).to_bytes(), written)
+    told = SlotAssignment.from_bytes(SlotAssignment.by(PLAN, 0, completed).to_bytes(), written)
 
-    assert told == Told(PLAN, 0, completed)
+    assert told == SlotAssignment(PLAN, 0, completed)
 
 
 def test_whatever_a_queue_may_decide_is_told() -> None:
@@ -119,7 +119,7 @@ def test_whatever_a_queue_may_decide_is_told() -> None:
     metadata = {"defaulttimeout": "90", "poisonthreshold": "3"}
     completed = with_queue_settings(written, dict.fromkeys(CONFIG.queues, metadata))
 
-    told = Told.from_bytes(Told.by(PLAN, 0, completed).to_bytes(), written)
+    told = SlotAssignment.from_bytes(SlotAssignment.by(PLAN, 0, completed).to_bytes(), written)
 
     assert completed != dataclasses.replace(written, left_to_queue=frozenset())
     assert told.config == completed

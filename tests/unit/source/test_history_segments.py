@@ -44,12 +44,12 @@ class Writer:
         self.log = WriteAheadLog(store, ACCOUNT, RETENTION, removes=not is_killed)
         self.log.open()
         self.log.claim(0)
-        self._remove_verdicts()
+        self._remove_outcomes()
 
-    def _remove_verdicts(self) -> None:
+    def _remove_outcomes(self) -> None:
         for number in self.log.take_removable():
-            self.log.remove(self.log.verdicts.names_of(number))
-            self.log.verdicts.forget(number)
+            self.log.remove(self.log.outcomes.names_of(number))
+            self.log.outcomes.forget(number)
 
     def write(
         self, count: int = 1, *, behind: int = 1, text: str | None = None, **reading: str
@@ -60,7 +60,7 @@ class Writer:
             received = [a_message(number, text=text or f"m{number}")]
             contents = Contents(received, (1,), None, (ORDERS,), reading)
             self.log.put(contents, progress(max(0, number - behind)))
-            self._remove_verdicts()
+            self._remove_outcomes()
 
     def commit(self, number: int) -> None:
         self.log.mark(progress(number))
@@ -101,12 +101,12 @@ def test_an_empty_log_has_no_rows(writer, log):
 
 def test_a_batch_that_was_given_up_has_no_rows(writer, log):
     writer.write(4)
-    for number, verdict in (
+    for number, outcome in (
         (1, BatchOutcome.COMMITTED),
         (2, BatchOutcome.SPLIT),
         (3, BatchOutcome.POISON),
     ):
-        writer.log.verdicts.decide(number, verdict)
+        writer.log.outcomes.decide(number, outcome)
     writer.commit(4)
     assert read(log) == rows(1, 4)
 
@@ -115,7 +115,7 @@ def test_a_batch_that_was_given_up_has_no_rows(writer, log):
 def test_whatever_the_writer_does_meanwhile_no_row_is_wrong(store, writer, log, pause):
     """It raises its floor, and removes a verdict before the segment that was given up."""
     writer.write(12)
-    writer.log.verdicts.decide(3, BatchOutcome.SPLIT)
+    writer.log.outcomes.decide(3, BatchOutcome.SPLIT)
     store.pause(pause, lambda: writer.write(5))
 
     found = read(log)
@@ -131,7 +131,7 @@ def test_whatever_the_writer_does_meanwhile_no_row_is_wrong(store, writer, log, 
 def test_a_verdict_that_goes_before_its_segment_is_not_missed(store, writer, log, pause):
     """The writer is killed between the two, while the log is read."""
     writer.write(12)
-    writer.log.verdicts.decide(3, BatchOutcome.SPLIT)
+    writer.log.outcomes.decide(3, BatchOutcome.SPLIT)
     killed = Writer(store.another(), is_killed=True)
 
     store.pause(pause, lambda: killed.write(5))

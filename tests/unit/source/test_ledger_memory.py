@@ -81,9 +81,9 @@ def test_owed_deletes_say_when_their_messages_expire():
     ledger = Ledger(fingerprint=len)
     key = owes(ledger, message("r1", expiration_time=1_800_000_000_999_999))
     other = lease("", "owed")
-    ledger.restore_owed(other, 7, 1_900_000_000)
+    ledger.restore_pending(other, 7, 1_900_000_000)
 
-    assert ledger.owed() == [(key, 1, 1_800_000_000), (other.key, 7, 1_900_000_000)]
+    assert ledger.pending() == [(key, 1, 1_800_000_000), (other.key, 7, 1_900_000_000)]
 
 
 def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
@@ -91,12 +91,12 @@ def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
     owes(ledger, message("r1", expiration_time=1_000_000_000))
     late = owes(ledger, message("s1", "y", expiration_time=2_000_000_000), 2)
     unknown = lease("", "owed")
-    ledger.restore_owed(unknown, 7, 0)
+    ledger.restore_pending(unknown, 7, 0)
     assert ledger.dequeued(*message("t1", "z", expiration_time=1_000_000_000), TERM)
 
     ledger.forget_expired(1_500.0)
 
-    assert [key for key, *_ in ledger.owed()] == [late, unknown.key]
+    assert [key for key, *_ in ledger.pending()] == [late, unknown.key]
     assert ledger.state(lease("t1", "z")) is State.HELD, "only what is owed is forgotten"
     assert ledger.counts.evicted_deletes == 0
 
@@ -109,7 +109,7 @@ def test_what_is_known_is_what_is_in_batches_or_owed():
         ledger.dequeued(*each, TERM)
     ledger.hand_out([first], 2)
 
-    assert (ledger.known, ledger.owed_count, len(ledger)) == (2, 1, 3)
+    assert (ledger.known, ledger.pending_count, len(ledger)) == (2, 1, 3)
 
 
 def test_the_newest_owed_delete_comes_last_whether_it_was_refused_or_is_in_doubt():
@@ -124,6 +124,6 @@ def test_the_newest_owed_delete_comes_last_whether_it_was_refused_or_is_in_doubt
         ledger.settled(each.lease, outcome)
         keys.append(each.lease.key)
 
-    assert [key for key, *_ in ledger.owed()] == keys
+    assert [key for key, *_ in ledger.pending()] == keys
     ledger.drop(lease("r1", "m1"))
-    assert [key for key, *_ in ledger.owed()] == keys[1:]
+    assert [key for key, *_ in ledger.pending()] == keys[1:]

@@ -171,18 +171,18 @@ def test_a_mark_says_until_when_released_messages_may_be_hidden(holder: Holder) 
     assert progress.now().hidden == 4
 
 
-@pytest.mark.parametrize("is_owed", [False, True])
+@pytest.mark.parametrize("is_pending", [False, True])
 def test_a_mark_says_of_owed_deletes_until_when_they_may_be_hidden(
-    holder: Holder, is_owed: bool
+    holder: Holder, is_pending: bool
 ) -> None:
     progress = ProgressKeeper(holder, lambda: 0.0)  # type: ignore[arg-type]
     holder.known.hide_until(50.0)
-    if is_owed:
-        holder.known.restore_owed(lease("r1"), 7, 0)
+    if is_pending:
+        holder.known.restore_pending(lease("r1"), 7, 0)
 
     said = progress.now(has_ended=True)
-    assert (len(said.owed), said.hidden_until, said.has_ended) == (
-        (1, 50, True) if is_owed else (0, 0, False)
+    assert (len(said.pending), said.hidden_until, said.has_ended) == (
+        (1, 50, True) if is_pending else (0, 0, False)
     )
     assert not progress.now().has_ended
 

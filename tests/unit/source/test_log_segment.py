@@ -16,7 +16,7 @@ from spark_azqueue.journal import frame
 from spark_azqueue.journal.codec import LATEST, Damaged
 from spark_azqueue.journal.frame import codec, digest_of
 from spark_azqueue.journal.messages import pack, unpack
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed, fingerprint
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete, fingerprint
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
 from spark_azqueue.source.log.progress import LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import MAGIC, decode, decode_header, encode, header_size
@@ -53,8 +53,8 @@ def test_messages_come_back_as_they_were(messages):
 
 
 def test_the_header_is_read_from_the_beginning_alone():
-    owed = Owed(MessageKey(ORDERS, "m1"), fingerprint("x"), 1_900_000_000)
-    progress = LogProgress(claim=3, sequence=9, committed=40, done=39, owed=(owed,))
+    pending = PendingDelete(MessageKey(ORDERS, "m1"), fingerprint("x"), 1_900_000_000)
+    progress = LogProgress(claim=3, sequence=9, committed=40, done=39, pending=(pending,))
     header = a_header(number=42, floor=7, progress=progress, suspect=True, oldest=1_800_000_000)
     data = encode(header, messages_of(2))
 
@@ -62,12 +62,14 @@ def test_the_header_is_read_from_the_beginning_alone():
 
 
 def test_the_newest_owed_deletes_are_kept():
-    owed = tuple(Owed(MessageKey(ORDERS, f"m{n}"), n, 0) for n in range(OWED_AT_MOST + 5))
-    header = a_header(progress=LogProgress(owed=owed))
+    pending = tuple(
+        PendingDelete(MessageKey(ORDERS, f"m{n}"), n, 0) for n in range(PENDING_AT_MOST + 5)
+    )
+    header = a_header(progress=LogProgress(pending=pending))
 
     found = decode(encode(header, messages_of(2)))
 
-    assert found.header.progress.owed == owed[5:]
+    assert found.header.progress.pending == pending[5:]
 
 
 def test_two_writers_never_make_the_same_segment():

@@ -347,7 +347,7 @@ class Holder:
     def ended_up_to(self, done: int, most: int) -> int:
         return next(n for n in range(done, most + 1) if n == most or n + 1 not in self.ended)
 
-    def owed(self) -> list[object]:
+    def pending(self) -> list[object]:
         return []
 
     def longest_s(self) -> int:

@@ -42,7 +42,7 @@ def is_given_up(scene: Scene) -> None:
 def is_killed_after_the_verdict(scene: Scene) -> None:
     scene.sick(healthy=0)
     scene.driver = scene.world.start()
-    _before_the_verdict(scene, scene.driver.actor)
+    _before_the_outcome(scene, scene.driver.actor)
     scene.world.go(scene.driver.actor)
     scene.restart()
 
@@ -81,9 +81,9 @@ def another_query_commits_what_is_given_up(scene: Scene) -> None:
         scene.until(lambda: scene.driver.plan is not None)
         scene.until(lambda: all(task.actor.is_over for task in scene.world.tasks))
         scene.restart()
-    verdict = scene.driver.actor
-    _before_the_verdict(scene, verdict)
-    scene.frozen.append(verdict)
+    outcome = scene.driver.actor
+    _before_the_outcome(scene, outcome)
+    scene.frozen.append(outcome)
     scene.world.start(1)
     copy = scene.world.checkpoints[1]
     commits = copy.commits
@@ -122,7 +122,7 @@ def others_give_back_what_was_given_up(scene: Scene) -> None:
     scene.returned()
 
 
-def _before_the_verdict(scene: Scene, actor: Actor) -> None:
+def _before_the_outcome(scene: Scene, actor: Actor) -> None:
     while not (actor.at.startswith("put") and actor.at.endswith("-next")):
         assert not actor.is_over
         scene.world.go(actor)

@@ -11,10 +11,10 @@ from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import Damaged
-from spark_azqueue.journal.pending import OWED_AT_MOST, Owed
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, OwedList, SegmentHeader
+from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, PendingList, SegmentHeader
 from spark_azqueue.source.log.segment import decode
 
 MANY = 5_000
@@ -27,20 +27,20 @@ def a_log(store: MemoryLogStore, *, lose: bool = False) -> WriteAheadLog:
     return log
 
 
-def owed(*numbers: int) -> tuple[Owed, ...]:
-    return tuple(Owed(MessageKey(ORDERS, f"m{number}"), number, 0) for number in numbers)
+def pending(*numbers: int) -> tuple[PendingDelete, ...]:
+    return tuple(PendingDelete(MessageKey(ORDERS, f"m{number}"), number, 0) for number in numbers)
 
 
 def put(log: WriteAheadLog, *numbers: int) -> SegmentHeader:
     contents = Contents([a_message(1)], (1,), None, (ORDERS,), {})
-    return log.put(contents, LogProgress(owed=owed(*numbers))).header
+    return log.put(contents, LogProgress(pending=pending(*numbers))).header
 
 
-def found(store: MemoryLogStore) -> set[Owed]:
+def found(store: MemoryLogStore) -> set[PendingDelete]:
     """What the next start knows."""
     log = WriteAheadLog(store.another(), ACCOUNT, 10)
     log.open()
-    return set(log.survey().progress.owed)
+    return set(log.survey().progress.pending)
 
 
 def lists(store: MemoryLogStore) -> list[str]:
@@ -56,7 +56,7 @@ def test_few_stand_in_the_header_as_in_earlier_releases(store):
     header = put(a_log(store), *range(IN_PLACE))
 
     assert json.loads(header.to_bytes())["version"] == 1
-    assert header.progress.owed == owed(*range(IN_PLACE))
+    assert header.progress.pending == pending(*range(IN_PLACE))
     assert lists(store) == []
 
 
@@ -67,7 +67,7 @@ def test_many_are_written_once_and_no_segment_repeats_them(store):
     assert len(lists(store)) == 1
     assert max(len(header.to_bytes()) for header in headers) < 2_500
     assert json.loads(headers[0].to_bytes())["version"] == 2
-    assert found(store) == set(owed(*range(MANY)))
+    assert found(store) == set(pending(*range(MANY)))
 
 
 def test_what_goes_and_what_comes_is_known_after_each_segment_and_mark(store):
@@ -78,12 +78,12 @@ def test_what_goes_and_what_comes_is_known_after_each_segment_and_mark(store):
         if step % 3:
             put(log, *now)
         else:
-            log.mark(LogProgress(owed=owed(*now), committed=1))
-        assert found(store) == set(owed(*now))
+            log.mark(LogProgress(pending=pending(*now), committed=1))
+        assert found(store) == set(pending(*now))
         assert len(lists(store)) <= 2
     put(log, *range(3))
 
-    assert found(store) == set(owed(*range(3)))
+    assert found(store) == set(pending(*range(3)))
     log.mark(LogProgress(committed=1))
     assert lists(store) == []
 
@@ -91,12 +91,12 @@ def test_what_goes_and_what_comes_is_known_after_each_segment_and_mark(store):
 def test_the_next_writer_goes_on_and_removes_what_it_does_not_need(store):
     put(a_log(store), *range(MANY))
     second = a_log(store.another())
-    assert set(second.state.progress.owed) == set(owed(*range(MANY)))
+    assert set(second.state.progress.pending) == set(pending(*range(MANY)))
 
     put(second, *range(10, MANY))
 
     assert len(lists(store)) == 1
-    assert found(store) == set(owed(*range(10, MANY)))
+    assert found(store) == set(pending(*range(10, MANY)))
 
 
 def test_a_list_that_a_fenced_writer_names_last_is_there(store):
@@ -110,17 +110,17 @@ def test_a_list_that_a_fenced_writer_names_last_is_there(store):
     with pytest.raises(LogConflict):
         put(second, *range(MANY))
 
-    assert found(store) == set(owed(*range(MANY, 3 * MANY)))
+    assert found(store) == set(pending(*range(MANY, 3 * MANY)))
 
 
 def test_a_damaged_mark_falls_back_to_the_newest_header_and_its_list(store):
     log = a_log(store)
     put(log, *range(MANY))
-    log.mark(LogProgress(owed=owed(*range(MANY, 3 * MANY)), committed=1))
+    log.mark(LogProgress(pending=pending(*range(MANY, 3 * MANY)), committed=1))
     (mark,) = [name for name in store.objects if name.startswith("marks/")]
     store.damage(mark)
 
-    assert found(store) == set(owed(*range(MANY)))
+    assert found(store) == set(pending(*range(MANY)))
 
 
 @pytest.mark.parametrize("how", ["removed", "damaged"])
@@ -135,7 +135,7 @@ def test_a_list_that_cannot_be_read_is_loud(store, how, caplog):
     with pytest.raises(LogDamaged, match=f"'{name}' in the write-ahead log memory:log"):
         found(store)
 
-    assert a_log(store.another(), lose=True).state.progress.owed == ()
+    assert a_log(store.another(), lose=True).state.progress.pending == ()
     assert "may give a second row" in caplog.text
 
 
@@ -160,12 +160,12 @@ def test_what_the_log_would_not_write_is_damaged(value):
 
 def test_of_more_than_the_most_the_newest_are_kept_and_read_back(store):
     log = a_log(store)
-    everything = range(OWED_AT_MOST + 50)
+    everything = range(PENDING_AT_MOST + 50)
 
     put(log, *everything)
     put(log, *everything)
 
-    assert found(store) == set(owed(*everything[50:]))
+    assert found(store) == set(pending(*everything[50:]))
     assert decode(store.objects["seg/000000000002"]).header.number == 2
 
 
@@ -183,7 +183,7 @@ def test_a_list_that_is_replaced_while_it_is_looked_for_is_not_lost(store):
     reader.pause(3, another_list)  # after the segments, the marks and the header
     progress = second.survey().progress
 
-    assert set(progress.owed) == set(owed(*range(MANY, 3 * MANY)))
+    assert set(progress.pending) == set(pending(*range(MANY, 3 * MANY)))
     assert len([call for call in reader.calls if call[0] == "get"]) > listings + 2
 
 
@@ -199,4 +199,4 @@ def test_a_segment_with_a_list_is_read_back(store):
 def test_a_list_that_does_not_say_what_is_gone_is_damaged(gone):
     """Of "None", valid base64, eleven bits are set: so many messages would give a second row."""
     with pytest.raises(Damaged, match="its pending deletes are not valid"):
-        OwedList.from_json({"list": [1, 1], **gone})
+        PendingList.from_json({"list": [1, 1], **gone})
