@@ -13,7 +13,7 @@ from spark_azqueue.service.messages import MessageKey
 from .codec import LATEST, Coded, Damaged, queue, several
 
 PENDING_AT_MOST = 50_000
-"""How many owed deletes a header lists (some 100 bytes each); the newest are kept.
+"""How many pending deletes a header lists (some 100 bytes each); the newest are kept.
 
 A kill can leave as many as two batches have, and what is really still there comes back when its
 lease ends. So this covers several kills within one lease.
@@ -75,7 +75,7 @@ def _pending(value: object, account: str) -> PendingDelete:
 
 
 def pending_deletes(most: int = PENDING_AT_MOST) -> Coded:
-    """A list of owed deletes; of too many the newest are written."""
+    """A list of pending deletes; of too many the newest are written."""
     return Coded(
         lambda found, name: PendingDelete.all_from_json(found.get(name), found["account"], most),
         lambda value: [each.to_json() for each in value[-most:]],

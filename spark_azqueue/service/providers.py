@@ -1,6 +1,6 @@
 """Credential objects of the user's own: which callables are providers, and the call of one.
 
-Whoever may write a query, even in SQL alone, sets the option. So a callable is called only if it
+Anyone who may write a query, even in SQL alone, sets the option. So a callable is called only if it
 says of itself that it gives a credential: it is a class with `get_token`, or a function whose
 return annotation is one.
 """

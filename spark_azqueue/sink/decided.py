@@ -29,7 +29,7 @@ _RECEIPT: Columns = (("message_id", "string"), ("pop_receipt", "string"), ("queu
 def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
     """One row of each message: the one whose decision keeps it longest. Warns if they differ.
 
-    rows: with `message_id`, `pop_receipt`, `queue`, `verdict` and `delay`.
+    rows: with `message_id`, `pop_receipt`, `queue`, `outcome` and `delay`.
     """
     chosen: dict[tuple[str, str, str], Any] = {}
     differ: dict[tuple[str, str, str], None] = {}

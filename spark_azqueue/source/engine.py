@@ -190,7 +190,7 @@ class DriverLeasing:
         self.holder.committed(number)
 
     def forget_expired(self) -> None:
-        """Forget owed deletes of messages that expired a day ago, by the service's clock."""
+        """Forget pending deletes of messages that expired a day ago, by the service's clock."""
         with self.holder.ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
 
@@ -309,7 +309,7 @@ class RestoredBatches:
 
 
 class Drain:
-    """Waits for messages that have to give rows yet, and for those whose delete is owed."""
+    """Waits for messages that have to give rows yet, and for those whose delete is pending."""
 
     def __init__(
         self,

@@ -170,7 +170,7 @@ class TransactionLog(Journal):
     def last_show(self, head: RecordHead) -> dict[str, float]:
         """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
 
-        Whoever may write to the folder may have changed them: what no show has counted is left out.
+        Anyone who may write to the folder may have changed them: what no show has counted is left out.
         """
         data = self.store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
         try:
@@ -218,7 +218,7 @@ class TransactionLog(Journal):
         return {each.lease.queue.name for chunk in self.hidden(record, skip) for each in chunk}
 
     def _check_queues(self, head: RecordHead, hidden: Sequence[Hidden]) -> None:
-        """Whoever may write to the folder can name any queue of the account."""
+        """Anyone who may write to the folder can name any queue of the account."""
         if self._queues is None:
             return
         if foreign := sorted({each.lease.queue.name for each in hidden}.difference(self._queues)):

@@ -96,7 +96,7 @@ def show(
     others are shown then.
     """
     began = time.monotonic()
-    if not is_ours:  # whoever may write to the folder may have changed it
+    if not is_ours:  # anyone who may write to the folder may have changed it
         wal.check(record, done)
     return _Showing(client, wal, record, clock, is_ours, is_strict, most).run(done, began)
 

@@ -2,7 +2,7 @@
 
 log.json                     the folder's identity, written once
 slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombstone
-slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are owed
+slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are pending
 slots/<n>-<nonce>-r<slot>-<k>  how messages that did not decode as the slot was logged have rows
 slots/<n>-<nonce>-known      the messages that give no second row in this plan
 slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed

@@ -1,7 +1,7 @@
 """What the slots of leaseOn=executors write: segments, and reports that their deletes are answered.
 
 A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages. A
-report says how many rows a slot has, what its queues said, and which deletes are owed: messages
+report says how many rows a slot has, what its queues said, and which deletes are pending: messages
 that may come again, and give no second row then.
 
 Pure values. What is not as it was written raises Damaged.

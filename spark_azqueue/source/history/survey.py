@@ -1,7 +1,7 @@
 """Which batches of a log are committed, as who only reads sees them, whichever kind of log it is.
 
 The order of the steps matters, since the writer goes on meanwhile. In a log that a driver writes,
-the newest header and mark say first what is committed. A batch that was given up has its verdict
+the newest header and mark say first what is committed. A batch that was given up has its outcome
 before it is committed, and one with messages that did not decode its decisions, so a listing after
 that has them. With leaseOn=executors a plan is closed when its `next` stands, or it is marked as
 committed: every slot has its object then, for ever. So closed plans are listed first, and their

@@ -67,7 +67,7 @@ class Ledger:
         self._pending = PendingDeletes(remember_at_most, doubt_at_most)
         self._handed_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.hidden_until = 0.0
-        """Until when a message may be hidden that was released, or whose delete is owed."""
+        """Until when a message may be hidden that was released, or whose delete is pending."""
         self.counts = Counters()
         self.delivered_by_queue = CountsByQueue()
 
@@ -264,7 +264,7 @@ class Ledger:
             self._by_batch.setdefault(batch, {})[key] = None
 
     def restore_pending(self, lease: Lease, fingerprint: int, expires: int) -> None:
-        """The rows of this message were committed by an earlier run, and its delete is owed.
+        """The rows of this message were committed by an earlier run, and its delete is pending.
 
         expires: seconds since 1970, 0 if unknown.
         """
@@ -286,7 +286,7 @@ class Ledger:
         return found
 
     def forget_expired(self, before: float) -> None:
-        """Forget owed messages that expired before this time (seconds since 1970): all are gone."""
+        """Forget messages with pending deletes that expired before this time (seconds since 1970): all are gone."""
         for key in [key for key in self._pending if self._is_expired(key, before * 1_000_000)]:
             self._forget(key)
 

@@ -40,7 +40,7 @@ _WAIT_S = 60.0
 class SegmentBodies:
     """Removes segments, and before each of them the blobs of its messages. Used by one thread.
 
-    A blob stays if its message is in hand, if its delete is owed, or if its batch was given up:
+    A blob stays if its message is in hand, if its delete is pending, or if its batch was given up:
     it may still be read.
     """
 

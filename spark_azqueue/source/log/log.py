@@ -41,7 +41,7 @@ MARK_AT_MOST = 16 * 2**20
 """Bytes of a mark."""
 
 _TRIES = 5
-"""How often a mark, or a list of owed deletes, may be replaced while a log is surveyed."""
+"""How often a mark, or a list of pending deletes, may be replaced while a log is surveyed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
 claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
-owed/<claim>-<sequence>     deletes that are owed, if they are many: headers and marks name it
+owed/<claim>-<sequence>     deletes that are pending, if they are many: headers and marks name it
 tries/<number>-<writer>     this writer was asked for a segment of another one
 verdicts/<number>           the final outcome of a batch
 decisions/<number>-<n>      how messages that did not decode as the batch was logged have rows
@@ -28,7 +28,7 @@ def mark(claim_number: int, sequence: int) -> str:
 
 
 def pending(claim_number: int, sequence: int) -> str:
-    """Name of a list of owed deletes."""
+    """Name of a list of pending deletes."""
     return f"{PENDING}/{claim_number:012d}-{sequence:012d}"
 
 
@@ -38,7 +38,7 @@ def attempt(number: int, writer: str) -> str:
 
 
 def outcome(number: int) -> str:
-    """Name of the verdict on a batch."""
+    """Name of the outcome on a batch."""
     return f"{OUTCOMES}/{number:012d}"
 
 

@@ -1,6 +1,6 @@
 """The final outcome of a batch: it was committed, or it was given up because it fails.
 
-A batch has at most one verdict, `verdicts/<number>`, and the first process to create it decides. So
+A batch has at most one outcome, `verdicts/<number>`, and the first process to create it decides. So
 a batch whose messages are deleted is never given up, and one that was given up is never settled,
 also if two processes believe that they run the query, or a checkpoint was rolled back.
 Replays are counted in `tries/<number>-<writer>`, one object for each process that was asked for a
@@ -42,7 +42,7 @@ class BatchOutcome(enum.Enum):
 def outcome_due(
     replays: int, maximum: int | None, *, is_suspect: bool, is_single: bool
 ) -> BatchOutcome | None:
-    """The verdict on a batch that was asked for again, None if it gets another try.
+    """The outcome on a batch that was asked for again, None if it gets another try.
 
     replays: how many processes were asked for it after its writer, this one included. maximum:
     maxDequeueCount; None: never. is_single: Spark's batch has one message. A batch of suspects is
@@ -69,9 +69,9 @@ def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
 
 
 class BatchOutcomes:
-    """The verdicts and tries in a log's folder. Used by one thread.
+    """The outcomes and tries in a log's folder. Used by one thread.
 
-    Raises ServiceError, and LogDamaged for a verdict that cannot be read.
+    Raises ServiceError, and LogDamaged for a outcome that cannot be read.
     """
 
     def __init__(self, journal: Journal, writer: str) -> None:
@@ -89,22 +89,22 @@ class BatchOutcomes:
 
     @property
     def highest(self) -> int:
-        """The highest number of a batch that has a verdict or tries; 0 without any."""
+        """The highest number of a batch that has a outcome or tries; 0 without any."""
         return max((*self._listed, *self._tries), default=0)
 
     def up_to(self, number: int) -> set[int]:
-        """The batches up to this one that have a verdict or tries."""
+        """The batches up to this one that have a outcome or tries."""
         return {each for each in (*self._listed, *self._tries) if each <= number}
 
     def on(self, number: int) -> BatchOutcome | None:
-        """The verdict on a batch, None if there was none when the log was claimed."""
+        """The outcome on a batch, None if there was none when the log was claimed."""
         if number in self._listed and number not in self._known:
             name = names.outcome(number)
             self._known[number] = self._journal.need(name, _AT_MOST, _parsed)
         return self._known.get(number)
 
     def decide(self, number: int, outcome: BatchOutcome) -> BatchOutcome:
-        """Make this the verdict on a batch, unless it has one. Returns the one that stands."""
+        """Make this the outcome on a batch, unless it has one. Returns the one that stands."""
         stands = self.on(number)
         if stands:
             return stands
@@ -146,7 +146,7 @@ class BatchOutcomes:
 
 
 def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
-    """The verdict on a batch, None if there is none. Raises ServiceError, LogDamaged."""
+    """The outcome on a batch, None if there is none. Raises ServiceError, LogDamaged."""
     return journal.read(names.outcome(number), _AT_MOST, _parsed)
 
 

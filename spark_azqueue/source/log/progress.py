@@ -1,8 +1,8 @@
 """How far a log has come, as headers and marks say it. Pure values, but for `OwedLists`.
 
-A long list of owed deletes stands in an object of its own, so that not every segment repeats it.
+A long list of pending deletes stands in an object of its own, so that not every segment repeats it.
 `owed/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
-and marks that follow name it, say which of its messages are owed no more, and list those that came
+and marks that follow name it, say which of its messages are no longer pending, and list those that came
 since. When these are many, the list is written anew.
 """
 
@@ -69,7 +69,7 @@ class FirstBatch(NamedTuple):
 class PendingList(NamedTuple):
     """Which list in an object of its own is meant, see `OwedLists`.
 
-    gone: a bit for each of its messages, the lowest first: that one is owed no more.
+    gone: a bit for each of its messages, the lowest first: that one is no longer pending.
     """
 
     claim: int
@@ -106,10 +106,10 @@ class LogProgress:
     messages that may come again. began: the first batch of the newest checkpoint; None
     if an earlier release wrote it, or if Spark has not said yet. hidden: how
     many messages of batches that were given up may be hidden. hidden_until: when the last lease of
-    these and of owed messages ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
+    these and of messages with pending deletes ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
     how long the process leases messages at most, 0 if an earlier release wrote it.
     has_ended: the process that wrote this ended in order then, so it leased nothing later.
-    owed_list: where others stand that are owed, None if `owed` has all.
+    owed_list: where others stand that are pending, None if `owed` has all.
     """
 
     claim: Annotated[int, COUNT] = 0
@@ -137,7 +137,7 @@ class LogProgress:
         return self.claim, self.sequence
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the newest `OWED_AT_MOST` owed deletes."""
+        """Plain values; the newest `OWED_AT_MOST` pending deletes."""
         value = as_json(self)
         if self.pending_list:
             value["owed"] = self.pending_list.to_json(value["owed"])
@@ -184,7 +184,7 @@ _A_DAY_S = 86_400
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
-"""If owed deletes stand in a list of their own: earlier releases would not know of them."""
+"""If pending deletes stand in a list of their own: earlier releases would not know of them."""
 
 _QUEUES_AT_MOST = 10_000
 _READING_AT_MOST = 20
@@ -260,7 +260,7 @@ class SegmentHeader:
 
 
 IN_PLACE = 100
-"""So many owed deletes stand in the header itself: some 10 KiB."""
+"""So many pending deletes stand in the header itself: some 10 KiB."""
 
 
 _SHARE = 32
@@ -287,7 +287,7 @@ class PendingLists:
         self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
-        """The same with all owed deletes, read from the list that it names. Changes nothing.
+        """The same with all pending deletes, read from the list that it names. Changes nothing.
 
         is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
         may have written another one meanwhile.

@@ -152,7 +152,7 @@ class LogRecovery:
         return leased_before_s
 
     def _hidden_until(self, progress: LogProgress) -> float:
-        """Until when owed messages of earlier runs may be hidden, in our clock."""
+        """Until when messages with pending deletes of earlier runs may be hidden, in our clock."""
         until = progress.hidden_until - self._engine.service_is_ahead
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
             return until

@@ -123,7 +123,7 @@ class LogState:
         Raises LogDamaged if so many are missing that no log can have had them.
         lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
         ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
-        known: the highest number that verdicts and decisions name. No number comes a second time,
+        known: the highest number that outcomes and decisions name. No number comes a second time,
         also if the newest segments were lost: what is known of a number would be believed of
         another segment.
         """
@@ -304,7 +304,7 @@ class ProgressKeeper:
     def now(self, *, has_ended: bool = False) -> LogProgress:
         """How far it has come. `done`: deletes have ended up to this segment.
 
-        has_ended: this process leases nothing any more. That is said if something is owed.
+        has_ended: this process leases nothing any more. That is said if something is pending.
         """
         most = self._kept[0] - 1 if self._kept else self._head
         with self._holder.ledger as ledger:
