@@ -14,12 +14,12 @@ from executors import World
 from executors_attacker import WAYS, Attacked, attack, attacks
 from executors_bare import RULES as BARE_RULES
 from executors_mutants import MUTANTS
+from executors_outcomes import RULES as OUTCOMES
 from executors_rules import RULES, no_claims
 from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import How
 from executors_sweep import PROCESSES, run, stops
-from executors_outcomes import RULES as OUTCOMES
 from executors_walk import ALL, MOVES, calm, moves_of, play
 from hypothesis import settings
 from hypothesis import strategies as st

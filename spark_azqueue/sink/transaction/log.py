@@ -170,7 +170,7 @@ class TransactionLog(Journal):
     def last_show(self, head: RecordHead) -> dict[str, float]:
         """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
 
-        Anyone who may write to the folder may have changed them: what no show has counted is left out.
+        Anyone who may write to the folder may have changed them: what was not counted is left out.
         """
         data = self.store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
         try:

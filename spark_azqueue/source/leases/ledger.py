@@ -286,7 +286,7 @@ class Ledger:
         return found
 
     def forget_expired(self, before: float) -> None:
-        """Forget messages with pending deletes that expired before this time (seconds since 1970): all are gone."""
+        """Evict pending deletes of messages that expired before this time (seconds since 1970)."""
         for key in [key for key in self._pending if self._is_expired(key, before * 1_000_000)]:
             self._forget(key)
 

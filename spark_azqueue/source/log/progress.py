@@ -1,9 +1,9 @@
 """How far a log has come, as headers and marks say it. Pure values, but for `OwedLists`.
 
-A long list of pending deletes stands in an object of its own, so that not every segment repeats it.
+A long list of pending deletes is an object of its own, so that not every segment repeats it.
 `owed/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
-and marks that follow name it, say which of its messages are no longer pending, and list those that came
-since. When these are many, the list is written anew.
+and marks that follow name it, say which of its deletes are no longer pending, and list those that
+came since. When these are many, the list is written anew.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class LogProgress:
     messages that may come again. began: the first batch of the newest checkpoint; None
     if an earlier release wrote it, or if Spark has not said yet. hidden: how
     many messages of batches that were given up may be hidden. hidden_until: when the last lease of
-    these and of messages with pending deletes ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
+    these and of pending deletes ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
     how long the process leases messages at most, 0 if an earlier release wrote it.
     has_ended: the process that wrote this ended in order then, so it leased nothing later.
     owed_list: where others stand that are pending, None if `owed` has all.
