@@ -313,8 +313,8 @@ def settle(
 
     aside: those of its messages that are in the poison queue, see `decided_rows`. A refused delete
     is pending. If the lease may have ended before, another consumer may have the message. Before
-    that an earlier attempt has probably deleted it; but the service may also have delivered it once more
-    within the lease, so it stays known for a day. Raises ServiceError if a delete has no final
+    that an earlier attempt has probably deleted it; but the service may also have delivered it once
+    more within the lease, so it stays known for a day. Raises ServiceError if a delete has no final
     answer: then nothing may be given out yet.
     """
     until = segment.header.until
