@@ -104,7 +104,7 @@ property-long: $(VENV_READY) ## The property tests with 400 examples each, other
 # As in `make random-search SECONDS=3600`. Everywhere else the examples are the same each time. On a build server it
 # only reports: a change is not to blame for an example that nobody had tried.
 random-search: $(VENV_READY) ## Examples that nobody tried, for 4 minutes; it prints how to repeat what it finds
-	@$(PY) tools/random_search.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(CI),--only-report)
+	@$(PY) tools/random_search.py --seconds $(or $(SECONDS),$(if $(CI),120,240)) $(if $(CI),--only-report)
 
 # As in `make mutants MODULES="ledger log/state" EVERY=5 TESTS=tests/unit/source`; see tests/mutants.md.
 mutants: $(VENV_READY) ## Change the modules that decide, and see that a test notices each change (two hours)
@@ -179,11 +179,12 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
 
 # What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
-ON_LINES = $(patsubst %,tests/engine/test_%.py,crashes exactly_once executors restart stream transactions)
+# Both call a source alike, so the long kills are for one of them.
+ON_LINES = crashes executors restart stream transactions $(if $(filter 4.0,$*),exactly_once)
 
 engine-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
-	  .matrix/$*/bin/python -m pytest -q -m core $(ON_LINES)
+	  .matrix/$*/bin/python -m pytest -q -m core $(patsubst %,tests/engine/test_%.py,$(ON_LINES))
 
 # As in `make soak MESSAGES=100000 KILLS=30 FAULTS=0.05 SEED=1`, or `make soak TARGET=azurite`,
 # or `make soak LOG=blob DELETE_AFTER=log`: with a write-ahead log, and then no row may come again

@@ -25,7 +25,7 @@ _WORKERS_MISSED_S = 4.0
 _OWN_ENDS_AT_MOST = 3
 _SPARKS_OWN = (
     "Python worker failed to connect back",
-    "Task serialization failed: java.lang.IllegalStateException: Illegal size",
+    "java.lang.IllegalStateException: Illegal size",
 )
 """Why Spark ends a query by itself. It gives a process that it starts ten seconds: on an overloaded
 machine that is too short. And two queries that plan at once may change what it serializes."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from spark_azqueue.journal.codec import (
     MOST,
     Damaged,
+    flag,
     list_of,
     number,
     object_of,
@@ -131,8 +132,8 @@ class Begun(NamedTuple):
         found = _unsealed(data)
         return cls(
             _seconds(found, "at"),
-            found.get("existing") is True,
-            found.get("allow_overwrites") is True,
+            flag(found, "existing"),
+            flag(found, "allow_overwrites"),
         )
 
 

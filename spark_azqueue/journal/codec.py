@@ -121,6 +121,14 @@ def number_or_0(found: Mapping[str, Any], name: str) -> int:
     return number(found, name) if name in found else 0
 
 
+def flag(found: Mapping[str, Any], name: str) -> bool:
+    """True or false; false if an earlier release did not write it."""
+    value = found.get(name, False)
+    if not isinstance(value, bool):
+        raise Damaged(f"'{name}' is neither true nor false")
+    return value
+
+
 def text(found: Mapping[str, Any], name: str) -> str:
     """A short text of printable ASCII."""
     value = found.get(name)
@@ -174,7 +182,7 @@ COUNT = Coded(number)
 COUNT_OR_0 = Coded(number_or_0)
 HEXADECIMAL = Coded(hexadecimal)
 TEXT = Coded(text)
-FLAG = Coded(lambda found, name: found.get(name) is True)
+FLAG = Coded(flag)
 TIME = Coded(time)
 MAYBE_TIME = Coded(lambda found, name: None if found.get(name) is None else time(found, name))
 """A time, or null."""

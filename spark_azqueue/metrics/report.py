@@ -25,6 +25,10 @@ BYTES_IN_AN_OFFSET = 4_096
 _MOST_IN_AN_OFFSET = (20, 10, 5, 0)
 """So many queues have metrics of their own, the first that fits."""
 
+_MOST_NAMES = 10_000
+_LONGEST_NAME = 200
+"""A report is refused beyond these. A query reads 1,000 queues at most, with names of up to 63."""
+
 OTHERS = "(others)"
 """The name for all other queues. No queue can have it."""
 
@@ -302,7 +306,10 @@ def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
 
 
 def _counts(counts: Any) -> dict[str, int]:
-    return {str(queue): whole(count) for queue, count in dict(counts).items()}
+    found = {str(queue): whole(count) for queue, count in dict(counts).items()}
+    if len(found) > _MOST_NAMES or max(map(len, found), default=0) > _LONGEST_NAME:
+        raise ValueError("a report has too many names, or one that is too long")
+    return found
 
 
 def _shortened(

@@ -9,9 +9,9 @@ the head itself, those of a large one are in parts. A value that was not written
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from spark_azqueue.journal.codec import (
     COUNT,
@@ -133,8 +133,17 @@ _TRANSACTION = Coded(
     Transaction._asdict,
     is_spread=True,
 )
+
+
+def _about(found: Mapping[str, Any], name: str) -> str:
+    about = loaded(text(found, name).encode())
+    if not isinstance(about, str) or len(about) > _ABOUT_AT_MOST:
+        raise Damaged(f"'{name}' is not a text, or is too long")
+    return about
+
+
 _ABOUT = Coded(
-    lambda found, name: str(loaded(text(found, name).encode())),
+    _about,
     lambda about: json.dumps(about[:_ABOUT_AT_MOST]),
 )
 _CHUNKS = Coded(

@@ -31,6 +31,7 @@ from spark_azqueue.journal.codec import (
     object_of,
     of_version,
     part_of,
+    queue,
     queues,
     read_fields,
     sealed,
@@ -99,6 +100,8 @@ def _looked(found: Mapping[str, Any], name: str) -> Mapping[str, Looked]:
     by_name = object_of(found.get(name), "queues")
     if len(by_name) > MOST_QUEUES:
         raise Damaged("it names too many queues")
+    for each in by_name:
+        queue(each, found["account"])
     return {name: Looked.from_json(each) for name, each in by_name.items()}
 
 

@@ -23,6 +23,7 @@ from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import (
     MOST,
     Damaged,
+    flag,
     hexadecimal,
     list_of,
     number,
@@ -293,9 +294,9 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
         seconds(offset.get("issued")),
         lease_s,
         cutoff,
-        offset.get("known") is True,
+        flag(offset, "known"),
         _limits(offset.get("limits", {}), names),
-        offset.get("gaveUp") is True,
+        flag(offset, "gaveUp"),
         groups_from_json(list_of(offset, "waiting", MOST_WAITING), batch)
         if "waiting" in offset
         else (),

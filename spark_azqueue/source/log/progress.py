@@ -29,6 +29,7 @@ from spark_azqueue.journal.codec import (
     Damaged,
     as_json,
     compact,
+    flag,
     list_of,
     loaded,
     number,
@@ -169,7 +170,7 @@ class LogProgress:
             hidden=number_or_0(found, "hidden"),
             hidden_until=_hidden_until(found),
             pending_list=where,
-            has_ended=found.get("ended") is True,
+            has_ended=flag(found, "ended"),
         )
 
 

@@ -166,6 +166,14 @@ def test_what_it_has_counted_is_left_of_an_old_one():
 # ── forged ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize(
+    "backlog", [{"q" * 201: 1}, {f"q{number}": 1 for number in range(10_001)}], ids=["long", "many"]
+)
+def test_names_without_bound_make_no_report(backlog):
+    with pytest.raises(ValueError, match="too many names"):
+        Report.from_json(REPORT.to_json() | {"backlog": backlog})
+
+
 @pytest.mark.parametrize("took", [float("nan"), float("inf"), "-inf"])
 def test_a_time_that_is_no_number_makes_no_report(took):
     told = replace(REPORT, log=LOG).to_json()

@@ -158,6 +158,8 @@ def test_a_record_reads_back() -> None:
         {"chunks": [[-1, 1, 1, True, "0"]]},
         {"chunks": []},
         {"about": "not JSON"},
+        {"about": "{}"},
+        {"about": f'"{"a" * 161}"'},
     ],
     ids=str,
 )

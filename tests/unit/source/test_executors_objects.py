@@ -171,6 +171,8 @@ def test_what_was_settled_comes_back() -> None:
         {"gone": [["orders", "../id"]]},
         {"gone": [["orders"]]},
         {"looked": []},
+        {"looked": {"../orders": [1, True, None]}},
+        {"repeated": "yes"},
         {"looked": {"orders": [1, 2, None]}},
         {"looked": {"orders": [1, True, [0, None]]}},
         {"counts": {"dequeued": "4"}},

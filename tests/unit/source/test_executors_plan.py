@@ -98,6 +98,8 @@ def test_the_drivers_mode_refuses_a_plan() -> None:
         {"account": "another"},
         {"batch": 0},
         {"batch": -1},
+        {"known": 1},
+        {"gaveUp": "yes"},
         {"log": "A" * 32},
         {"log": None},
         {"nonce": "b" * 31},

@@ -153,6 +153,8 @@ PROGRESS = LogProgress().to_json()
         {"oldest": LATEST},
         {"progress": PROGRESS | {"hidden_until": LATEST - 1}},
         {"progress": PROGRESS | {"owed": [["orders", "m1", "0" * 16, LATEST]]}},
+        {"progress": PROGRESS | {"hidden_until": 1, "ended": 1}},
+        {"suspect": "no"},
         {"progress": None},
         {"progress": {}},
         {"progress": {"claim": 0, "sequence": 0, "committed": 0, "done": 0, "owed": [[]]}},
