@@ -120,7 +120,8 @@ class Condition(enum.Enum):
     LOST_BLOB = (
         _BLOBS,
         "The blob of a message is gone or was changed.",
-        "restore the blob (soft delete), or set onUndecodable; docs/writing.md",
+        "restore the blob (soft delete), or set maxDequeueCount or onUndecodable=permissive;"
+        " docs/writing.md",
     )
     CHECKPOINT_MISMATCH = (
         _CHECKPOINTS,

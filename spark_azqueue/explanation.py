@@ -200,7 +200,8 @@ SYMPTOMS = (
         r"worker failed to connect back|worker exited unexpectedly",
         "The Python of a worker ended, or did not start in time.",
         "check PYSPARK_PYTHON, the memory beside the JVM, and whether the machine is overloaded"
-        " (too many queries that start at once)",
+        " (too many queries that start at once); rename a file in the working folder that is named"
+        " like a module of Python (queue.py, secrets.py)",
     ),
     Symptom(
         "EOFException",
