@@ -187,7 +187,7 @@ def answers_of(
 ) -> Iterator[tuple[QueueRef, T]]:
     """Yield what each queue answers, in the order in which that comes. Raises the first error.
 
-    vanished: told of a queue that does not exist; true if it is left out.
+    vanished: called for a queue that does not exist; true if it is left out.
     """
     with closing(results_of(client, calls, CONTROL)) as results:
         for queue, result in results:

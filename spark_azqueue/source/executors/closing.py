@@ -40,7 +40,7 @@ from .recovery import Chain
 log = logging.getLogger(__name__)
 
 CLEAN_EVERY = 8
-"""So many plans go at once, so that the floor is written seldom."""
+"""This many plans are removed at once, so that the floor is written seldom."""
 
 _WAIT_S = 60.0
 
@@ -113,7 +113,7 @@ class Cleaning:
         """Begin to remove what is old enough, if it is enough. Never raises.
 
         known: their blobs stay, since copies of them may come. needed: the oldest plan of which
-        messages come again.
+        messages are delivered again.
         """
         if self._under_way and not self._under_way.done():
             return

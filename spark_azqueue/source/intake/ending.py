@@ -26,7 +26,7 @@ class HiddenWait:
     def __init__(self, monitor: QueueMonitor, sleep: Callable[[float], None]) -> None:
         self._monitor = monitor
         self._sleep = sleep
-        self._told = False
+        self._is_reported = False
         self.has_waited = False
         """It has waited for what was left to expire."""
 
@@ -53,8 +53,8 @@ class HiddenWait:
                 f" {moment(int(until) + 1)} at the latest: start the query again then. Nothing is"
                 " lost"
             )
-        if not self._told:
-            self._told = True
+        if not self._is_reported:
+            self._is_reported = True
             log.warning("%s: this availableNow run waits for them, %d s at most", what, left)
         self._sleep(min(left + _A_MOMENT_S, _LOOK_AGAIN_S))
         return False
