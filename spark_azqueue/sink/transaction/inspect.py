@@ -19,7 +19,7 @@ from .show import DeleteCounts, Shown, clock_at, delete, show
 class FoundTransaction:
     """A record. done: how many of its messages need no publishing. is_finished: has its final mark.
 
-    is_newest: False if its writer has recorded a higher number. It is never published then: it may be
+    is_newest: False if its writer has recorded a higher number. Then it is not published: it may be
     a repetition that appeared late.
     """
 

@@ -186,11 +186,11 @@ class Cleaning:
             found = names.parsed(name)
             if found is None or found.kind != "s":
                 continue
-            stands = self._folder.segment_of(plan, found.slot)
-            if stands is None:
+            stored = self._folder.segment_of(plan, found.slot)
+            if stored is None:
                 continue
             # What does not decode has no blob, and that of a message in a poison queue stays.
-            for row in slot_rows(self._folder, stands[0], self._today).load().rows():
+            for row in slot_rows(self._folder, stored[0], self._today).load().rows():
                 if row is not None and row.reference and row.message.key not in known:
                     begun.append(self._removals.begin(row.reference.name))
         wait([each for each in begun if each], _WAIT_S)

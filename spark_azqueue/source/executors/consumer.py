@@ -261,7 +261,7 @@ class ExecutorsConsumer:
         if plan.is_again:
             self._totals.given(closed.settled)
         else:
-            self._response(plan, closed, evicted)
+            self._observe(plan, closed, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
         self._drained.on_plan_closed(plan, closed, listed.marks, ends=self._cutoff is not None)
@@ -269,7 +269,7 @@ class ExecutorsConsumer:
         self._noting.closed()
         return None
 
-    def _response(self, plan: Plan, closed: Closed, evicted: int) -> None:
+    def _observe(self, plan: Plan, closed: Closed, evicted: int) -> None:
         """What the slots say, for the next plans."""
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}

@@ -249,7 +249,7 @@ class Chain:
         if following.has_known:
             self._folder.put_known(following.id, known)
         self.followed = plan.id
-        stands = self._folder.put_following(plan.id, following)
+        stored = self._folder.put_following(plan.id, following)
         if plan.number < self._folder.floor():  # what had followed it was removed
             self._recovery.tell_removed(plan)
-        return stands
+        return stored

@@ -47,7 +47,7 @@ class Drained:
         self._wait = HiddenWait(monitor, sleep)
         self._hidden_until = 0.0
         self._without_tasks = 0  # plans in a row
-        self._expired_at = 0.0  # when all has expired that tasks have left to expire
+        self._expired_at = 0.0  # when all has expired that tasks skipped near expiry
 
     def may_hide(self, plan: Plan) -> None:
         """Tasks of this plan may have been killed while they leased: their messages return."""

@@ -28,7 +28,7 @@ class HiddenWait:
         self._sleep = sleep
         self._is_reported = False
         self.has_waited = False
-        """It has waited for what was left to expire."""
+        """It has waited for what was skipped near expiry."""
 
     def is_over(
         self, what: str, left: float, until: float, queues: Iterable[str], expires_in: float
@@ -36,14 +36,14 @@ class HiddenWait:
         """True if none of these queues holds a message; else some time passes.
 
         what: may be hidden, for texts. left: for how long at most, in seconds; until: the same in
-        seconds since 1970. expires_in: when all that was left to expire has expired, in seconds.
+        seconds since 1970. expires_in: when all that was skipped has expired, in seconds.
         Raises NotDrained if that takes too long.
         """
         counts = self._monitor.backlog.now()
         if not any(counts.get(name, 1) for name in queues):
             return True  # the service counts hidden ones, too
         if left > _WAIT_AT_MOST_S:
-            # The service counts what was left to expire, too, and perhaps nothing else.
+            # The service counts what was skipped near expiry, too, and perhaps nothing else.
             if expires_in > 0:
                 self.has_waited = True
                 self._sleep(expires_in)

@@ -60,8 +60,8 @@ class MinimumBatch:
         """Store; nothing is sent.
 
         vanished: called for a queue that does not exist; true if the others may be read on. held:
-        how many messages this process has leased, for earlier batches. isolation: says which messages
-        give no row, so that no batch is begun for them.
+        how many messages this process has leased, for earlier batches. isolation: says which
+        messages give no row, so that no batch is begun for them.
         """
         self._least = config.min_messages
         self._longest_s = config.max_trigger_delay

@@ -155,7 +155,7 @@ class WriteAheadLog(Journal):
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
         """List the segments; the newer of mark and header, and the floor.
 
-        The mark is read first, so the segments that it knows of were there, also if another one writes.
+        The mark is read first, so the segments that it knows of existed, even if others write now.
         """
         progress = self._mark = newest_mark(self)
         self.segments.list()

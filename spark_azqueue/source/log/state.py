@@ -128,13 +128,13 @@ class LogState:
         another segment.
         """
         above = sorted(number for number in numbers if number > floor)
-        stands = above[-1] if above else floor
-        head = max(stands, progress.newest, known)
+        newest = above[-1] if above else floor
+        head = max(newest, progress.newest, known)
         over = max(floor, min(progress.committed, progress.done))
         missing = first_missing(range(over + 1, head + 1), above)
-        if is_too_long(range(missing or stands + 1, head)):
+        if is_too_long(range(missing or newest + 1, head)):
             raise LogDamaged(
-                f"segment {missing or stands + 1} is missing in the write-ahead log {where}, and an"
+                f"segment {missing or newest + 1} is missing in the write-ahead log {where}, and an"
                 f" object of it names number {head}, which is far above all others: no query"
                 " numbered it so. Remove that object, if it is not one of a log that was restored"
                 " in part"
