@@ -32,10 +32,10 @@ _WHOLE_SECONDS_S = 2.0
 _LOOK_AGAIN_S = 5.0
 
 _ENOUGH = 2
-"""So many runs in a row without anything older than the call end it."""
+"""This many runs in a row without anything older than the call end it."""
 
 _TOO_MANY = 10
-"""So many runs in a row that read nothing, although there is something to read."""
+"""At most this many runs in a row read nothing, although there is something to read."""
 
 _LEAVES = (
     "deleteOnCommit=false: on Spark 4.0 and 4.1 each run reads again what you did not delete, so"
@@ -89,10 +89,10 @@ def drain(
     options: of the source, as the reader gets them; a list if the query has several sources. With
         them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
         a value, and is needed for `hidden`. No message is leased for it.
-    hidden: wait up to so many seconds for messages that cannot be read, because a consumer that was
-        killed or works elsewhere leases them, or because they are delayed. 0: do not wait; a
+    hidden: wait this many seconds at most for messages that cannot be read: a consumer that was
+        killed or works elsewhere leases them, or they are delayed. 0: do not wait; a
         warning says how many are left.
-    within: stop the query after so many seconds; `finished` is False then, and the next call
+    within: stop the query after this many seconds; `finished` is False then, and the next call
         resumes. None: no limit.
     bar: True prints a progress bar to stderr; a function gets the numbers once a second.
     listener: as of `run_until_done`.

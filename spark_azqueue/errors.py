@@ -8,7 +8,7 @@
     │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
     ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
     ├── LogConflict          another query uses the folder of the write-ahead log
-    │   └── LateSegment      a write of an ended process appeared late: the next start goes on
+    │   └── LateSegment      a write of an ended process appeared late: the next start resumes
     ├── LogDamaged           an object of the write-ahead log is not as it was written
     │   └── LostSegment      a segment of the write-ahead log does not exist
     ├── TransactionConflict  another process writes the same transactions

@@ -74,7 +74,7 @@ def read_new_files(
     format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
         at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
         column for corrupt records is given, `mode` is FAILFAST: a file with a line that is not of
-        the schema is set aside whole.
+        the schema is quarantined whole.
     each: called with the rows of a batch of files and the batch's number. It may be called again
         with the same number, after a crash with the same files: what it writes under a number has
         to replace what it wrote under it before, or to be skipped. It is not called without files,
@@ -87,7 +87,7 @@ def read_new_files(
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
     include_existing_files: read also what is there before the first start, which lists the
         containers. Later starts do not change this.
-    max_files_per_trigger: most messages in a batch; it has at most ten times so many files.
+    max_files_per_trigger: most messages in a batch; it has at most ten times as many files.
     path_glob_filter: which names of files (not paths) are wanted, as one glob.
     allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
         start decides.
@@ -95,7 +95,7 @@ def read_new_files(
         events were lost. None: never.
     max_file_age: seconds for which a file is remembered, at least 14 days. None: for ever.
     max_files_remembered: how many files are remembered, beside those of the last day and the last
-        200 batches; at most 10 million. Older events than what is remembered are set aside.
+        200 batches; at most 10 million. Older events than what is remembered are quarantined.
     set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
         made if missing, and not that of the events. None: files are in the log and in warnings.
     available_now, processing_time, query_name: of the query.

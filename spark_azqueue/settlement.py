@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Retry:
-    """Which rows are to come again, and when.
+    """Which rows are to be delivered again, and when.
 
     when: a condition. delay: seconds until the message is visible again (0 to 7 days), for all or
     as a column; `backoff()` makes one.
@@ -54,7 +54,7 @@ class DeadLetter:
 class Settled:
     """What happened to the messages of a batch, as the service answered.
 
-    done, dead: how many were deleted. retry: how many come again after their delay. left: how many
+    done, dead: how many were deleted. retry: how many return after their delay. left: how many
     were left alone; of these, not_copied were to be given up, but could not be copied. stale: how
     many the service refused to change, since their receipts are stale: they are gone, or come
     again. A dead one of these is in the queue for dead messages, too.
@@ -103,7 +103,7 @@ def settle(
         `onStaleReceipt`, …).
     done: these messages are deleted. dead: these are copied into a queue, then deleted. retry:
         these become visible again after a delay. If several conditions hold, the first of done,
-        dead and retry counts; NULL counts as false. A message of none of them comes again when its
+        dead and retry counts; NULL counts as false. A message of none of them returns when its
         visibility timeout ends.
 
     If a message has several rows, it is done if all of them are; else what keeps it longest counts:
@@ -115,7 +115,7 @@ def settle(
     Returns how many messages went which way, as the service answered. Before anything is changed,
     raises InvalidSchema for a missing column, InvalidOption, also for rows of a source that deletes
     on commit, and InvalidRow for rows of a peek or of `readLog`. Raises Spark's error if a copy
-    cannot be written, and ServiceError; messages that were not reached then come again.
+    cannot be written, and ServiceError; messages that were not reached are delivered again.
     """
     _check(batch, dead)
     known = parse(options, Side.BOTH)
@@ -148,8 +148,8 @@ def settle(
 
 
 _OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue", "onstalereceipt"})
-"""In lower case: a copy has its own format, and is never set aside, which may cut its body. It has
-no receipt."""
+"""In lower case: a copy has its own format, and is never quarantined, which may cut its body. It
+has no receipt."""
 
 _OF_NEW_MESSAGES = frozenset(
     {

@@ -76,7 +76,7 @@ class Hears(Protocol):
     """What hears of the ends of runs: an AzQueueListener."""
 
     def wait_for_end(self, query: Any, timeout_s: float) -> bool:
-        """Wait for the end of this run; False if it is not heard in time."""
+        """Wait for the end of this run; False if it is not reported in time."""
 
 
 def run_until_done(

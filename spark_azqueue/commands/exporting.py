@@ -98,10 +98,10 @@ def search(arguments: list[str]) -> int:
         parser.error("say what to look for: --contains, --where or --reason")
 
     def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
-        told = lines_of(message, encoding, time.time(), is_whole=found.whole)
+        parts = lines_of(message, encoding, time.time(), is_whole=found.whole)
         if logged:
-            told[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
-        return "\n".join(told)
+            parts[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
+        return "\n".join(parts)
 
     shown = _MessageLines(sys.stdout, _as_line if found.json else lines)
     return _Look(parser, found, "found", shown, to_stderr=found.json).all()

@@ -30,10 +30,10 @@ def report(
     to_stderr: standard output has the messages.
     """
     if is_json:
-        told = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})
+        text = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})
     else:
-        told = "\n".join([*_summary(result, done_what, again), *more])
-    say(told, is_error=to_stderr)
+        text = "\n".join([*_summary(result, done_what, again), *more])
+    say(text, is_error=to_stderr)
     if result.error:
         say(advice_on(result.error), is_error=True)
     if result.why is End.INTERRUPTED:

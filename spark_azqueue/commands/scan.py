@@ -72,7 +72,7 @@ class TransferPlan:
     """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
     later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
-    most_kept: end when so many messages stay.
+    most_kept: end when this many messages stay.
     """
 
     source: QueueRef
@@ -239,7 +239,7 @@ class Scan:
         """Why the run ends after this answer, None if it continues."""
         if self.plan.most is not None and self._begun >= self.plan.most:
             return End.ENOUGH
-        # In the second case all that stays has come again, and nothing else.
+        # In the second case only what stays was dequeued, and all of it again.
         if not page or self._again > len(self.kept):
             return End.DONE
         if self._without_news >= MOST_PAGES_WITHOUT_NEWS:

@@ -340,23 +340,23 @@ class ProgressBar:
         self._most, self._columns = most, columns
         self._is_shown = stream.isatty()
         self._began = clock()
-        self._told_at = float("-inf")
+        self._written_at = float("-inf")
         self._width = 0
 
     def __call__(self, tally: ScanCounts) -> None:
         """Show it, a few times a second at most."""
         now = self._clock()
-        if not self._is_shown or now - self._told_at < _EVERY_S:
+        if not self._is_shown or now - self._written_at < _EVERY_S:
             return
-        self._told_at = now
+        self._written_at = now
         took = max(now - self._began, _EVERY_S)
         of = "" if self._total is None else f" of about {self._total:,}"
         looked = f"{tally.looked:,}{of} looked at"
-        told = f"{tally.done:,} {self._verb}, {looked}, {tally.done / took:,.0f}/s"
+        text = f"{tally.done:,} {self._verb}, {looked}, {tally.done / took:,.0f}/s"
         columns = self._columns or shutil.get_terminal_size().columns
         part = _part_done(tally, self._total, self._most)
         # The last column stays free: some terminals begin a new line when it is written.
-        self._write((told if part is None else bar_of(part, took, told, columns))[: columns - 1])
+        self._write((text if part is None else bar_of(part, took, text, columns))[: columns - 1])
 
     def close(self) -> None:
         """Remove the line."""
@@ -371,10 +371,10 @@ class ProgressBar:
         self._width = len(text)
 
 
-def bar_of(part: float, took: float, told: str, columns: int) -> str:
+def bar_of(part: float, took: float, text: str, columns: int) -> str:
     """A bar in front of a text, in what the text leaves of the columns. took: seconds so far."""
     left = f", {age_of(took / part - took)} left" if 0 < part < 1 else ""
-    about = f" {part:4.0%}{left}  {told}"
+    about = f" {part:4.0%}{left}  {text}"
     width = min(_WIDEST, max(_NARROWEST, columns - len(about) - len("[]") - 1))
     done = int(part * width)
     return f"[{'#' * done}{'.' * (width - done)}]{about}"

@@ -105,7 +105,7 @@ class Transfer:
             begun_at = self.clock()
             page = self._dequeue()
             if self.clock() - begun_at > _FRESH_S:
-                # It stood still: others may have these by now. What is ours comes again.
+                # The process was paused: others may have these by now. Ours return.
                 self._release([each.lease for each in page.received])
                 continue
             chosen = self._scan.sort(page.received)

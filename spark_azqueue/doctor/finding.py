@@ -34,8 +34,8 @@ def say(text: str, *, is_error: bool = False) -> None:
     What the service, a log or a message says may be in it: so secrets are hidden, and what a
     terminal could obey is escaped.
     """
-    told = escaped(hide_secrets(text), lines=True)
-    print(told, file=sys.stderr if is_error else sys.stdout, flush=True)
+    printable = escaped(hide_secrets(text), lines=True)
+    print(printable, file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
 def advice_on(error: AzQueueError) -> str:

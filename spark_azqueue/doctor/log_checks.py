@@ -1,6 +1,6 @@
 """Checks a write-ahead log: can it be used, is it this query's, what is in it, what may harm it.
 
-It never claims the log, so a query that runs goes on. It writes one object beside the segments, and
+It never claims the log, so a running query continues. It writes one object beside the segments, and
 removes it. A query that writes meanwhile may be further than the findings say.
 """
 
@@ -26,7 +26,7 @@ from .plan_checks import plan_findings
 _MANY_UNCOMMITTED = 3
 
 _PROBE_BYTES = 64 * 2**10
-"""So many that a full disk refuses them."""
+"""Enough that a full disk refuses them."""
 
 
 def examine_log(
@@ -182,7 +182,7 @@ def _queues(subject: str, log: LogContents, config: SourceConfig) -> Finding:
 
 
 def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
-    """The connector sets no tier. If somebody does, a lifecycle rule covers the folder."""
+    """The connector sets no tier. If a blob has one, a lifecycle rule covers the folder."""
     tiers = sorted({each.tier for each in listed if each.tier})
     if tiers:
         text = f"{subject}: something has set access tiers in it ({', '.join(tiers)})"

@@ -13,7 +13,7 @@ from spark_azqueue.sink.transaction.inspect import FoundTransaction, Transaction
 from .finding import Finding, advice_on, moment_of
 
 _WRITERS_AT_MOST = 20
-"""So many writers of one log have findings of their own."""
+"""At most this many writers of one log have findings of their own."""
 
 
 def examine_transactions(

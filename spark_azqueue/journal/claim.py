@@ -5,7 +5,7 @@ are listed (once more: they were listed before, to see whether the query may cla
 that put a segment before this listing is seen by it, and one that puts a segment after it finds its
 claim gone, and stops before Spark hears of that segment.
 
-No number comes a second time, also if somebody removes claims: names of marks and of lists of owed
+No number comes a second time, even if claims are removed: names of marks and of lists of pending
 deletes are made of it, and a process whose claim was removed may still write such an object.
 """
 

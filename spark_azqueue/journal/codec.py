@@ -96,7 +96,7 @@ def object_of(value: object, what: str) -> Mapping[str, Any]:
 
 
 def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
-    """A list of at most so many values."""
+    """A list of at most `most` values."""
     value = found.get(name)
     if not isinstance(value, list) or len(value) > most:
         raise Damaged(f"'{name}' is missing or too long")
@@ -191,7 +191,7 @@ TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else
 
 
 def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any], Any]) -> Coded:
-    """A list of at most so many. read: one of them, with the account of its queues."""
+    """A list of at most `most`. read: one of them, with the account of its queues."""
     return Coded(
         lambda found, name: tuple(
             read(each, found["account"]) for each in list_of(found, name, most)
@@ -201,7 +201,7 @@ def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any]
 
 
 def queues(most: int) -> Coded:
-    """Names of queues, at most so many."""
+    """Names of queues, at most `most`."""
     return several(most, queue, lambda each: each.name)
 
 

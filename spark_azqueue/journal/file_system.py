@@ -45,14 +45,14 @@ def write_new(path: str, data: bytes) -> None:
 
 
 def check_real(folder: str) -> None:
-    """Raise OSError if a symbolic link stands in the place of this folder. It may be missing."""
+    """Raise OSError if this folder is a symbolic link. It may be missing."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISLNK(os.lstat(folder).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
 
 
 def read_start(path: str, most: int) -> bytes:
-    """Read the first `most` bytes of a file. Waits for nobody: it is no pipe and no device."""
+    """Read the first `most` bytes of a file. Never waits: a pipe or a device is refused."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         mode = os.fstat(descriptor).st_mode

@@ -34,7 +34,7 @@ def codec() -> pa.Codec:
 
 @contextmanager
 def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
-    """A stream of the bytes that were packed. Raises Damaged unless there are so many, all read."""
+    """A stream of the bytes that were packed. Raises Damaged unless there are `size`, all read."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), CODEC) as stream:
             limited = Limited(stream, size)
@@ -46,7 +46,7 @@ def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
 
 
 class Limited:
-    """The first bytes of a stream, so many of them."""
+    """The first bytes of a stream, up to a limit."""
 
     def __init__(self, stream: pa.NativeFile, size: int) -> None:
         self._stream = stream
@@ -104,7 +104,7 @@ def framed(magic: bytes, head: bytes, raw: bytes) -> bytes:
 
 
 def digest_of(data: bytes) -> str:
-    """The digest that stands in the object's bytes, without checking it."""
+    """The digest in the object's bytes, without checking it."""
     return data[-len(END) - _DIGEST : -len(END)].hex()
 
 

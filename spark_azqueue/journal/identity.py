@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS, FILES)}
 _ABANDONED_AFTER_S = 3600.0
-"""So long after its last byte nobody is at work on an object that is not complete: far longer than
+"""This long after its last byte no process writes an object that is not complete: far longer than
 a store tries. A younger one may belong to a process that is alive."""
 
 _UUID = re.compile(r"[0-9a-f]{32}")

@@ -36,13 +36,13 @@ def numbers(kind: str, values: Sequence[int]) -> bytes:
 
 
 def read_numbers(kind: str, stream: Stream, count: int) -> tuple[int, ...]:
-    """Read so many numbers back. Raises Damaged."""
+    """Read `count` numbers back. Raises Damaged."""
     form = struct.Struct(f"<{count}{kind}")
     return form.unpack(column(stream, form.size, form.size))
 
 
 def column(stream: Stream, least: int, most: int) -> bytes:
-    """The next column. Raises Damaged unless it has so many bytes."""
+    """The next column. Raises Damaged unless it has `least` to `most` bytes."""
     size = length(stream)
     if not least <= size <= most:
         raise Damaged("a column has more or fewer values than messages")
@@ -56,7 +56,7 @@ def length(stream: Stream) -> int:
 
 
 def exactly(stream: Stream, size: int) -> bytes:
-    """The next bytes, so many. Raises Damaged."""
+    """The next `size` bytes. Raises Damaged."""
     data = stream.read(size)
     if len(data) != size:
         raise Damaged("a column is cut short")
@@ -78,7 +78,7 @@ _LONGEST_TEXT = 3 * 16 * 2**20
 """In bytes. A message of a damaged answer (16 MiB at most) may have all of it for its text, with
 each byte that is not UTF-8 as a character of three."""
 _NONE = -1
-"""Stands for a next_visible_time that is not known."""
+"""A next_visible_time that is not known."""
 
 
 def pack(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:

@@ -1,7 +1,7 @@
 """Numbers in the names of a log's objects, with twelve digits, and how long objects stay.
 
 A range is never walked, since any name may have chosen its end: one object may be called
-`seg/999999999999`. So what is done for each number of a range is done for each object that stands,
+`seg/999999999999`. So what is done for each number of a range is done for each object that exists,
 and a folder lists at most `MOST_NAMES`.
 """
 
@@ -15,14 +15,14 @@ from spark_azqueue.service.names import MOST_NAMES
 
 
 def standing(numbers: range, there: Collection[int]) -> Sequence[int]:
-    """Those of these numbers that stand, ascending. there: the numbers of all objects."""
+    """Those of these numbers that exist, ascending. there: the numbers of all objects."""
     if len(numbers) > len(there):
         return sorted(number for number in there if number in numbers)
     return [number for number in numbers if number in there]
 
 
 def first_missing(numbers: range, there: Iterable[int]) -> int | None:
-    """The first of these numbers that does not stand; None if all do."""
+    """The first of these numbers that is missing; None if none is."""
     known = set(there)
     return next((number for number in numbers if number not in known), None)
 
@@ -62,7 +62,7 @@ KEPT_AT_MOST = 100_000
 
 
 AT_ONCE = 64
-"""So many batches at most are removed at once for their age: a batch waits for that."""
+"""At most this many batches are removed at once for their age: a batch waits for that."""
 
 
 def old_enough(floor: int, times: Mapping[int, float], before: float) -> int:

@@ -1,4 +1,4 @@
-"""Deletes that a log owes: messages that have rows, and may come again. Pure values."""
+"""Pending deletes of a log: messages that have rows, and may be delivered again. Pure values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fingerprint(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PendingDelete:
-    """A message whose rows were handed out and whose delete was not confirmed.
+    """A message whose rows were delivered and whose delete was not confirmed.
 
     fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
     """
@@ -84,7 +84,7 @@ def pending_deletes(most: int = PENDING_AT_MOST) -> Coded:
 
 
 def keys(most: int) -> Coded:
-    """Keys of messages, at most so many."""
+    """Keys of messages, at most `most`."""
     return several(most, _key, lambda key: [key.queue.name, key.message_id])
 
 

@@ -51,7 +51,7 @@ def check_held(
     """Messages of batch `number` are to be deleted or released: does this query read their queues?
 
     For each segment, before anything is sent for it: a queue may have been taken out of the
-    options, and whoever can write into the folder may name any. where: the folder. Raises
+    options, and anyone who can write into the folder may name any. where: the folder. Raises
     CheckpointMismatch.
     """
     names = selection.not_read(lease.queue for _, lease in received)
@@ -65,7 +65,7 @@ def check_held(
 
 
 def tell_loss(error: AzQueueError, *, lose: bool) -> None:
-    """Raise this error; with `lose` (failOnDataLoss=false) warn of it, and go on."""
+    """Raise this error; with `lose` (failOnDataLoss=false) warn of it, and continue."""
     if not lose:
         raise error
     log.warning("%s", error)

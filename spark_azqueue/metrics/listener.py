@@ -210,10 +210,10 @@ class AzQueueListener(StreamingQueryListener):
 
     def _take(self, progress: str) -> None:
         try:
-            told = json.loads(progress)
+            fields = json.loads(progress)
             read = self._transactions.of if self._transactions else None
-            run = str(told["runId"])
-            metrics = metrics_of(told, read, self._carried_in(run))
+            run = str(fields["runId"])
+            metrics = metrics_of(fields, read, self._carried_in(run))
         except (LookupError, TypeError, ValueError):
             log.warning("a progress event could not be read; its metrics are left out")
             log.debug("%s", progress, exc_info=True)
@@ -339,6 +339,6 @@ def line(metrics: QueryMetrics) -> str:
         backlog = ", ".join(f"{queue} {count}" for queue, count in metrics.backlog.items())
         parts.append(f"backlog {backlog}")
     if metrics.counters:
-        told = metrics.as_dict()
-        parts += [f"{name} {told[name]}" for name in Counters.watched() if told[name]]
+        values = metrics.as_dict()
+        parts += [f"{name} {values[name]}" for name in Counters.watched() if values[name]]
     return "; ".join(parts)

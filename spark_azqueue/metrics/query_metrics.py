@@ -374,7 +374,7 @@ def _undamaged(source: Mapping[str, Any]) -> _Source | None:
     if report is None and isinstance(in_offset := end.get("report"), dict):
         report, made_at = _report(in_offset), _made_at(in_offset)
         report = None if made_at is None else report
-    # Without a log, a batch that is replayed after a crash has no rows: they come again later.
+    # Without a log, a batch that is replayed after a crash has no rows: they are delivered later.
     if end == start or not source.get("numInputRows"):
         return _Source(0, None, report, made_at)
     if plans:

@@ -23,7 +23,7 @@ AT = "at"
 
 BYTES_IN_AN_OFFSET = 4_096
 _MOST_IN_AN_OFFSET = (20, 10, 5, 0)
-"""So many queues have metrics of their own, the first that fits."""
+"""How many queues have metrics of their own: the first number that fits."""
 
 _MOST_NAMES = 10_000
 _LONGEST_NAME = 200

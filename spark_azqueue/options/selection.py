@@ -1,7 +1,7 @@
 """Which queues a source reads: given by name, by pattern, or both.
 
 In a pattern, `*` matches any number of characters and `?` for one. A pattern never matches a
-poison queue: a stream that reads what it has set aside would never end.
+poison queue: a stream that reads its own dead letters would never end.
 """
 
 from __future__ import annotations

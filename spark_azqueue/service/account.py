@@ -59,7 +59,7 @@ class Account:
     A SAS that is bound to a user goes with that user's identity: then there are both.
 
     `url`: the queue endpoint (in what `read_blob_account` returns: the blob endpoint).
-    `blob_url`: the blob endpoint, or None if it cannot be told.
+    `blob_url`: the blob endpoint, or None if it is unknown.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Envelopes: JSON objects that hold a message's body with the reason why it was set aside.
+"""Envelopes: JSON objects that hold a message's body with the reason why it was dead-lettered.
 
-    reason           why; left out if nobody said
+    reason           why; left out if none was given
     queue            where the message came from
     message_id       its id there
     insertion_time   when it was put there (ISO 8601, UTC); of poison messages only

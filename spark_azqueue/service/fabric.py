@@ -28,7 +28,7 @@ _LONGEST_REASON = 1_000
 
 
 class FabricCredential:
-    """A TokenCredential for Azure Storage, of whoever runs the notebook or job.
+    """A TokenCredential for Azure Storage, of the identity that runs the notebook or job.
 
     Raises InvalidOption in a process that has no `notebookutils`.
     """

@@ -78,7 +78,7 @@ class Incoming:
         """Says what was larger than allowed, if anything was."""
         self.excess = False
         """The body was: none of it is kept."""
-        self._before_body: int | None = None  # so many header bytes came before the body
+        self._before_body: int | None = None  # header bytes that came before the body
 
     @property
     def head(self) -> bytes:

@@ -15,7 +15,7 @@ MAX_DEQUEUE_COUNT = 2**31 - 1
 """The column `dequeue_count` is an int."""
 
 UNKNOWN_TIME = 0
-"""Stands for a time that could not be read from the service's answer; null in a row."""
+"""A time that could not be read from the service's answer; null in a row."""
 
 
 class QueueRef(NamedTuple):

@@ -1,7 +1,7 @@
 """The names of objects in a folder of a log, whatever holds the folder, and the kinds of logs.
 
 An object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So no name leads out of
-the folder, and none is `.tmp-…`, which stands for an object that is not complete yet.
+the folder, and none is `.tmp-…`, the name of an object that is not complete yet.
 """
 
 from __future__ import annotations

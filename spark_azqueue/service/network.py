@@ -46,7 +46,7 @@ def new_handle(url: str) -> pycurl.Curl:
 
 
 def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
-    """Wait until a request can go on, at most a second.
+    """Wait until a request can continue, at most a second.
 
     libcurl does not return for a signal, so Python has to check for one now and then.
     """

@@ -55,8 +55,8 @@ _AZURE = re.compile(
 class Policy:
     """What options may name. None: whatever the defaults allow.
 
-    source: where it stands, for texts. providers: `package.module:callable`. hosts: names, `*.`
-    and a suffix, with `:port` or without; https unless `http://` stands before it. log_roots:
+    source: where it is, for texts. providers: `package.module:callable`. hosts: names, `*.`
+    and a suffix, with `:port` or without; https unless `http://` precedes it. log_roots:
     absolute folders, below which the logs in `file:` have to be.
     """
 

@@ -126,7 +126,7 @@ worked. So one attempt must not use up the time of all.
 """
 
 REPLAY = RetryPolicy(120.0)
-"""Deletes and releases that a restart must finish before it goes on."""
+"""Deletes and releases that a restart must finish before it resumes."""
 
 RENEW = RetryPolicy(10.0)
 """Renewals. After that, the ledger decides when to try again."""

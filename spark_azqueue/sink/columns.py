@@ -78,7 +78,7 @@ _TAKEN: dict[Operation, Sequence[str]] = {
 }
 
 
-# Columns of the source that nobody adds by hand.
+# Columns of the source that no user adds by hand.
 _OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time")
 
 _REQUIRED: dict[str, str] = {

@@ -1,6 +1,6 @@
 """What `settle` has decided about messages: one decision for each, carried out from the driver.
 
-A write of Spark's tells nobody how many receipts were refused, and a task that is repeated finds
+Spark's write does not report how many receipts were refused, and a repeated task finds
 all of its own stale. So these requests are sent from here: each once, with its answer.
 """
 

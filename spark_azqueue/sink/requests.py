@@ -187,7 +187,7 @@ def put_of(
     """The request of a row, as this sink puts it: hidden with `transactionLog`.
 
     Raises ValueError for a time to live that a hidden message cannot have. reason: of a row that is
-    set aside: it never expires, and is hidden for as long as the service allows.
+    quarantined: it never expires, and is hidden for as long as the service allows.
     """
     if config.transaction is None:
         put = queue, text, delay, ttl, config.retracts

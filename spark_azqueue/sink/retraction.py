@@ -83,10 +83,10 @@ def in_words(found: Retracted) -> str:
 def retract(
     client: QueueClient, receipts: Sequence[Receipts], parallelism: int, within_s: float = WITHIN_S
 ) -> Retracted:
-    """Delete these messages by their receipts, so many at once. Never raises an Exception.
+    """Delete these messages by their receipts, `parallelism` at once. Never raises an Exception.
 
-    A receipt is void once a consumer has dequeued the message, or somebody updated it. Messages are
-    left if their deletes fail, or do not end within the time; a warning in the log says why.
+    A receipt is void once a consumer has dequeued the message, or a program updated it. Messages
+    are left if their deletes fail, or do not end within the time; a warning in the log says why.
     """
     found = Retracted(
         left=sum(each.beyond for each in receipts), unknown=sum(each.unknown for each in receipts)

@@ -65,10 +65,10 @@ def requests(
                 raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
             named = value_of(row, columns.queue)
             queue = config.queue_if_none_is_named if named is None else shown(named, _NAMED_AT_MOST)
-            told: dict[str, Any] = {}
+            more: dict[str, Any] = {}
             if config.message_format is MessageFormat.CLOUD_EVENTS:
-                told = {"attributes": attributes_of(row, columns)}
-            request = _set_aside(number, error, queue, body_of(row, columns), config, told)
+                more = {"attributes": attributes_of(row, columns)}
+            request = _set_aside(number, error, queue, body_of(row, columns), config, more)
         yield request
 
 
@@ -115,8 +115,8 @@ def _set_aside(
 def _report(said: dict[str, Any], body: Body, most: int | None = None) -> str:
     """The JSON with the first `most` bytes of the body, all of them if None."""
     if body is None:
-        told = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
-        return json.dumps({**said, **told})
+        fields = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
+        return json.dumps({**said, **fields})
     whole = raw_bytes(body)
     part = whole[:most]
     try:
@@ -124,13 +124,13 @@ def _report(said: dict[str, Any], body: Body, most: int | None = None) -> str:
         kind, shown = "text", part.decode("utf-8", "ignore")  # the cut may be within a character
     except UnicodeDecodeError:
         kind, shown = "base64", base64.b64encode(part).decode("ascii")
-    told = {
+    fields = {
         "body": shown,
         "body_encoding": kind,
         "body_bytes": len(whole),
         "complete": len(part) == len(whole),
     }
-    return json.dumps({**said, **told})
+    return json.dumps({**said, **fields})
 
 
 def _cut(said: dict[str, Any], body: Body, encoding: Encoding) -> str:

@@ -67,7 +67,7 @@ class TrafficCounter:
             self.unanswered_more(1)
 
     def unanswered_more(self, count: int) -> None:
-        """Count attempts whose answers nobody waits for any more. Thread-safe."""
+        """Count attempts whose answers are not awaited any more. Thread-safe."""
         with self._lock:
             self._unanswered += count
 
@@ -211,7 +211,7 @@ _WHY_STALE = (
 
 
 def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
-    """A copy of the error that also names the row, and why it was to be set aside, if it was."""
+    """A copy of the error that also names the row, and why it was to be quarantined, if it was."""
     why = request.reason if isinstance(request, EnqueueRow) else ""
     aside = f". It was to be dead-lettered because: {why}" if why else ""
     return type(error)(

@@ -227,7 +227,7 @@ def _tell(
 ) -> None:
     """Log the tasks' counts on the driver.
 
-    Spark starts the process, and nobody configures its loggers: without a level of its own, this
+    Spark starts the process, and nothing configures its loggers: without a level of its own, this
     logger takes INFO, so that a handler, such as Spark's own for the logs of workers, gets it.
     """
     if log.level == logging.NOTSET:
@@ -239,7 +239,7 @@ def _tell(
         "set_aside": sum(each.sent.set_aside for each in known),
         **asdict(sum((each.traffic for each in known), Traffic())),
     }
-    told = committed.as_dict() if committed else {}
+    published = committed.as_dict() if committed else {}
     is_skipped = committed is not None and committed.is_skipped
     log.log(
         logging.WARNING if counts["stale"] or counts["set_aside"] or is_skipped else level,
@@ -249,7 +249,7 @@ def _tell(
         *counts.values(),
         f". {committed.in_words()}" if committed else "",
         # Spark's handler shows these as a map of strings.
-        extra={"context": {name: str(count) for name, count in (counts | told).items()}},
+        extra={"context": {name: str(count) for name, count in (counts | published).items()}},
     )
 
 

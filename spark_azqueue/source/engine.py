@@ -125,7 +125,7 @@ class DriverLeasing:
         return self._monitor.may_begin()
 
     def has_given(self, messages: int) -> None:
-        """Spark has got the newest batch, of so many messages."""
+        """Spark has got the newest batch, of this many messages."""
         self._monitor.minimum.given(messages)
         self._size.batch_began(messages, self._runtime.clock(), self._built_for)
 
@@ -163,7 +163,7 @@ class DriverLeasing:
         self.builder.replayed(leases)
 
     def may_be_hidden(self, messages: int, until: float) -> None:
-        """So many messages, which an earlier process gave back, may be hidden until then."""
+        """An earlier process released this many messages, which may be hidden until then."""
         self._drain.expect(messages, until)
 
     def prefetch(self, number: int = 0, use: Callable[[Batch], object] | None = None) -> None:
@@ -220,7 +220,7 @@ class DriverLeasing:
         )
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for what goes on in the background: a prefetch, renewals, deletes.
+        """Wait for background work: a prefetch, renewals, deletes.
 
         Raises what went wrong there.
         """
@@ -237,7 +237,7 @@ class DriverLeasing:
         has_ended = self.builder.leave()
         try:  # the deletes went on meanwhile
             self.holder.wait(max(LAST_WORDS_S - (self._runtime.clock() - began), _LAST_ANSWERS_S))
-        except Exception as error:  # noqa: BLE001 (nobody is left to handle it)
+        except Exception as error:  # noqa: BLE001 (no caller is left to handle it)
             log.warning("while stopping: %s", error)
         return has_ended
 
@@ -273,7 +273,7 @@ class RestoredBatches:
         """Make the messages of a batch that a crash left unfinished available again.
 
         Returns only when every receipt in it is known dead, so that no later process which finds
-        this offset committed can delete messages whose rows were never handed out.
+        this offset committed can delete messages whose rows were never delivered.
         """
         offset = QueueOffset.from_json(end, account=self._account)
         names = self._engine.config.selection.not_read(each.queue for each in offset.leases)
@@ -290,7 +290,7 @@ class RestoredBatches:
     def settle(self, offset: Mapping[str, Any]) -> None:
         """This batch is committed: delete its messages with exactly the receipts in the offset.
 
-        Not if it was handed out with deleteOnCommit=false: then they are the user's. And not in a
+        Not if it was delivered with deleteOnCommit=false: then they are the user's. And not in a
         queue that this query does not read: what a checkpoint says steers no request elsewhere.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
@@ -328,7 +328,7 @@ class Drain:
         self._given_back = (0, 0.0)
 
     def expect(self, messages: int, until: float) -> None:
-        """So many messages, which an earlier process gave back, may be hidden until then."""
+        """An earlier process released this many messages, which may be hidden until then."""
         self._given_back = (messages, until)
         with self._holder.ledger as ledger:
             ledger.hide_until(until)

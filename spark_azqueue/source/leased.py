@@ -105,7 +105,7 @@ class LeasedConsumer:
             return []
         if not self._may_end:
             self.engine.prefetch()
-        return self._partitions[text_of(end)]  # what was handed out is kept until it is committed
+        return self._partitions[text_of(end)]  # what was delivered is kept until it is committed
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""

@@ -185,7 +185,7 @@ LARGE_TASK_BYTES = 4 * 2**20
 """The same for large rows, if the batch then still has eight partitions."""
 
 LARGE_ROW_BYTES = 8 * 2**10
-"""Rows of so many bytes as they are sent are large."""
+"""Rows of this many bytes as they are sent are large."""
 
 MOST_BYTES = 8 * 2**20
 LARGE_MOST_BYTES = 16 * 2**20
@@ -210,7 +210,7 @@ S = TypeVar("S", bound=Sized)
 
 
 def rows_at_most(rows: int) -> int:
-    """Most rows of a partition, if no option says so and the batch has so many rows."""
+    """Most rows of a partition, if no option says so and the batch has this many rows."""
     return min(max(FEWEST_ROWS, -(-rows // _PARTITIONS)), MOST_ROWS)
 
 
@@ -243,5 +243,5 @@ def cut(rows: Iterable[S], most_rows: int, most_bytes: int = TASK_BYTES) -> Iter
 
 
 def sample(rows: Sequence[S], count: int) -> Sequence[S]:
-    """About so many rows from all over the batch."""
+    """About `count` rows from all over the batch."""
     return rows[:: max(1, len(rows) // count)][:count]

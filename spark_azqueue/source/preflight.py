@@ -151,7 +151,7 @@ def check_queues(
 ) -> dict[QueueRef, datetime | AzQueueError]:
     """Check these queues: each exists, and we may update in it. Creates what the options say.
 
-    poison_too: also the poison queues, if messages may have to be set aside. Returns for each queue
+    poison_too: also the poison queues, if messages may be dead-lettered. Returns for each queue
     the service's time, or the error: QueueNotFound, AccessDenied, ServiceError, or InvalidOption if
     its poison queue would have no legal name.
     """

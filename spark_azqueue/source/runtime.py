@@ -16,7 +16,7 @@ class Runtime:
 
     client: the queues, if not those of the account. renews: False leaves renewals to calls of
     `renew_due` (when executors lease, nothing is renewed). make_workers: makes a pool of threads.
-    clock: seconds that only grow; now: seconds since 1970. sleep: waits so many seconds.
+    clock: seconds that only grow; now: seconds since 1970. sleep: waits this many seconds.
     """
 
     client: QueueClient | None = None

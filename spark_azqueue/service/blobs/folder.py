@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PAGE = 100
-"""So many names in a page: with their properties, they fit into the 256 KiB of an answer."""
+"""Names in a page: with their properties, they fit into the 256 KiB of an answer."""
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
 _LIST_CALLS = 10
-"""All pages of a list may take as long as so many calls."""
+"""All pages of a list may take as long as this many calls."""
 _ONE_REQUEST_BYTES = 5000 * 2**20
 """The most that one Put Blob takes. Below this, the SDK uses no block list."""
 

@@ -1,6 +1,6 @@
 """What keeps blobs for longer than this package does, as far as the blob endpoint tells.
 
-Lifecycle rules are not told there: they belong to Azure's resource manager, which takes other
+Lifecycle rules cannot be read there: they belong to Azure's resource manager, which takes other
 credentials.
 """
 

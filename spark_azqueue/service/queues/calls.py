@@ -302,7 +302,7 @@ class Put(Call["Lease | None"]):
     """Enqueue a text. A retry after a lost answer may enqueue it twice.
 
     delay_s: until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
-    wants_lease: read the lease in the answer. It is valid until somebody dequeues or updates the
+    wants_lease: read the lease in the answer. It is valid until a consumer dequeues or updates the
     message. Returns None without `wants_lease`, and for an answer from which it cannot be read.
     """
 

@@ -18,7 +18,7 @@ MOST_OF_A_PROCESS = 256
 """Each request under way has a connection, and libcurl looks at all of them each time."""
 
 _MOST_QUEUES = 4_096
-"""When there are so many, queues without a request under way are forgotten: queues come and go."""
+"""If there are this many, queues without a request under way are dropped: queues come and go."""
 
 _LOOK_AGAIN_S = 0.01
 """The retry interval while a limit is full: another thread may free it."""
@@ -92,7 +92,7 @@ class Limits:
         """Note the answer to one attempt of an admitted request."""
         with self._lock:
             of_queue = self._queues.get(queue)
-            if of_queue is None:  # forgotten since
+            if of_queue is None:  # dropped since
                 return
             if response is Response.DONE:
                 of_queue.rate.accepted(now, sent_at)

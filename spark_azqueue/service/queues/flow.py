@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Key, Item]):
-    """Lanes take turns; within a lane, the first comes first. Not thread-safe."""
+    """Each key has a lane, and each lane its turn; in a lane, the first comes first. Not thread-safe."""
 
     def __init__(self) -> None:
         self._lanes: dict[Key, deque[Item]] = {}  # none is empty; the one whose turn it is, first
@@ -44,7 +44,7 @@ class FairQueue(Generic[Key, Item]):
         self._lanes.setdefault(key, deque()).appendleft(item)
 
     def next(self, without: Container[Key] = ()) -> tuple[Key, Item] | None:
-        """Take out the next item, skipping the lanes `without`; None if there is none."""
+        """Take out the next item, skipping the keys `without`; None if there is none."""
         for key in self._lanes:
             if key not in without:
                 break
@@ -187,7 +187,7 @@ def answers_of(
 ) -> Iterator[tuple[QueueRef, T]]:
     """Yield what each queue answers, in the order in which that comes. Raises the first error.
 
-    vanished: told of a queue that does not exist; true if it is left out.
+    vanished: called for a queue that does not exist; true if it is left out.
     """
     with closing(results_of(client, calls, CONTROL)) as results:
         for queue, result in results:

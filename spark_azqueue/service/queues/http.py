@@ -76,7 +76,7 @@ _lock = threading.Lock()
 
 
 def _limits_of(account: Account) -> Limits:
-    """What this process has learned: a task of the sink goes on from what the last one learned."""
+    """What this process has learned: a task of the sink begins with what the last one learned."""
     with _lock:
         return _limits.setdefault(account.url, Limits())
 

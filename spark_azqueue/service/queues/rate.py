@@ -28,7 +28,7 @@ _FEW = 3
 """Fewer refusals may be chance, and do not cut the rate."""
 _MANY = 8
 _LARGE_SHARE = 0.2
-"""So many, and so large a part of all answers, do not wait until the last cut has settled."""
+"""This many, and this part of all answers, do not wait until the last cut has settled."""
 _SMALL_SHARE = 0.03
 """If a larger part is refused, the accepted answers are what the service allows."""
 
@@ -37,7 +37,7 @@ _FRUITLESS = 0.5
 frequent, they do not depend on the rate: the cuts are taken back."""
 _BELOW = 0.75
 _FEWEST_BELOW = 64
-"""They are counted at less than this part of the rate before, among so many answers at least."""
+"""They are counted at less than this part of the rate before, among at least this many answers."""
 _HELPS = 0.6
 _HELPS_ALWAYS = 0.006
 """The cuts have helped if at most this part of the refusals is left, or so few of all answers."""
@@ -53,11 +53,11 @@ _PAUSE_S = 0.02
 """A cut begins with a pause, in which the service's burst allowance recovers."""
 _BURST_S = 0.02
 _LEAST_BURST = 4.0
-"""The bucket holds the tokens of so many seconds, and at least so many."""
+"""The bucket holds the tokens of `_BURST_S`, and at least this many."""
 _AHEAD = 8.0
 """By how many tokens requests that go ahead of others may overdraw the bucket."""
 _LONGEST_DEBT_S = 1.0
-"""Repeats overdraw it, too: by the tokens of so many seconds at most."""
+"""Repeats overdraw it, too: by the tokens of at most this many seconds."""
 _LONGEST_WAIT_S = 1.0
 """After this long a request asks again."""
 
@@ -66,7 +66,7 @@ _SHORTEST_S = 0.01
 """Over less time nothing is measured."""
 _DOUBLES_S = 1.0
 _DOUBLES_FAST_S = 0.25
-"""After the first cut the rate doubles in so many seconds, until the second one shows what the
+"""After the first cut the rate doubles in this many seconds, until the second one shows what the
 service allows. (Fast: if the first came too early for a measure.)"""
 _OVERSHOT = 0.85
 """The second cut takes this part of the rate for the service's limit, since the burst allowance
@@ -113,7 +113,7 @@ class Rate:
 
     @property
     def mean_per_s(self) -> float | None:
-        """What came of the limit on average while requests waited; None: no limit."""
+        """The rate that was reached on average while requests waited; None: no limit."""
         if self.per_s is None or self._used_s < _METER_S:
             return self.per_s
         return min(self.per_s, self._used / self._used_s)

@@ -82,7 +82,7 @@ def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> Non
 
 
 def _connected(url: str, within_s: float) -> str | None:
-    """None if a connection was made, otherwise what stands in its way."""
+    """None if a connection was made, otherwise what prevents it."""
     curl = new_handle(url)
     try:
         curl.setopt(pycurl.URL, url)

@@ -1,7 +1,7 @@
 """Signs and sends calls to the queues of one account, many at once, for `client.py`.
 
-Each call is retried as its policy allows (`service/retry.py`) while the others go on. Every answer
-to a call that asked the limits, 503 and 429 included, is told to them (`concurrency.py`).
+Each call is retried as its policy allows (`service/retry.py`); the others continue. Every answer
+to a call that asked the limits, 503 and 429 included, is reported to them (`concurrency.py`).
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class InFlight(Generic[Tag, T]):
             result = read()
         except ServiceError as error:
             self._failed(attempt, error)
-        except Exception as error:  # noqa: BLE001 (unforeseen: the other calls go on)
+        except Exception as error:  # noqa: BLE001 (unforeseen; other calls continue)
             self._failed(attempt, unreadable(attempt.call, self._session.account, error))
         else:
             self._end(attempt, result)

@@ -113,7 +113,7 @@ class Placed(NamedTuple):
 def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
     """Read the reply to a put; None if it has no id and receipt that can be read.
 
-    That is no error: the message stands in the queue.
+    That is no error: the message is in the queue.
     """
     whole = _whole(document) or []
     if len(whole) != 1:

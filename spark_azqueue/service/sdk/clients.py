@@ -46,7 +46,7 @@ def retried(
 ) -> T:
     """Run work(*arguments) within `seconds`, with retries for up to `retry_s` of them.
 
-    attempt_s: an attempt without an answer ends after so many seconds, so that another can follow.
+    attempt_s: an attempt without an answer ends after this many seconds, so another can follow.
     None: it may take all of the time. Raises the last ServiceError.
     """
 

@@ -61,9 +61,9 @@ class Committed:
 
     @property
     def is_skipped(self) -> bool:
-        """True if somebody should know that the rows of this write were not taken.
+        """True if the user should know that the rows of this write were not taken.
 
-        That a stream's newest batch comes again is usual, after each start.
+        A replay of a stream's newest batch is usual after each start.
         """
         is_stream = self.passed_over is PassedOver.STREAM
         return self.step is Step.OVER or (self.step is Step.SHOW and not is_stream)
@@ -145,8 +145,8 @@ class Transactions:
         elif key:
             self.finish_below(Transaction(key, number))
         is_strict = settings.fail_on_data_loss
-        told = listing.for_tasks(), key, number, is_strict, self._log.uuid
-        return WritePlan(*told, is_written=is_written)
+        for_all = listing.for_tasks(), key, number, is_strict, self._log.uuid
+        return WritePlan(*for_all, is_written=is_written)
 
     def _newest(self, listing: Listing, key: str) -> TransactionRecord | None:
         return self._log.record(Transaction(key, listing.newest_of(key)))
@@ -243,7 +243,7 @@ class Transactions:
         step: Step,
         below: RecordHead | None,
     ) -> TransactionRecord:
-        """The record of this transaction: one that stands, or what the tasks put.
+        """The record of this transaction: one that exists, or what the tasks put.
 
         below: the head of the newest record below, which is finished.
         """
@@ -342,7 +342,7 @@ class Transactions:
         """Delete what the tasks put, if no record can ever hold it.
 
         is_missing: a task failed, so `commit` was not called. Without that, it is left alone unless
-        another attempt's record stands: a put of the record may land later. Returns how many
+        another attempt's record exists: a put of the record may land later. Returns how many
         messages may stay hidden until they expire; None if it is not known.
         """
         if not prepared:

@@ -17,10 +17,10 @@ from .show import DeleteCounts, Shown, clock_at, delete, show
 
 @dataclass(frozen=True, slots=True)
 class FoundTransaction:
-    """A record. done: so many of its messages need no showing. is_finished: it has its final mark.
+    """A record. done: how many of its messages need no publishing. is_finished: has its final mark.
 
-    is_newest: False if its writer has recorded a higher number. Then nobody shows it: it may be a
-    repetition that appeared late.
+    is_newest: False if its writer has recorded a higher number. Then it is not published: it may be
+    a repetition that appeared late.
     """
 
     record: TransactionRecord

@@ -33,10 +33,10 @@ class PassedOver(enum.Enum):
 
 
 START_EVERY = 50
-"""A long run writes a new start each time it has done so many batches."""
+"""A long run writes a new start each time it has done this many batches."""
 
 STARTS_KEPT = 2 * START_EVERY
-"""Starts of runs that lie so many batches back are removed."""
+"""Starts of runs that lie this many batches back are removed."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Listing:
         ]
 
     def outlived_by(self, head: RecordHead, finished: Collection[int]) -> list[str]:
-        """Names of the objects that nobody needs once this record is shown: heads first.
+        """Names of the objects that are not needed once this record is published: heads first.
 
         finished: numbers below whose records are, beside those that it knows to be written. What is
         there of others stays, parts without a record, too: it may land late.
@@ -166,7 +166,7 @@ class Listing:
 
         writer: the run that wrote the record. A process before this run may have recorded the run's
         first transaction. A later one it may record only if the checkpoint was rolled back, and it
-        still ran: that cannot be told from another query, and the next run takes the record for its
+        still ran: that looks like another query, and the next run takes the record for its
         own first.
         """
         number = transaction.number
@@ -185,7 +185,7 @@ class Listing:
         """What is wrong if the log does not know the batch before this one; "" if it does.
 
         Numbers of batch writes may leave some out. A mark is written behind a record: without that
-        one, somebody has deleted what says that the messages are there.
+        one, what says that the messages are there was deleted.
         """
         newest = self.newest_of(transaction.key)
         if transaction.number <= (lost := self.lost.get(transaction.key, -1)):

@@ -89,12 +89,12 @@ _PART_AT_MOST = PART_BYTES + CHUNK_AT_MOST
 _MARK_AT_MOST = 4_096
 
 _READ_BELOW = 20
-"""So many older records are looked at before they are removed, if the newest one does not tell."""
+"""This many older records are read before they are removed, if the newest one does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A head, and the chunks that stand in it."""
+    """A head, and the chunks in it."""
 
     head: RecordHead
     inline: bytes
@@ -150,7 +150,7 @@ class TransactionLog(Journal):
         self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
     def put(self, record: TransactionRecord, parts: Sequence[bytes]) -> TransactionRecord:
-        """Record a transaction: the moment of commit. Returns the record that stands then.
+        """Record a transaction: the moment of commit. Returns the record that is stored then.
 
         That is another one's if there was one. Raises ServiceError: the record may be there, or
         appear later.
@@ -242,9 +242,9 @@ class TransactionLog(Journal):
         return data
 
     def clean(self, head: RecordHead, listing: Listing) -> None:
-        """Remove what nobody needs once this record is shown. listing: a listing before that.
+        """Remove what is not needed once this record is published. listing: a listing before that.
 
-        Heads go first: what is left of them then, nobody reads. A record that may be unfinished
+        Heads go first: what is left of them then is never read. A record that may be unfinished
         stays, with all that belongs to it. What fails goes the next time.
         """
         try:

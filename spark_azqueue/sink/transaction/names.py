@@ -5,8 +5,8 @@ txn/<key>-<number>-<run>               this run began when <number> was the newe
 txn/<key>-<number>-<nonce>-p<part>     receipts of this record that do not fit into its head
 txn/<key>-<number>-<nonce>-m<count>    its first <count> messages need no showing any more
 
-Numbers have 19 digits, so names sort as they count. A key stands for one writer: a query, or a
-`txnAppId` with its queue. A nonce stands for one attempt to write a transaction.
+Numbers have 19 digits, so names sort as they count. A key identifies one writer: a query, or a
+`txnAppId` with its queue. A nonce identifies one attempt to write a transaction.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def starts_in(listed: Iterable[RecordName]) -> dict[tuple[str, str], int]:
 
 
 def marked_in(listed: Iterable[RecordName], transaction: Transaction, nonce: str, most: int) -> int:
-    """How many messages of this record need no showing any more. most: so many it has."""
+    """How many messages of this record need no publishing any more. most: how many it has."""
     mark = (ObjectKind.MARK, *transaction, nonce)
     return max(
         (

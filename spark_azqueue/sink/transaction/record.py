@@ -41,7 +41,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """First and last number of each, ascending, with a gap between two."""
 
 RANGES_AT_MOST = 1_000
-"""The lowest are forgotten. A number of each day, such as 20260131, takes twelve ranges a year."""
+"""The lowest are dropped. A number of each day, such as 20260131, takes twelve ranges a year."""
 
 CHUNK_ROWS = 20_000
 """The most messages in one chunk: some 2 MB."""
@@ -101,7 +101,7 @@ class Prepared:
 RECORD_VERSION = 1
 
 INLINE_AT_MOST = 2**20
-"""Bytes of chunks that stand in the head."""
+"""Bytes of chunks in the head."""
 
 PART_BYTES = 4 * 2**20
 """About how many bytes of chunks make a part."""
@@ -195,7 +195,7 @@ class RecordHead:
         return sorted(found.items())
 
     def to_bytes(self, inline: bytes) -> bytes:
-        """The head object. inline: the chunks that stand in it."""
+        """The head object. inline: the chunks in it."""
         value = {"version": RECORD_VERSION, **as_json(self)}
         value["chunks"] = value.pop("chunks")  # the last, in every release
         return sealed(value) + b"\n" + inline
@@ -217,7 +217,7 @@ class RecordHead:
 
 
 def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[Chunk]:
-    """The chunks of one part, checked. skip: leave out so many of the first. Raises Damaged."""
+    """The chunks of one part, checked. skip: leave out this many of the first. Raises Damaged."""
     at = 0
     for place, each in enumerate(refs):
         packed = data[at : at + each.packed]
@@ -230,7 +230,7 @@ def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[
 
 
 def nonce_of(prepared: Sequence[Prepared]) -> str:
-    """What stands for one attempt to write a transaction: made of its tasks' tokens.
+    """Identifies one attempt to write a transaction: made of its tasks' tokens.
 
     `commit` and `abort` of one attempt, which run in different processes, find the same.
     """
@@ -238,7 +238,7 @@ def nonce_of(prepared: Sequence[Prepared]) -> str:
 
 
 def placed(chunks: Sequence[Chunk]) -> tuple[tuple[ChunkRef, ...], list[bytes], bytes]:
-    """Where the chunks go: their places, the parts, and what stands in the head."""
+    """Where the chunks go: their places, the parts, and what is in the head."""
     if sum(len(each.data) for each in chunks) <= INLINE_AT_MOST:
         refs = tuple(_ref(each, _IN_HEAD) for each in chunks)
         return refs, [], b"".join(each.data for each in chunks)

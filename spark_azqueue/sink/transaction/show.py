@@ -28,7 +28,7 @@ from .record import Hidden
 log = logging.getLogger(__name__)
 
 MARK_EVERY = 10_000
-"""Messages between two marks of progress: so many are asked for again after a kill, at most."""
+"""Messages between two marks of progress: at most this many are requested again after a kill."""
 
 DELETES_WITHIN_S = 60.0
 
@@ -38,8 +38,8 @@ class Shown:
     """What became of the messages of a record.
 
     shown: by this process. before: refused, since an earlier update by their receipts was carried
-    out. vanished: gone before anybody could have shown them, since their queue was cleared or
-    deleted. expired: not shown in time. seconds: from the first request to the last answer.
+    out. vanished: gone before any process could publish them, since their queue was cleared or
+    deleted. expired: not published in time. seconds: from the first request to the last answer.
     """
 
     shown: int = 0
@@ -90,7 +90,7 @@ def show(
 ) -> Shown:
     """Make the messages of a record visible, and mark them.
 
-    done: so many of the first need no showing. is_ours: this process has just written the record.
+    done: how many of the first need no publishing. is_ours: this process just wrote the record.
     is_strict: failOnDataLoss. most: how many requests at once; None: as the limits say. Raises
     ServiceError, LogDamaged, and TransactionExpired for messages that were not shown in time: the
     others are shown then.
@@ -141,7 +141,7 @@ class _Showing:
                     done - marked >= MARK_EVERY
                     and done < self._record.head.rows
                     and not (self._is_strict and (self._missing or self._expired))
-                ):  # what is lost is not passed over until somebody allows it
+                ):  # what is lost is not passed over until a user allows it
                     self._log.mark(self._record.head, done, {})
                     marked = done
         self._check_loss()

@@ -131,14 +131,14 @@ class Writer(NamedTuple):
     def passed_over(self, rows: int, log: str) -> Prepared:
         """For a task that put nothing, since its transaction is recorded.
 
-        rows: so many it was given. log: see `Prepared`.
+        rows: how many it was given. log: see `Prepared`.
         """
         return Prepared(uuid.uuid4().hex, *self, rows, skipped=True, log=log)
 
     def prepared(self, rows: int, hidden: Sequence[Hidden], abandoned: int, log: str) -> Prepared:
         """For a task that put these messages. Raises AzQueueError if one has no receipt.
 
-        rows: so many were acknowledged. abandoned, log: see `Prepared`.
+        rows: how many were acknowledged. abandoned, log: see `Prepared`.
         """
         if len(hidden) != rows:
             raise AzQueueError(

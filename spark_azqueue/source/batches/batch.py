@@ -63,7 +63,7 @@ class BatchRows:
         )
 
     def batch(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
-        """The batch of these rows. leases: of its messages, as they were handed out."""
+        """The batch of these rows. leases: of its messages, as they were delivered."""
         times = (message.insertion_time for message, _ in self.received)
         known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]
         return Batch(
@@ -83,7 +83,7 @@ class Batch:
     """A micro-batch, ready for Spark.
 
     received: of its rows, in order, each with the lease in its row. leases: of those messages, as
-    they were handed out, without those whose text was updated meanwhile. cut: how many messages
+    they were delivered, without those whose text was updated meanwhile. cut: how many messages
     each partition has. oldest: earliest insertion time, seconds since 1970, None if no message
     tells. blobs: the blob with a message's body, by lease, if it has one. most: how many messages
     it might have had. suspect: one of the messages may be poison.
@@ -106,7 +106,7 @@ class Batch:
 
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
-    """The first messages that have at most so many bytes together, but at least one.
+    """The first messages that have at most `most_bytes` together, but at least one.
 
     And that one object of a log can hold, with their ids and receipts.
     """
@@ -159,7 +159,7 @@ class BatchSize:
         self._rest = 0  # full batches until a size that did not pay is tried again
 
     def batch_began(self, messages: int, now: float, most: int | None = None) -> None:
-        """Spark has got a batch of so many messages.
+        """Spark has got a batch of this many messages.
 
         most: how many it might have had, if it was built before the last change of the size.
         """
@@ -177,7 +177,7 @@ class BatchSize:
             self._compare(messages, max(now - since, 1e-3), most)
 
     def resumed(self, messages: int, most: int, took_s: float) -> None:
-        """An earlier process gave Spark a batch of so many messages, `most` at most.
+        """An earlier process gave Spark a batch of this many messages, `most` at most.
 
         took_s: how long it took at least.
         """

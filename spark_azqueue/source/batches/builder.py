@@ -72,7 +72,7 @@ class Prefetch:
         return self._clock() if since is None else since
 
     def has_ended(self, timeout_s: float | None = None) -> bool:
-        """Wait for the prefetch under way, `timeout_s` seconds at most; False if it still goes on.
+        """Wait for the prefetch under way, `timeout_s` seconds at most; False if it still runs.
 
         What it raised is kept for `catch_up`.
         """
@@ -204,7 +204,7 @@ class BatchBuilder:
     def leave(self) -> bool:
         """Lease no more, and release everything that is in no batch, within seconds.
 
-        Returns False if the prefetch still goes on.
+        Returns False if the prefetch still runs.
         """
         self._leaving = True
         has_ended = self._prefetch.has_ended(_LAST_PAGES_S)
@@ -301,7 +301,7 @@ class BatchBuilder:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
-        """True if this message was handed out in this run; it is forgotten then."""
+        """True if this message was delivered in this run; the run forgets it then."""
         with self._holder.ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:

@@ -11,7 +11,7 @@ The rules (see docs/design.md, "What proves a commit"):
   run's first call was `partitions(N, N)`, it proves N: Spark would have replayed an uncommitted N
   before this call. (Spark's wrapper for availableNow calls it even before that, when nothing is
   known or proven.)
-- `partitions(s, e)` with an e this process never handed out is a replay after a crash.
+- `partitions(s, e)` with an e this process never returned is a replay after a crash.
 - A batch that this process replayed gave no rows, so its commit deletes nothing.
 """
 
@@ -28,7 +28,7 @@ from spark_azqueue.errors import AzQueueError
 
 from ..offsets import OffsetJson, text_of
 
-# Only the newest few can come again. To settle an older one twice has no effect.
+# Only the newest few can be replayed. To settle an older one twice has no effect.
 _KNOWN_AT_MOST = 1_000
 
 
@@ -66,7 +66,7 @@ class CommitTracker:
     """Keeps the state of each offset, by the digest of its text: texts can be long. Pure."""
 
     def __init__(self, initial: OffsetJson, position: Position) -> None:
-        """position: follows what `handed_out` and `plan` are told."""
+        """position: follows the calls of `handed_out` and `plan`."""
         self._initial = text_of(initial)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._pending: _HandedOut | None = None
@@ -151,7 +151,7 @@ class _State(enum.Enum):
 
 
 _CALLS_BEFORE_A_PLAN = 2
-"""So many bare calls at most come before Spark asks for the rows up to a new offset: with its
+"""At most this many bare calls come before Spark asks for the rows up to a new offset: with its
 wrapper for availableNow the second is for the progress. A further one tells that the query needs no
 rows of it (such as `limit(0)`)."""
 
@@ -161,13 +161,13 @@ class Position:
 
     def __init__(self, initial: OffsetJson) -> None:
         self._initial = text_of(initial)
-        self._asked = 0  # bare calls since the offset was named or handed out; it is the first
+        self._asked = 0  # bare calls since the offset was named or returned; it is the first
         self._offset = initial
         self._state = _State.UNKNOWN
         self._asked_first = False
         self._newest = ""  # the text of the newest offset that was returned to Spark
         self.batches = 0
-        """How many offsets were handed out in this run."""
+        """How many offsets were returned in this run."""
 
     @property
     def is_known(self) -> bool:

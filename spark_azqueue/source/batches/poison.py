@@ -1,8 +1,8 @@
-"""Which messages to hand out together, and which one to set aside as poison.
+"""Which messages to deliver together, and which one to dead-letter as poison.
 
 A dequeue count says how often a message was delivered, not how often it failed: one crash raises it
-for a whole batch. So a high count only makes a suspect. Suspects are handed out in ever smaller
-groups, until the poison message is alone in a batch. It is set aside if its count is over the
+for a whole batch. So a high count only makes a suspect. Suspects are delivered in ever smaller
+groups, until the poison message is alone in a batch. It is dead-lettered if its count is over the
 maximum and that batch did not commit. (With a log `log/recovery.py` first gives up a batch that
 fails; what was in it are suspects then.)
 """
@@ -66,7 +66,7 @@ class Suspects:
         """How many more messages the next batch could use (0 or less: none).
 
         At most `most` messages wait, which bounds the memory. Messages delivered for the first time
-        count, too, although the suspects are handed out before them.
+        count, too, although the suspects are delivered before them.
         """
         free = most - len(waiting)
         if not self.isolating:  # quick: this is asked before every dequeue
@@ -83,7 +83,7 @@ class Suspects:
         return suspects[:group] if suspects else list(waiting[:most])
 
     def is_poison(self, message: Message) -> bool:
-        """True if this message is to be set aside: it failed alone, and came too often."""
+        """True if this message is to be dead-lettered: it failed alone, and came too often."""
         return (
             self._max_dequeue_count is not None
             and message.dequeue_count > self._max_dequeue_count

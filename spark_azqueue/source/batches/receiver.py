@@ -47,7 +47,7 @@ class Receiver:
     ) -> None:
         """parallelism None: as many as it takes (16), within the limits of each queue.
 
-        vanished: told of a queue that does not exist; true if the others may be read on.
+        vanished: called for a queue that does not exist; true if the others may be read on.
         backlogged: queues that are known to have many messages: no slow start.
         """
         self._retry = retry

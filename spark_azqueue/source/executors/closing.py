@@ -40,7 +40,7 @@ from .recovery import Chain
 log = logging.getLogger(__name__)
 
 CLEAN_EVERY = 8
-"""So many plans go at once, so that the floor is written seldom."""
+"""This many plans are removed at once, so that the floor is written seldom."""
 
 _WAIT_S = 60.0
 
@@ -113,7 +113,7 @@ class Cleaning:
         """Begin to remove what is old enough, if it is enough. Never raises.
 
         known: their blobs stay, since copies of them may come. needed: the oldest plan of which
-        messages come again.
+        messages are delivered again.
         """
         if self._under_way and not self._under_way.done():
             return
@@ -186,11 +186,11 @@ class Cleaning:
             found = names.parsed(name)
             if found is None or found.kind != "s":
                 continue
-            stands = self._folder.segment_of(plan, found.slot)
-            if stands is None:
+            stored = self._folder.segment_of(plan, found.slot)
+            if stored is None:
                 continue
             # What does not decode has no blob, and that of a message in a poison queue stays.
-            for row in slot_rows(self._folder, stands[0], self._today).load().rows():
+            for row in slot_rows(self._folder, stored[0], self._today).load().rows():
                 if row is not None and row.reference and row.message.key not in known:
                     begun.append(self._removals.begin(row.reference.name))
         wait([each for each in begun if each], _WAIT_S)

@@ -114,7 +114,7 @@ class ExecutorsConsumer:
         self._position = Position(self.initial)  # on 4.0 and 4.1, which do not tell it
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = SeenMessages()  # after that plan
-        self._waiting: tuple[Group, ...] = ()  # what comes again after it
+        self._waiting: tuple[Group, ...] = ()  # what is delivered again after it
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
@@ -238,7 +238,7 @@ class ExecutorsConsumer:
 
         A process that ends before Spark has written its first offset leaves such a plan. Another
         one may be at work with it, though (a second query, or a second load in this one), so it is
-        closed, and not given out. Raises CheckpointMismatch if it did give something.
+        closed, and not delivered. Raises CheckpointMismatch if it did give something.
         """
         plan = Plan.start(self._account, self._folder.uuid)
         while (following := self._folder.following(plan.id)) is not None:
@@ -255,13 +255,13 @@ class ExecutorsConsumer:
         if listed.is_closed:  # by an earlier process, or the checkpoint was rolled back
             return self._folder.following(plan.id)
         closed = self._closing.close(plan, listed)
-        known, forgotten = self._folder.known(plan).after(closed.settled, int(self._now()))
+        known, evicted = self._folder.known(plan).after(closed.settled, int(self._now()))
         self._known = known
         self._waiting = closed.waiting
         if plan.is_again:
             self._totals.given(closed.settled)
         else:
-            self._response(plan, closed, forgotten)
+            self._observe(plan, closed, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
         self._drained.on_plan_closed(plan, closed, listed.marks, ends=self._cutoff is not None)
@@ -269,14 +269,14 @@ class ExecutorsConsumer:
         self._noting.closed()
         return None
 
-    def _response(self, plan: Plan, closed: Closed, forgotten: int) -> None:
+    def _observe(self, plan: Plan, closed: Closed, evicted: int) -> None:
         """What the slots say, for the next plans."""
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
         self._news.on_plan_closed(plan, looked, ran_here=ran_here)
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
-        self._totals.on_plan_closed(settled, forgotten)
+        self._totals.on_plan_closed(settled, evicted)
 
     def _next(self, plan: Plan, most: int | None) -> Plan | None:
         """Plan the next batch; None if there is no message now."""

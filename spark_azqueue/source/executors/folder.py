@@ -87,7 +87,7 @@ class PlanFolder(Journal):
     def segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int] | None:
         """What a slot gave, and its size in bytes; None if nothing was put.
 
-        Its messages are of the queues of that slot, since they are deleted by what stands in it.
+        Its messages are of the queues of that slot, since what is in it says what to delete.
         """
         asked = plan.slots[slot]
         found = self.segment_of(plan.id, slot, asked.messages)
@@ -136,7 +136,7 @@ class PlanFolder(Journal):
         return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
     def put_settled(self, plan: Plan, slot: int, settled: SlotReport) -> None:
-        """Write that the deletes of a slot are answered. If that stands already, it is complete."""
+        """Write that the deletes of a slot are answered. If that exists already, it is complete."""
         self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 """Plans whose batch fails again and again: counted, given up, and the guilty message found.
 
 Above `maxDequeueCount` a plan is given up. It is closed as ever, and the plan that follows says
-that it has no rows: so one object decides that, and what comes instead. Its messages come again in
+that it has no rows: so one object decides that, and what comes instead. Its messages return in
 smaller and smaller batches, and one that fails alone is copied to its poison queue. A plan that
 another one follows already was committed, and is never given up.
 """
@@ -76,9 +76,9 @@ class PlanOutcomes:
         if instead is None:
             return None
         now = int(self._now())
-        known, forgotten = self._folder.known(plan).after(closed.settled, now)
+        known, evicted = self._folder.known(plan).after(closed.settled, now)
         if not plan.is_again:
-            self._totals.leased(closed.settled, forgotten)
+            self._totals.leased(closed.settled, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
 
@@ -92,7 +92,7 @@ class PlanOutcomes:
         return self._due(plan, listed.attempts, is_single=False) is not None
 
     def _instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
-        """What comes again in place of a closed plan, in this order; None if it keeps its rows.
+        """What is delivered in place of a closed plan, in this order; None if it keeps its rows.
 
         A single message is copied to its poison queue, and what follows gives nothing of it.
         """

@@ -50,7 +50,7 @@ _RELEASES_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """What a task has leased. received: to give out, one for each message, with its newest receipt.
+    """What a task has leased. received: to deliver, one for each message, with its newest receipt.
 
     copies: of known messages, which give no second row. unwanted: to be released.
     """
@@ -279,7 +279,7 @@ def decided_rows(
     *,
     is_new: bool = False,
 ) -> LoggedRows:
-    """The same, and all is decided: what is set aside has its copy in the poison queue.
+    """The same, and all is decided: each dead letter has its copy in the poison queue.
 
     But with onUndecodable=fail: a task settles its slot all the same, and the log keeps the
     messages for other options. is_new: it was put by this very task. Raises ServiceError,
@@ -309,13 +309,13 @@ def settle(
     aside: Container[MessageKey],
     copies: Sequence[Lease] = (),
 ) -> SlotReport:
-    """Delete the messages of a segment that stands, of `size` bytes, and copies of known messages.
+    """Delete the messages of a stored segment, of `size` bytes, and copies of known messages.
 
     aside: those of its messages that are in the poison queue, see `decided_rows`. A refused delete
     is pending. If the lease may have ended before, another consumer may have the message. Before
     that an earlier attempt has probably deleted it; but the service may also have delivered it once
     more within the lease, so it stays known for a day. Raises ServiceError if a delete has no final
-    answer: then nothing may be given out yet.
+    answer: then nothing may be delivered yet.
     """
     until = segment.header.until
     deleted = 0
@@ -366,7 +366,7 @@ def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
 def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease]) -> list[Lease]:
     """Delete messages that are known, or that another segment holds. Returns those that are gone.
 
-    Raises nothing for one that fails: its lease ends, and it comes again, still known.
+    Raises nothing for one that fails: its lease ends, and it returns, still known.
     """
     calls = [(lease, DatedDelete(lease)) for lease in leases]
 

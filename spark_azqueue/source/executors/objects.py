@@ -2,7 +2,7 @@
 
 A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages. A
 report says how many rows a slot has, what its queues said, and which deletes are pending: messages
-that may come again, and give no second row then.
+that may return, and give no second row then.
 
 Pure values. What is not as it was written raises Damaged.
 """
@@ -198,7 +198,7 @@ KNOWN_BYTES_AT_MOST = _BESIDE + _EACH * KNOWN_AT_MOST
 
 
 def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
-    """How large the object is of a slot that may lease so many: each message may be owed."""
+    """Most bytes of the object of a slot that leases this many: each delete may be pending."""
     return _BESIDE + _EACH * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
 
@@ -210,8 +210,8 @@ class SlotReport:
     """Every delete of a slot has a final answer, and every copy is in its poison queue.
 
     messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had probably
-    succeeded before. owed: messages whose delete was refused, so that somebody else may have them.
-    gone: known messages that came again and were deleted. poison: how many were copied.
+    succeeded before. pending: messages whose delete was refused: another consumer may have them.
+    gone: known messages that returned and were deleted. poison: how many were copied.
     given_bytes: of the texts that give rows, as the queues store them. The others: as in the header
     of the segment.
     """
@@ -233,7 +233,7 @@ class SlotReport:
 
     @classmethod
     def of(cls, header: SlotHeader, size: int) -> SlotReport:
-        """What the segment with this header, of so many bytes, says."""
+        """What the segment with this header, of `size` bytes, says."""
         return cls(
             messages=header.messages,
             size=size,
@@ -256,7 +256,7 @@ class SlotReport:
 
 
 class SeenMessages:
-    """Messages that gave their rows, and may come again: they give no second one. A value."""
+    """Messages that gave their rows, and may return: they give no second one. A value."""
 
     def __init__(self, pending: Iterable[PendingDelete] = ()) -> None:
         self._pending = {each.key: each for each in pending}
@@ -273,7 +273,7 @@ class SeenMessages:
         return found is not None and found.fingerprint == fingerprint
 
     def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
-        """What is known after these slots, and how many were forgotten since they are too many.
+        """What is known after these slots, and how many were evicted since they are too many.
 
         now: seconds since 1970. What expired a day ago is left out: no copy can come any more.
         """
@@ -287,8 +287,8 @@ class SeenMessages:
             for key in each.gone:
                 pending.pop(key, None)
         kept = [one for one in pending.values() if not 0 < one.expires < now - _A_DAY_S]
-        forgotten = max(0, len(kept) - KNOWN_AT_MOST)
-        return SeenMessages(kept[forgotten:]), forgotten
+        evicted = max(0, len(kept) - KNOWN_AT_MOST)
+        return SeenMessages(kept[evicted:]), evicted
 
     def to_bytes(self) -> bytes:
         """The object to store."""
@@ -325,7 +325,7 @@ class Closed:
 
     @property
     def waiting(self) -> tuple[Group, ...]:
-        """What comes again after this plan: also what it should have given, and nobody read."""
+        """What is delivered after this plan: also what it should have given, and no task read."""
         pairs = zip(self.plan.slots, self.slots, strict=True)
         unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
         group = tuple(part for part in unread if part.messages)

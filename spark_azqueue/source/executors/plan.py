@@ -7,7 +7,7 @@
 
 Tasks get nothing else, so a replay asks the same slots again. Behind a plan that was given up, a
 slot takes messages of an earlier one instead ("from", see `Part`), "gaveUp" says that the plan
-before has no rows, and "waiting" what comes again after this one. Pure values; what comes from a
+before has no rows, and "waiting" what is retried after this one. Pure values; what comes from a
 checkpoint is checked.
 """
 
@@ -45,7 +45,7 @@ from ..partitions import DamagedOffset
 from .names import MOST_SLOTS, START, PlanId
 
 GROUPS = 8
-"""Into so many a plan that fails is cut: from 4,096 messages to a single one in four steps."""
+"""A plan that fails is cut into this many: from 4,096 messages to a single one in four steps."""
 
 MOST_WAITING = 16_384
 """Parts of one plan: each step of the search adds as many as there are groups and slots."""
@@ -145,7 +145,7 @@ _LEAST_LEASING_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one task does: dequeue from these queues until it has so many messages or bytes.
+    """What one task does: dequeue from these queues up to a limit of messages or bytes.
 
     again: it has no queues, and gives these messages of an earlier plan, which was given up.
     """
@@ -182,7 +182,7 @@ class Plan:
     microseconds since 1970, None otherwise. has_known: some messages give no second row, and an
     object of this plan names them. limits: what earlier tasks learned, by the name of the queue.
     gave_up: the plan before this one has no rows, for ever, since its batch failed again and again.
-    waiting: groups of messages of such plans that come again after this plan, one after another.
+    waiting: groups of messages of such plans that are retried after this plan, one after another.
     """
 
     account: str
@@ -249,7 +249,7 @@ class Plan:
 
     @classmethod
     def start(cls, account: str, log: str = "") -> Plan:
-        """What stands before the first plan."""
+        """What is before the first plan."""
         return cls(account, log, START, ())
 
     @classmethod

@@ -35,7 +35,7 @@ class ReadyQueues:
         clock: Callable[[], float],
         vanished: Callable[[QueueRef], bool],
     ) -> None:
-        """vanished: told of a queue that does not exist; true if the others may be read on."""
+        """vanished: called for a queue that does not exist; true if the others may be read on."""
         self._client = client
         self._isolation = isolation
         self._longest_pause_s = longest_pause_s
@@ -230,10 +230,10 @@ _LONG_CS = 50
 """Tasks of a stage begin some tenths of a second apart: shorter ones do not show what can run."""
 
 _IN_A_ROW = 3
-"""So many plans of which fewer slots ran at once: one may be chance, such as a worker's start."""
+"""This many plans of which fewer slots ran at once: one may be chance, such as a worker's start."""
 
 _TRY_AGAIN_AFTER = 50
-"""So many plans after fewer slots ran at once than there were, more are tried again."""
+"""This many plans after fewer slots ran at once than there were, more are tried again."""
 
 
 def chosen(
@@ -270,7 +270,7 @@ def slots_of(
     bytes_of_slot: int,
     learned: Mapping[str, Learned],
 ) -> tuple[Slot, ...]:
-    """Deal these queues (at least one) to so many slots; each queue is in one.
+    """Deal these queues (at least one) to `width` slots; each queue is in one.
 
     most: messages in all, at least as many as queues. most_of_slot, bytes_of_slot: of one slot.
     most_bytes: in all, None if only slots are limited. learned: by the name of the queue; of those
@@ -306,7 +306,7 @@ def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict
 
 
 def _neighbours(queues: Sequence[QueueRef], count: int) -> list[tuple[QueueRef, ...]]:
-    """So many runs of queues, of which none has two more than another."""
+    """`count` runs of queues, of which none has two more than another."""
     edges = [len(queues) * place // count for place in range(count + 1)]
     return [tuple(queues[begin:end]) for begin, end in pairwise(edges)]
 

@@ -1,4 +1,4 @@
-"""Whether a query may go on in a folder, and with which plan. Once, at its first call."""
+"""Whether a query may resume in a folder, and with which plan. Once, at its first call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Objects = dict[PlanId, dict[str, int]]
 class PlanRecovery:
     """Opens the folder, compares it with the checkpoint, then claims it.
 
-    The protocol needs no claim: of two drivers that go on from one plan, one plan follows. It tells
+    The protocol needs no claim: if two drivers resume from one plan, one plan follows. It tells
     a user of two queries, or two loads, with one folder: they would give the same rows.
     """
 
@@ -57,13 +57,13 @@ class PlanRecovery:
 
     @property
     def is_done(self) -> bool:
-        """True if the query may go on."""
+        """True if the query may resume."""
         return self._claim is not None
 
     def take(self, start: Plan, end: Plan | None = None) -> Plan | None:
         """Take the folder over. start: the committed plan. end: the one that Spark asks for again.
 
-        Returns the plan to give out next, if a new checkpoint begins with an old one. Raises
+        Returns the plan to deliver next, if a new checkpoint begins with an old one. Raises
         CheckpointMismatch, LostSegment, LogConflict, LogDamaged, ServiceError; nothing was changed
         then, but that a new folder has an identity.
         """
@@ -249,7 +249,7 @@ class Chain:
         if following.has_known:
             self._folder.put_known(following.id, known)
         self.followed = plan.id
-        stands = self._folder.put_following(plan.id, following)
+        stored = self._folder.put_following(plan.id, following)
         if plan.number < self._folder.floor():  # what had followed it was removed
             self._recovery.tell_removed(plan)
-        return stands
+        return stored

@@ -48,19 +48,19 @@ class SlotAssignment:
 
     def to_bytes(self) -> bytes:
         """What travels to the task: no secret, since its options travel beside it."""
-        told = {
+        fields = {
             "slot": self.slot,
             "plan": self.plan.to_json(),
             "settings": decided_by_queues(self.config),
         }
-        return json.dumps(told, separators=(",", ":")).encode()
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, config: SourceConfig) -> SlotAssignment:
         """Read it in the task. config: its options, as they were written."""
-        told = json.loads(data)
-        plan = Plan.from_json(told["plan"], account=config.account.name)
-        return cls(plan, told["slot"], with_decided(config, told["settings"]))
+        fields = json.loads(data)
+        plan = Plan.from_json(fields["plan"], account=config.account.name)
+        return cls(plan, fields["slot"], with_decided(config, fields["settings"]))
 
 
 _KEPT = 4
@@ -78,20 +78,20 @@ _kept: OrderedDict[str, _Kept] = OrderedDict()
 def slot_rows(
     task: bytes, config: SourceConfig, requested: Columns, *, is_repeated: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a slot, the same at every call. task: see `Told`.
+    """The rows of a slot, the same at every call. task: see `SlotAssignment`.
 
     is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask` does,
     UndecodableBody, and LostBlob.
     """
-    told = SlotAssignment.from_bytes(task, config)
-    config, plan = told.config, told.plan
+    assignment = SlotAssignment.from_bytes(task, config)
+    config, plan = assignment.config, assignment.plan
     settings = config.write_ahead_log
     assert settings is not None
     kept = _connections(config, settings)
     slot = SlotTask(
         config,
         plan,
-        told.slot,
+        assignment.slot,
         kept.folder,
         kept.client,
         is_repeated=is_repeated,

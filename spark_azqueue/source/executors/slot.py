@@ -8,11 +8,11 @@
 4. The deletes are not answered yet, and the plan is cleaned ► error.
 5. Decide about what does not decode: copies of it are in the poison queue, see `leasing.py`.
 6. Delete the messages by the receipts in the segment, unless that is answered; write down what is
-   owed.
-7. Give out the rows.
+   pending.
+7. Deliver the rows.
 
-A task may be killed after each step, or be frozen and go on after its plan is over. Two may run at
-the same time. So nothing is deleted before it stands in a segment, and no row is given out before
+A task may be killed after each step, or be paused and resume after its plan is over. Two may run at
+the same time. So nothing is deleted before it is in a segment, and no row is delivered before
 its deletes are answered.
 """
 
@@ -154,7 +154,7 @@ class SlotTask:
     def is_lost(self) -> bool:
         """Nothing was put: is it too late for that? Raises LostSegment, unless `lose`.
 
-        Nothing is leased then: what other rows a plan has that is over nobody could tell.
+        Nothing is leased then: the other rows of a plan that is over are unknown.
         """
         plan = self._plan
         is_over = plan.number <= self._folder.floor()
@@ -181,7 +181,7 @@ class SlotTask:
             )
 
     def _check_held(self, segment: SlotSegment) -> None:
-        """Before the first delete. What comes again has nothing to delete."""
+        """Before the first delete. A slot that retries has nothing to delete."""
         if self._plan.slots[self._slot].again is None:
             selection, where = self._config.selection, self._folder.where
             check_held(selection, segment.received, self._plan.number, where)
@@ -208,7 +208,7 @@ class SlotTask:
         return *self._folder.first_segment(self._plan, self._slot), None
 
     def _lease_and_put(self) -> tuple[SlotSegment, int, Leased | None]:
-        """Dequeue and put. Returns what stands then, and what was leased if that is ours."""
+        """Dequeue and put. Returns what is stored then, and what was leased if that is ours."""
         plan = self._plan
         known = self._folder.known(plan)
         began, began_cs = self._clock(), int(time.time() * 100)
@@ -221,7 +221,7 @@ class SlotTask:
         try:
             created, size = self._folder.put_segment(ours)
         except ServiceError as error:
-            if not error.may_have_taken_effect:  # else it may stand, or appear later
+            if not error.may_have_taken_effect:  # else it may exist, or appear later
                 release(self._client, leased.leases)
             raise
         release(self._client, leased.unwanted)
@@ -291,9 +291,9 @@ def segment_again(
     *,
     lose: bool,
 ) -> SlotSegment:
-    """What this slot is to give: the same whoever asks, but for the attempt.
+    """What this slot is to give: the same for every attempt, but for `attempt`.
 
-    Messages that have their copy in the poison queue do not come again.
+    Messages that have their copy in the poison queue are not delivered again.
 
     Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
     """

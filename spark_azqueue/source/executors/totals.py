@@ -27,7 +27,7 @@ _CLOCKS_DIFFER_S = 60.0
 """The store's clock and that of this machine."""
 
 _PLANS_WITHOUT_TASKS = 2
-"""After so many a user has to know."""
+"""After this many a user has to know."""
 
 
 class Drained:
@@ -47,10 +47,10 @@ class Drained:
         self._wait = HiddenWait(monitor, sleep)
         self._hidden_until = 0.0
         self._without_tasks = 0  # plans in a row
-        self._expired_at = 0.0  # when all has expired that tasks have left to expire
+        self._expired_at = 0.0  # when all has expired that tasks skipped near expiry
 
     def may_hide(self, plan: Plan) -> None:
-        """Tasks of this plan may have been killed while they leased: their messages come again."""
+        """Tasks of this plan may have been killed while they leased: their messages return."""
         self._hides_for(plan.lease_s)
 
     def _hides_for(self, lease_s: int) -> None:
@@ -71,7 +71,7 @@ class Drained:
     ) -> None:
         """A plan is closed. marks: of its tasks. ends: the run is to end when everything is read.
 
-        Raises NotDrained if such a run would go on for ever.
+        Raises NotDrained if such a run would never end.
         """
         settled = closed.settled
         if any(each.counts.left_to_expire for each in settled):
@@ -114,10 +114,10 @@ class Totals:
         self.is_idle = False
         """The last look found no message."""
 
-    def on_plan_closed(self, settled: Sequence[SlotReport], forgotten: int) -> None:
-        """The slots of a plan that had a task. forgotten: known messages that were dropped."""
+    def on_plan_closed(self, settled: Sequence[SlotReport], evicted: int) -> None:
+        """The slots of a plan that had a task. evicted: known messages that were dropped."""
         self.given(settled)
-        self.leased(settled, forgotten)
+        self.leased(settled, evicted)
         self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
 
     def given(self, settled: Sequence[SlotReport]) -> None:
@@ -126,7 +126,7 @@ class Totals:
             self._counters.delivered += each.messages - each.poison
             self._counters.delivered_bytes += each.given_bytes
 
-    def leased(self, settled: Sequence[SlotReport], forgotten: int) -> None:
+    def leased(self, settled: Sequence[SlotReport], evicted: int) -> None:
         """What these slots did in their queues."""
         counters = self._counters
         for each in settled:
@@ -138,7 +138,7 @@ class Totals:
             counters.poison_moved += each.poison
             counters.skipped_near_expiry += each.counts.left_to_expire
             counters.throttled += each.counts.throttled
-        counters.evicted_deletes += forgotten
+        counters.evicted_deletes += evicted
 
     def report(
         self,

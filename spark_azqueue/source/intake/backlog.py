@@ -186,7 +186,7 @@ class Isolation:
         return message.expiration_time - answered_at <= LAST_US
 
     def left(self, count: int) -> None:
-        """So many more messages are left to expire: warn, at most once a minute."""
+        """Count messages skipped near expiry: warn, at most once a minute."""
         if not count:
             return
         self._left += count

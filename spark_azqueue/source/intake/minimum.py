@@ -59,9 +59,9 @@ class MinimumBatch:
     ) -> None:
         """Store; nothing is sent.
 
-        vanished: told of a queue that does not exist; true if the others may be read on. held: how
-        many messages this process has leased, for earlier batches. isolation: says which messages
-        give no row, so that no batch is begun for them.
+        vanished: called for a queue that does not exist; true if the others may be read on. held:
+        how many messages this process has leased, for earlier batches. isolation: says which
+        messages give no row, so that no batch is begun for them.
         """
         self._least = config.min_messages
         self._longest_s = config.max_trigger_delay
@@ -123,7 +123,7 @@ class MinimumBatch:
         return False
 
     def given(self, messages: int) -> None:
-        """A batch of so many messages was leased."""
+        """A batch of this many messages was leased."""
         self._left = max(0, self._left - messages)
 
     @property

@@ -68,7 +68,7 @@ def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[Queue
 
 
 class Turns(Protocol):
-    """Which queues a look asks, and which of them is asked next. What it is told, it may ignore."""
+    """Which queues a look asks, and which of them is asked next. It may ignore reports."""
 
     def begin(self, number: int, at_once: int) -> None:
         """Batch `number` begins, of at least `at_once` pages. Decides if none was asked yet."""
@@ -230,7 +230,7 @@ NEWER_AT_MOST = 32_768
 
 
 HANDED_OUT_AT_MOST = 1_000_000
-"""How many messages a run hands out without deleting them (about 200 MB of ids)."""
+"""How many messages a run delivers without deleting them (about 200 MB of ids)."""
 
 
 class Cutoff:
@@ -273,7 +273,7 @@ class Cutoff:
         self._awaited.update(keys)
 
     def is_full(self, handed_out: int) -> bool:
-        """True if the run has handed out all that it can remember: it ends early.
+        """True if the run has delivered all that it can remember: it ends early.
 
         handed_out: how many of these messages are not known to be deleted.
         """

@@ -71,8 +71,8 @@ class Queues:
                 self._selection.patterns_in_words,
                 LOOK_AGAIN_S,
             )
-        told = [result for result in times.values() if isinstance(result, datetime)]
-        return min(told, default=datetime.now(timezone.utc))
+        answered = [result for result in times.values() if isinstance(result, datetime)]
+        return min(answered, default=datetime.now(timezone.utc))
 
     def seconds_until_due(self) -> float | None:
         """How long until the next look for queues (0 = now); None if there is none."""

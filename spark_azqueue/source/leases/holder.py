@@ -1,4 +1,4 @@
-"""The messages in hand: leased, handed out in batches, settled. The door to all leases.
+"""The messages in hand: leased, delivered in batches, settled. The door to all leases.
 
 Decisions are the ledger's; `worker.py` carries them out. One thread calls this, and that of the
 prefetch.
@@ -147,7 +147,7 @@ class LeaseHolder:
             self._removals.wait(timeout_s)
 
     def release_batch(self, batch: int) -> None:
-        """This batch will never be handed out: release its messages (best effort)."""
+        """This batch will never be delivered: release its messages (best effort)."""
         with self.worker as ledger:
             leases = ledger.release(batch)
         self.worker.release_later(leases)

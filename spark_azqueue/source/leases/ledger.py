@@ -84,12 +84,12 @@ class Ledger:
 
     @property
     def pending_count(self) -> int:
-        """How many messages `owed` returns."""
+        """How many messages `pending` returns."""
         return len(self._pending)
 
     @property
     def known(self) -> int:
-        """How many messages of batches, and owed ones, would give no second row if they came."""
+        """How many messages, of batches or pending deletes, would give no second row."""
         return len(self._entries) - len(self._by_batch.get(WAITING, ()))
 
     @property
@@ -103,14 +103,14 @@ class Ledger:
         return entry.state if entry else None
 
     def track_handed_out(self) -> None:
-        """From now on remember which messages were handed out and are not known to be deleted.
+        """From now on remember which messages were delivered and are not known to be deleted.
 
-        An availableNow run hands out no message a second time, not even with another text.
+        An availableNow run delivers no message a second time, not even with another text.
         """
         self._handed_out = set()
 
     def was_handed_out(self, lease: Lease) -> bool:
-        """True if this message was handed out since, and is not known to be deleted."""
+        """True if this message was delivered since, and is not known to be deleted."""
         return self._handed_out is not None and lease.key in self._handed_out
 
     @property
@@ -119,10 +119,10 @@ class Ledger:
         return len(self._handed_out or ())
 
     def hide_until(self, until: float) -> None:
-        """Messages of an earlier run may be hidden until then: owed ones, and released ones."""
+        """Messages of an earlier run may be hidden until then: released, or pending deletes."""
         self.hidden_until = max(self.hidden_until, until)
 
-    # ── leased, handed out, committed ─────────────────────────────────────────────────────────────
+    # ── leased, delivered, committed ──────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> Fate:
         """Note a message that a dequeue brought; a new one waits for a batch."""
@@ -139,7 +139,7 @@ class Ledger:
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             self._renewals.add(key, term.renew_at)
-            if entry.state is State.LEAVING:  # nobody else took it: it is ours to hand out
+            if entry.state is State.LEAVING:  # no other consumer took it: it is ours to deliver
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
@@ -196,7 +196,7 @@ class Ledger:
     ) -> list[Lease]:
         """Hand these waiting messages out in this batch. Returns their newest leases.
 
-        received: with the leases that stand in the rows.
+        received: with the leases in the rows.
 
         blobs: by message, the blob with the message's body, if it has one. A message whose text
         was updated meanwhile is left out: the new text is another message.
@@ -398,7 +398,7 @@ class Ledger:
 
         A renewal without an answer may have taken effect. Then the message has a receipt that this
         process does not know. The next try is refused, and the lease counts as lost, although it
-        has not ended. Its delete is refused, too: the message comes again when the lease ends, and
+        has not ended. Its delete is refused, too: the message returns when the lease ends, and
         is deleted then.
         """
         key = old.key

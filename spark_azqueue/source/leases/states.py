@@ -14,7 +14,7 @@ from spark_azqueue.service.queues.calls import Delete, Release
 from .timing import Term
 
 WAITING = 0
-"""Instead of a batch number: the message is leased, but not yet handed out."""
+"""Instead of a batch number: the message is leased, but not yet delivered."""
 
 
 class Fate(enum.Enum):
@@ -58,22 +58,22 @@ class Entry:
     term: Term
     dequeue_count: int
     text: str | None = None
-    """What the fingerprint was taken of, until it is handed out: it is in memory anyway."""
+    """What the fingerprint was taken of, until it is delivered: it is in memory anyway."""
     state: State = State.HELD
     renewing: bool = False
     restored: bool = False
     """Its lease is of an earlier run, and was not renewed since."""
     lost: bool = False
     shown: str = ""
-    """The receipt in the row that was handed out."""
+    """The receipt in the row that was delivered."""
     blob: str | None = None
-    """Name of the blob that holds its body, if one does; set when it is handed out."""
+    """Name of the blob that holds its body, if one does; set when it is delivered."""
     counted: bool = False
     """True if it was counted as deleted already: it is probably gone."""
     expires: int = 0
     """When the service drops the message: microseconds since 1970, 0 if unknown."""
     hidden_until: float = 0.0
-    """Until when it may be hidden, whoever leased it; `term` says it if that is later."""
+    """Until when it may be hidden, whichever process leased it; `term` says it if that is later."""
 
 
 REMEMBER_AT_MOST = 100_000

@@ -41,7 +41,7 @@ class Term:
 
     @classmethod
     def left(cls, now: float, left_s: float, visibility_s: float) -> Term:
-        """Term of a lease of another process, of which so many seconds are left, or less than 0."""
+        """Term of a lease of another process, with `left_s` seconds left, or less than 0."""
         left_s = max(0.0, left_s)
         return cls(now + left_s / 2, now + left_s, visibility_s)
 
@@ -79,7 +79,7 @@ RENEWED_S = 300
 """Up to this length each renewal doubles the lease, so that a first batch that is slow renews
 seldom. A later one is renewed for the length that batches suggest."""
 NOT_RENEWED_S = 25
-"""Batches of up to so many seconds get the shortest lease: it is renewed when half is over."""
+"""Batches of up to this many seconds get the shortest lease: it is renewed when half is over."""
 MARGIN = 4
 """Lease = this many times the high percentile: renewal is due at twice a slow batch's time."""
 PERCENTILE = 0.95
@@ -154,7 +154,7 @@ class LeaseLengths:
     def renewal_s(self, term: Term, *, waits: bool) -> int:
         """How long to renew a lease for. waits: its message is in no batch yet.
 
-        That one stays short: nobody else could release it after a crash.
+        That one stays short: no other process could release it after a crash.
         """
         if self._fixed_s is not None or waits:
             return self.visibility_s()

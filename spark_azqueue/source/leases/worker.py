@@ -32,7 +32,7 @@ _GLANCE_S = 0.05
 """How long the thread waits for answers before it looks whether more is to be done."""
 
 _LOOK_AT_LEAST_EVERY_S = 1.0
-"""The thread is not told of new leases. So the shortest (1 s) may be renewed late."""
+"""New leases do not wake the thread. So the shortest (1 s) may be renewed late."""
 
 _HANGS_AFTER_S = 1.0
 """A renewal that takes longer does not count against the parallelism: it must not delay others."""
@@ -88,7 +88,7 @@ class LeaseWorker:
         self._due: FairQueue[QueueRef | None, Task] = FairQueue()
         self._left = 0  # deletes and releases due or under way
         self._releasing = 0  # releases under way
-        self._gone_before = 0  # leases of earlier runs that were lost, and not told yet
+        self._gone_before = 0  # leases of earlier runs that were lost, and not reported yet
         self._renewals: dict[Lease, Renewal] = {}  # under way
         self._renews = False
         self._is_stopped = False
@@ -172,7 +172,7 @@ class LeaseWorker:
 
         Also for renewals that a delete or a release waits for. Raises the error of a delete if no
         retry can help (access revoked, queue gone, a broken credential): the messages are
-        processed, but will come again. Also raises what went wrong in the thread, and RuntimeError
+        processed, but will return. Also raises what went wrong in the thread, and RuntimeError
         if it cannot be started: try again then.
         """
         self._keep_running()
@@ -361,7 +361,7 @@ class LeaseWorker:
         return min(at_most - fresh, _MOST_RENEWALS - len(self._renewals))
 
     def _renewed(self, renewal: Renewal, result: tuple[Outcome, Lease | None] | Exception) -> None:
-        """One renewal ended. Never raises: the others go on."""
+        """One renewal ended. Never raises: the others continue."""
         lease, newest = renewal.lease, None
         if isinstance(result, Exception):
             # An error that is not the service's (a credential's, say) may be over at the next try.
@@ -433,7 +433,7 @@ class LeaseWorker:
         return True
 
     def _record(self, task: Task, result: Outcome | Exception) -> None:
-        """A delete or release ended. Never raises: the others go on."""
+        """A delete or release ended. Never raises: the others continue."""
         lease, group = task.call.lease, task.group
         outcome = self._outcome(task, result)
         blob, is_last = None, False

@@ -150,11 +150,11 @@ class LoggedBatches:
         self.recovery = LogRecovery(
             engine, settings, wal, progress, self._failures, self._segments, clock
         )
-        """Whether this query may use the log, and where it goes on."""
+        """Whether this query may use the log, and where it resumes."""
 
     @property
     def head(self) -> int:
-        """The newest batch that stands."""
+        """The newest batch in the log."""
         return self._log.state.head
 
     @property
@@ -168,7 +168,7 @@ class LoggedBatches:
             self._bodies.go_on()
 
     def delete_logged(self) -> None:
-        """With deleteAfter=log, begin the deletes of what stands in the log.
+        """With deleteAfter=log, begin the deletes of what is in the log.
 
         Not before Spark has said where it is: a start that is refused deletes nothing.
         """
@@ -179,7 +179,7 @@ class LoggedBatches:
         """Put a new batch into the log. Returns its offset.
 
         If it fails, its messages are released. After a put without an answer they are not: the
-        segment may stand, or appear later, so this process writes no other one.
+        segment may exist, or appear later, so this process writes no other one.
         """
         if self._in_doubt:
             raise self._in_doubt
@@ -201,7 +201,7 @@ class LoggedBatches:
         except Exception as error:
             if isinstance(error, ServiceError) and error.may_have_taken_effect:
                 self._in_doubt = error
-            elif self.head < number:  # else it stands
+            elif self.head < number:  # else it exists
                 self._engine.holder.release_batch(number)
             raise
         self._put_s = self._clock() - began
@@ -213,7 +213,7 @@ class LoggedBatches:
         return self._segments.known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
-        """The offset behind a batch that stands."""
+        """The offset behind a batch in the log."""
         return self._segments.offset(number).to_json()
 
     def standing_from(self, number: int) -> int:

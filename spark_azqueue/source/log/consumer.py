@@ -2,7 +2,7 @@
 
 Batch n is segment n of the log, for ever. A segment is written before its offset is returned; if
 there is a backlog, the next one while Spark works. Its messages are deleted when its batch is
-proven committed or, with deleteAfter=log, as soon as it stands. One instance lives for a whole
+proven committed or, with deleteAfter=log, as soon as it is logged. One instance lives for a whole
 query run; Spark calls it from one thread. Knows no pyspark: `readers.py` translates.
 """
 
@@ -100,14 +100,14 @@ class LogConsumer:
         self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now, and segments that stand now."""
+        """From now on read only messages inserted by now, and segments that exist now."""
         self.engine.freeze_cutoff()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, then return the offset behind the next segment.
 
         start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. The next segment
-        is one that stands already, or a new one of at most `most` messages. Returns the start
+        is one that exists already, or a new one of at most `most` messages. Returns the start
         itself if there is neither.
         """
         self.engine.open()
@@ -198,7 +198,7 @@ class LogConsumer:
     def close(self) -> None:
         """End renewals, finish deletes, note how far they came, release what is in no segment.
 
-        What stands in a segment is left leased: the next run hands it out again.
+        What is in a segment is left leased: the next run delivers it again.
         """
         if self.engine.drain():
             self._last_mark()
@@ -217,7 +217,7 @@ class LogConsumer:
         return LogOffset.from_json(offset, account=self._account)
 
     def _offset(self, number: int) -> OffsetJson:
-        """The offset behind a batch that stands (or the initial one)."""
+        """The offset behind a batch in the log (or the initial one)."""
         return self._batches.offset(number) if number else self.initial
 
     def _handed_out(self, offset: OffsetJson) -> OffsetJson:
@@ -236,7 +236,7 @@ class LogConsumer:
         self.engine.prefetch(number, lambda batch: self._batches.write(number, batch))
 
     def _plan_from_before(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        """A batch from before the log: its messages are released, and come again in a segment."""
+        """A batch from before the log: its messages are released, and return in a segment."""
         plan = self._commits.plan(start, end)
         self.committed(start)
         if plan is PlanAction.REPLAY:

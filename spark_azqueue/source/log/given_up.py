@@ -17,7 +17,7 @@ DELETE_AFTER = "deleteAfter"
 
 
 MOST_STEPS = 5
-"""In how many steps suspects are isolated at most: 1,024 are handed out as 256, 64, 16, 4 and 1."""
+"""In how many steps suspects are isolated at most: 1,024 are delivered as 256, 64, 16, 4 and 1."""
 
 
 def isolation_steps(max_dequeue_count: int | None) -> int | None:
@@ -88,11 +88,11 @@ class FailedBatches:
         is_open = self._maximum is not None or self._log.outcomes.has_tries(number)
         if not (is_open or number in self._to_be_said):
             return not was_given_up
-        stands = self._log.outcomes.decide(number, BatchOutcome.COMMITTED)
+        final = self._log.outcomes.decide(number, BatchOutcome.COMMITTED)
         self._log.check_claim()
-        if stands.gives_up and not was_given_up:  # its rows were handed out here, and not elsewhere
+        if final.gives_up and not was_given_up:  # its rows were delivered here, and not elsewhere
             raise taken(self._log.where)
-        return not stands.gives_up
+        return not final.gives_up
 
     def is_given_up(self, number: int) -> bool:
         """True if the batch is known to have no rows."""
@@ -147,7 +147,7 @@ class FailedBatches:
         self._engine.builder.isolate([lease for _, lease in segment.received])
 
     def _release(self, segment: Segment) -> None:
-        """Release its messages, and forget them: they come again, and are new then."""
+        """Release its messages, and forget them: they return, and are new then."""
         self._engine.holder.release_batch(segment.number)
         with self._engine.holder.ledger as ledger:
             until = ledger.hidden_until

@@ -106,7 +106,7 @@ class WriteAheadLog(Journal):
         return self._claim.number if self._claim else 0
 
     def claim(self, floor_if_empty: int) -> LogState:
-        """Become the only writer, and find out which segments stand and how far deleting came.
+        """Become the only writer, and find out which segments exist and how far deleting came.
 
         Call `survey` before it: the claim is above all that it has found.
         floor_if_empty: the batch after which a log begins that has no segment yet.
@@ -155,7 +155,7 @@ class WriteAheadLog(Journal):
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
         """List the segments; the newer of mark and header, and the floor.
 
-        The mark is read first, so the segments that it knows of were there, whoever writes now.
+        The mark is read first, so the segments that it knows of existed, even if others write now.
         """
         progress = self._mark = newest_mark(self)
         self.segments.list()
@@ -190,7 +190,7 @@ class WriteAheadLog(Journal):
         self.state = replace(self.state, floor=floor, head=max(self.state.head, number))
 
     def put(self, contents: Contents, progress: LogProgress) -> Segment:
-        """Write the next segment, and check that the claim still stands.
+        """Write the next segment, and check that the claim still holds.
 
         Raises LogConflict if another process writes this log. Raises ServiceError: if it may have
         taken effect, the segment may be there, or appear later, and its messages belong to it.
@@ -204,7 +204,7 @@ class WriteAheadLog(Journal):
             writer=self.writer,
             account=self.account,
             prev=self.segments.digest(number - 1),
-            # A mark may say what it likes: what stands in this segment is not removed by it.
+            # A mark may say what it likes: what is in this segment is not removed by it.
             floor=min(new_floor(state, self._retention, self._old()), state.head),
             progress=self._pending.shortened(state.progress),
             queues=contents.queues,
@@ -336,7 +336,7 @@ class SegmentReader:
         return segment
 
     def keep(self, segment: Segment) -> None:
-        """Keep this one until the next `take`: it is the first to be handed out."""
+        """Keep this one until the next `take`: it is the first to be delivered."""
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:
@@ -357,7 +357,7 @@ class SegmentReader:
         return offset
 
     def offset(self, number: int) -> LogOffset:
-        """The offset behind a segment that stands."""
+        """The offset behind a segment that exists."""
         return self._offsets.get(number) or self.known(self._log.segments.read(number))
 
     def forget_before(self, number: int) -> None:
@@ -368,7 +368,7 @@ class SegmentReader:
     def partitions_of(self, segment: Segment, copy: Copy) -> list[bytes]:
         """The segment's partitions: the same as ever.
 
-        copy: to the poison queue, what is set aside now. Raises UndecodableBody.
+        copy: to the poison queue, what is dead-lettered now. Raises UndecodableBody.
         """
         rows = self._log.decisions.rows_of(segment, self._today)
         if rows.decide(copy):

@@ -4,7 +4,7 @@ log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
 claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
-owed/<claim>-<sequence>     deletes that are pending, if they are many: headers and marks name it
+`owed/<claim>-<sequence>`   deletes that are pending, if they are many: headers and marks name it
 tries/<number>-<writer>     this writer was asked for a segment of another one
 verdicts/<number>           the final outcome of a batch
 decisions/<number>-<n>      how messages that did not decode as the batch was logged have rows

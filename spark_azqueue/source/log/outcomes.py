@@ -29,7 +29,7 @@ class BatchOutcome(enum.Enum):
     COMMITTED = "committed"
     """It has its rows for ever, and its messages are deleted."""
     SPLIT = "split"
-    """It was given up: it has no rows, and its messages come again, in smaller batches."""
+    """It was given up: it has no rows, and its messages return, in smaller batches."""
     POISON = "poison"
     """It was given up: its only message was copied to the poison queue, and is deleted."""
 
@@ -46,8 +46,8 @@ def outcome_due(
 
     replays: how many processes were asked for it after its writer, this one included. maximum:
     maxDequeueCount; None: never. is_single: Spark's batch has one message. A batch of suspects is
-    split at its first replay. A suspect that is alone is poison at its second: at the first, nobody
-    knows whether its batch has run at all.
+    split at its first replay. A suspect that is alone is poison at its second: at the first, it is
+    unknown whether its batch has run at all.
     """
     if maximum is None or replays <= (int(is_single) if is_suspect else maximum):
         return None
@@ -104,10 +104,10 @@ class BatchOutcomes:
         return self._known.get(number)
 
     def decide(self, number: int, outcome: BatchOutcome) -> BatchOutcome:
-        """Make this the outcome on a batch, unless it has one. Returns the one that stands."""
-        stands = self.on(number)
-        if stands:
-            return stands
+        """Make this the outcome of a batch, unless it has one. Returns the final one."""
+        final = self.on(number)
+        if final:
+            return final
         data = sealed({"verdict": outcome.value, "writer": self._writer})
         first = self._journal.first(
             names.outcome(number), data, lambda: outcome_on(self._journal, number)

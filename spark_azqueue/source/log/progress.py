@@ -102,15 +102,15 @@ class PendingList(NamedTuple):
 class LogProgress:
     """How far a log has come, as the holder of claim `claim` wrote it down the `sequence`th time.
 
-    named: the newest segment that is known to stand in Spark's checkpoint. committed: the newest
-    segment proven committed. done: deletes have ended up to this segment. owed: of those, the
-    messages that may come again. began: the first batch of the newest checkpoint; None
+    named: the newest segment that is known to be in Spark's checkpoint. committed: the newest
+    segment proven committed. done: deletes have ended up to this segment. pending: of those,
+    the messages that may return. began: the first batch of the newest checkpoint; None
     if an earlier release wrote it, or if Spark has not said yet. hidden: how
     many messages of batches that were given up may be hidden. hidden_until: when the last lease of
     these and of pending deletes ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
     how long the process leases messages at most, 0 if an earlier release wrote it.
     has_ended: the process that wrote this ended in order then, so it leased nothing later.
-    owed_list: where others stand that are pending, None if `owed` has all.
+    pending_list: where the others are, None if `pending` has all.
     """
 
     claim: Annotated[int, COUNT] = 0
@@ -185,7 +185,7 @@ _A_DAY_S = 86_400
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
-"""If pending deletes stand in a list of their own: earlier releases would not know of them."""
+"""If pending deletes are in a list of their own: earlier releases would not know of them."""
 
 _QUEUES_AT_MOST = 10_000
 _READING_AT_MOST = 20
@@ -222,7 +222,7 @@ _PROGRESS = Coded(
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What stands at the head of segment `number` of log `log`, written by process `writer`.
+    """What is at the head of segment `number` of log `log`, written by process `writer`.
 
     prev: digest of the segment before, "" for the first of a log. floor: segments up to this one
     may be removed. queues: the queues that were read. reading: the options that make rows of
@@ -261,7 +261,7 @@ class SegmentHeader:
 
 
 IN_PLACE = 100
-"""So many pending deletes stand in the header itself: some 10 KiB."""
+"""At most this many pending deletes are in the header itself: some 10 KiB."""
 
 
 _SHARE = 32
@@ -282,7 +282,7 @@ class PendingLists:
         self._journal = journal
         self._lose = lose
         self._listed: set[tuple[int, int]] = set()
-        self._newest: PendingList | None = None  # which the next header or mark may go on to name
+        self._newest: PendingList | None = None  # which the next header or mark may still name
         self._place: dict[PendingDelete, int] = {}  # of each message in it
         self._in_header: PendingList | None = None  # which the newest header names
         self._in_mark: PendingList | None = None
@@ -335,7 +335,7 @@ class PendingLists:
         return replace(progress, pending=tuple(came), pending_list=named)
 
     def in_header(self, progress: LogProgress) -> None:
-        """A segment with this header stands: remove the lists that nothing names any more."""
+        """A segment with this header exists: remove the lists that nothing names any more."""
         self._in_header = progress.pending_list
         self._remove_older_than(progress)
 

@@ -69,7 +69,7 @@ class LogRecovery:
         self._state = _RecoveryState.NOT_BEGUN
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
-        """No batch up to this one is handed out."""
+        """No batch up to this one is delivered."""
 
     @property
     def is_whole(self) -> bool:
@@ -163,7 +163,7 @@ class LogRecovery:
     # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────
 
     def check_start(self, asked: Asked) -> None:
-        """Once: may a query go on from here? Then its checkpoint knows this log."""
+        """Once: may a query resume from here? Then its checkpoint knows this log."""
         if not self.is_checked:
             self._fits(asked)
             self._state = _RecoveryState.CHECKED

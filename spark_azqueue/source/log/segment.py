@@ -87,7 +87,7 @@ class Segments:
         """When each of them was stored, seconds since 1970."""
 
     def list(self) -> None:
-        """Find out which segments stand."""
+        """Find out which segments exist."""
         entries = self._journal.store.entries(names.SEGMENTS)
         found = {number_in(each.name): each for each in entries}
         self.sizes = {number: each.size for number, each in found.items() if number}
@@ -139,7 +139,7 @@ class Segments:
         return self._digests.get(number, "")
 
     def have(self, segment: Segment, size: int, now: float) -> None:
-        """This one was written, with so many bytes. now: seconds since 1970."""
+        """This one was written, with `size` bytes. now: seconds since 1970."""
         self._digests[segment.number] = segment.digest
         self.sizes[segment.number] = size
         self.times[segment.number] = now

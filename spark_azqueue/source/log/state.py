@@ -1,7 +1,7 @@
 """Decisions about a log, from the names in its folder and the newest header. Pure.
 
-Segments up to `floor` may be deleted. Those from floor + 1 to head stand; one may be missing only
-if nothing needs it any more, or with failOnDataLoss=false. Where a query goes on follows from its
+Segments up to `floor` may be deleted. Those from floor + 1 to head exist; one may be missing only
+if nothing needs it any more, or with failOnDataLoss=false. Where a query resumes follows from its
 start and from how far the log has come. `ProgressKeeper` says what the next header or mark is to
 say of that.
 """
@@ -96,7 +96,7 @@ class LogOffset:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Which segments stand, and how far the log has come."""
+    """Which segments exist, and how far the log has come."""
 
     floor: int
     head: int
@@ -120,7 +120,7 @@ class LogState:
     ) -> LogState:
         """From the numbers in the folder. Raises LostSegment if one is missing that is needed.
 
-        Raises LogDamaged if so many are missing that no log can have had them.
+        Raises LogDamaged if more are missing than a log can have had.
         lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
         ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
         known: the highest number that outcomes and decisions name. No number comes a second time,
@@ -128,13 +128,13 @@ class LogState:
         another segment.
         """
         above = sorted(number for number in numbers if number > floor)
-        stands = above[-1] if above else floor
-        head = max(stands, progress.newest, known)
+        newest = above[-1] if above else floor
+        head = max(newest, progress.newest, known)
         over = max(floor, min(progress.committed, progress.done))
         missing = first_missing(range(over + 1, head + 1), above)
-        if is_too_long(range(missing or stands + 1, head)):
+        if is_too_long(range(missing or newest + 1, head)):
             raise LogDamaged(
-                f"segment {missing or stands + 1} is missing in the write-ahead log {where}, and an"
+                f"segment {missing or newest + 1} is missing in the write-ahead log {where}, and an"
                 f" object of it names number {head}, which is far above all others: no query"
                 " numbered it so. Remove that object, if it is not one of a log that was restored"
                 " in part"
@@ -159,7 +159,7 @@ def first_segment(
     end: LogOffset | None = None,
     is_ours: bool = False,
 ) -> int:
-    """The segment behind which a query goes on that starts at this offset.
+    """The segment behind which a query resumes that starts at this offset.
 
     choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false. end: of the
     batch that Spark asks for, if it does. is_ours: this run gave `end` to Spark before Spark said
@@ -274,7 +274,7 @@ class ProgressKeeper:
         self._head = self._kept[-1] if self._kept else progress.done
 
     def written(self, number: int) -> None:
-        """A new segment stands; its messages are held."""
+        """A new segment exists; its messages are held."""
         self._kept.append(number)
         self._head = number
 
@@ -287,7 +287,7 @@ class ProgressKeeper:
         self.committed = max(self.committed, number)
 
     def released(self, messages: int, hidden_until: float) -> None:
-        """So many messages of batches that were given up may be hidden until then.
+        """This many messages of batches that were given up may be hidden until then.
 
         The next process may have to wait for them, too.
         """

@@ -1,7 +1,7 @@
 """What was decided of messages of a logged batch whose bodies do not decode as it was logged.
 
 Each takes the options of the run that comes upon it: it has a row then, or a copy in the poison
-queue and no row. That is put into the log before the batch is given out, so every repetition and
+queue and no row. That is put into the log before the batch is delivered, so every repetition and
 every reader has the same rows. A later run may come upon others: decisions are numbered, and the
 first one to put a number decides.
 """
@@ -242,7 +242,7 @@ class LoggedRows:
         return self
 
     def leave_out_undecodable(self) -> None:
-        """As an earlier release set aside what does not decode, and did not write that down."""
+        """As an earlier release copied what does not decode, and did not write that down."""
         for message, _ in self.received:
             try:
                 self._logged.content(message, self._logged)
@@ -279,7 +279,7 @@ class LoggedRows:
                 yield Row(message, body, lease, reference=reference)
 
     def _decision(self, copy: Copy) -> Decision | None:
-        """What is to be decided now, with copies of what is set aside. None if that is nothing."""
+        """What is to be decided now, with copies of the dead letters. None if that is nothing."""
         today = self._today
         rows: list[MessageKey] = []
         aside: list[tuple[Message, str]] = []

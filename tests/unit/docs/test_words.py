@@ -1,8 +1,11 @@
-"""The words of the field on the pages for users: a private vocabulary must not come back."""
+"""The words of the field, on pages for users and in the package: no private vocabulary."""
 
 from __future__ import annotations
 
 import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from site_pages import REPOSITORY, configuration, nav_pages
@@ -33,6 +36,9 @@ INSTEAD = {
     r"copies suppressed|left to expire|lanes|gathering": "see the glossary",
 }
 """What must not be on a page, and the word to use."""
+ALSO_IN_CODE = (r"forgotten", r"vanished|abandoned message")
+"""States of the ledger and a parameter have these names."""
+NOT_HELD = ("testing/", "arrivals/", "source/history/")
 GENERATED = ("docs/options.md", "docs/api.md", "docs/troubleshooting.md", "CHANGELOG.md")
 TO_PRODUCTION = ("README.md", "docs/quickstart.md", "docs/production.md", "docs/permissions.md")
 """What leads from nothing to a first job in production."""
@@ -54,6 +60,28 @@ def test_the_page_uses_the_words_of_the_field(page: str) -> None:
     }
 
     assert not found, f"{page}: other words, please: {found}"
+
+
+def comments(module: Path) -> Iterator[str]:
+    """The docstrings and comments of a module, without what is in backquotes."""
+    with tokenize.open(module) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.COMMENT or re.match(r'r?"""', token.string):
+                yield re.sub(r"`[^`]*`", " ", token.string)
+
+
+def test_the_package_uses_the_words_of_the_field() -> None:
+    package = REPOSITORY / "spark_azqueue"
+    held = re.compile(rf"\b(?:{'|'.join(set(INSTEAD) - set(ALSO_IN_CODE))})\b", re.IGNORECASE)
+    found = [
+        f"{name}: {match[0]}"
+        for module in sorted(package.rglob("*.py"))
+        if not (name := module.relative_to(package).as_posix()).startswith(NOT_HELD)
+        for text in comments(module)
+        for match in held.finditer(text)
+    ]
+
+    assert not found, f"other words, please (see INSTEAD): {found}"
 
 
 def counted(page: str) -> int:
