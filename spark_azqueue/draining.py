@@ -82,16 +82,14 @@ def drain(
     """Run a query until it has read and deleted every message that could be read at the call.
 
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
-        the same checkpoint. A query with another trigger is refused (not with Spark Connect, which
-        does not tell it). On Spark 4.2 and newer it is called once, or again if the query is
-        stopped and the counts show it; on 4.0 and 4.1, where such a run is one batch, as often as
-        it takes.
+        the same checkpoint. Another trigger is refused (not with Spark Connect, which does not tell
+        it). Called once on Spark 4.2 and newer, or again if the query is stopped and the counts
+        show it; on 4.0 and 4.1, where such a run is one batch, as often as it takes.
     options: of the source, as the reader gets them; a list if the query has several sources. With
         them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
         a value, and is needed for `hidden`. No message is leased for it.
-    hidden: wait this many seconds at most for messages that cannot be read: a consumer that was
-        killed or works elsewhere leases them, or they are delayed. 0: do not wait; a
-        warning says how many are left.
+    hidden: wait this many seconds at most for messages that another consumer leases, or that are
+        delayed. 0: do not wait; a warning says how many are left.
     within: stop the query after this many seconds; `finished` is False then, and the next call
         resumes. None: no limit.
     bar: True prints a progress bar to stderr; a function gets the numbers once a second.

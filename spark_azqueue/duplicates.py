@@ -28,9 +28,8 @@ def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") 
     that the sender fills, such as an order's number; of the types that Spark can compare. A row in
     which one of them is NULL has no key, and is kept. within: for how long a key is remembered at
     least, as "7 days" or "12 hours", counted from the batch that had it first, not from a time in
-    the message: an old message is kept, however late it comes. Spark forgets keys when a batch has
-    ended, so the first batch after a pause still knows those from before it. So a key names one
-    thing for ever. Returns the same columns.
+    the message: an old message is kept, however late it comes. The first batch after a pause still
+    knows older keys, so a key names one thing for ever. Returns the same columns.
 
     The keys are in Spark's state store, in the checkpoint, so they survive a restart, and take as
     much as all keys of that time. Time is the driver's clock: if it goes back by more than half of

@@ -75,10 +75,9 @@ def read_new_files(
         at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
         column for corrupt records is given, `mode` is FAILFAST: a file with a line that is not of
         the schema is quarantined whole.
-    each: called with the rows of a batch of files and the batch's number. It may be called again
-        with the same number, after a crash with the same files: what it writes under a number has
-        to replace what it wrote under it before, or to be skipped. It is not called without files,
-        but with no rows if all files of a batch turn out to be gone or broken.
+    each: called with the rows of a batch of files and the batch's number; with no rows if all its
+        files are gone or broken. After a crash it may be called again with the same number and
+        files: what it writes then has to replace what it wrote before, or to be skipped.
     checkpoint: Spark's `checkpointLocation`. Checkpoint and log are outside of the containers.
     log: the folder that knows which files were read, as `blob:<container>/<folder>` or
         `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the

@@ -108,10 +108,8 @@ def settle(
 
     If a message has several rows, it is done if all of them are; else what keeps it longest counts:
     none of the conditions, then retry (with the longest delay), then dead.
-    The rows are evaluated once, and the decisions collected on the driver, so that a task that
-    runs again cannot decide otherwise. Updates and deletes are sent from there. Dead messages
-    are copied before they are deleted. One that cannot be copied is left alone, and a warning in
-    the log says why.
+    The rows are evaluated once. The decisions are collected on the driver, which sends updates and
+    deletes. A dead message that cannot be copied is left alone, and a warning in the log says why.
     Returns how many messages went which way, as the service answered. Before anything is changed,
     raises InvalidSchema for a missing column, InvalidOption, also for rows of a source that deletes
     on commit, and InvalidRow for rows of a peek or of `readLog`. Raises Spark's error if a copy

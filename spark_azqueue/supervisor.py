@@ -95,16 +95,14 @@ def run_until_done(
 
     start: starts the query and returns it (a StreamingQuery). Each call must use the same
         checkpoint.
-    listener: the AzQueueListener whose metrics are used afterwards. The end of each run is waited
-        for until it is known there, too: 10 seconds at most, then a warning says so.
+    listener: the AzQueueListener whose metrics are used afterwards. Wait up to 10 seconds until it
+        knows of the end of each run, else warn.
     restarts: how many failures in a row without progress are followed by another start, at most.
         A run makes progress if it processes messages, as most do while a poison message is found.
-    restarts_in_all: the same for failures with and without progress. So a query comes to an end
-        although it always processes some messages before it fails.
+    restarts_in_all: the same for failures with and without progress.
     first_wait, longest_wait: seconds before a restart. The first is doubled for each further
         failure without progress, up to the longest.
-    healthy_after: a run of this many seconds (60 at least) ends both rows of failures. So a stream
-        that runs for months is not given up for a failure each week.
+    healthy_after: a run of this many seconds (60 at least) ends both rows of failures.
     sleep, clock: for tests.
 
     Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
