@@ -25,9 +25,7 @@ def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
 
     options: of the sink, with `transactionLog` and a credential that may list and read there. The
     reader takes the id of a query and gives its newest transaction, None if it recorded none. It
-    lists the query's objects and reads two of them, and changes nothing. It works in the process
-    that has the listener, so the log has to be reachable from there; a read gives up after some
-    seconds. Nothing is sent yet.
+    works in the process of the listener, changes nothing, and gives up after some seconds.
 
     Raises InvalidOption for options without `transactionLog`, and for bad ones. The reader raises
     ServiceError if the log cannot be read, LogConflict if it is another account's or of another

@@ -118,7 +118,7 @@ def _entry(module: str, name: str) -> str:
         if first is not None and first.__doc__:
             lines += ["", markdown(inspect.cleandoc(first.__doc__), _parameters(thing))]
         members = list(_members(thing))
-        lines += ["", "Methods and properties:", "", *members] if members else []
+        lines += ["", "Members:", "", *members] if members else []
     return "\n".join(lines) + "\n"
 
 

@@ -65,11 +65,10 @@ def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
     `sequencer`     STRING   of two events of one blob the later has the greater one, as strings
     ==============  =======  ==================================================================
 
-    The columns are null for events of other types. `reason` is also set if an event of a blob does
-    not name its container, path and URL, if subject and URL name different blobs, if the container
-    is not a trusted one, if the path could lead out of it, or if its length is no number. All that
-    leads to a blob (`account` to `https`) is null in a row with a `reason`, and made from what
-    `trusted` says, never from the text of a message. Raises ValueError if `df` has one of these
+    The columns are null for events of other types. `reason` is also set if container, path or URL
+    are missing, contradict each other, are not trusted or lead out of the container, or if the
+    length is no number. `account` to `https` are then null; else they are made from what `trusted`
+    says, never from the text of a message. Raises ValueError if `df` has one of these
     columns already, or if `trusted` names no container.
     """
     check_free(df, COLUMNS)

@@ -130,8 +130,8 @@ class AzQueueListener(StreamingQueryListener):
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
         """Wait until the listener knows of the end of a run; False if that takes too long.
 
-        query: the StreamingQuery, which has ended. Spark notifies listeners later than callers that
-        wait for the query; until then its metrics, and the exported ones, say that it runs.
+        query: the StreamingQuery, which has ended. Until then its metrics say that it runs: Spark
+        notifies listeners later than callers that wait for the query.
         """
         run = str(query.runId)
         with self._ends:

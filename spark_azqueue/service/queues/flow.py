@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Key, Item]):
-    """A queue of items by key: keys take turns, and items of one keep their order. Not thread-safe."""
+    """A queue of items by key: keys take turns, items of one keep their order. Not thread-safe."""
 
     def __init__(self) -> None:
         self._lanes: dict[Key, deque[Item]] = {}  # none is empty; the one whose turn it is, first
