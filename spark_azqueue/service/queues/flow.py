@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Key, Item]):
-    """Each key has a lane, and each lane its turn; in a lane, the first comes first. Not thread-safe."""
+    """Each key has a lane; each turn takes the first item of the next lane. Not thread-safe."""
 
     def __init__(self) -> None:
         self._lanes: dict[Key, deque[Item]] = {}  # none is empty; the one whose turn it is, first
