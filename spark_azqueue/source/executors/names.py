@@ -10,7 +10,7 @@ slots/<n>-<nonce>-b<slot>-<attempt>  this task is about to dequeue for the slot:
 slots/<n>-<nonce>-c<slot>-<attempt>  the same, and Spark has said that there was an earlier attempt
 slots/<n>-<nonce>-t<writer>  this process was asked for the batch of an earlier one again
 slots/<n>-<nonce>-committed  the plan is committed, though none follows it yet
-floors/<n>                   plans up to n are cleaned, and no task deletes for them any more
+floors/<n>                   plans up to n are cleaned, and nothing is deleted for them now
 claims/<number>-<writer>     which driver plans; the highest one counts
 
 Numbers have twelve digits, so names sort as they count. Plan 0 is the start: it has a `next` alone.

@@ -52,7 +52,7 @@ class Entry:
     """What is known of one message. `batch`: WAITING, or the number of its batch."""
 
     lease: Lease
-    """The newest. `Ledger.dequeued`, `renewed`, `restore` and `restore_owed` set it."""
+    """The newest. `Ledger.dequeued`, `renewed`, `restore` and `restore_pending` set it."""
     batch: int
     fingerprint: int
     term: Term

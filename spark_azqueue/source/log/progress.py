@@ -1,4 +1,4 @@
-"""How far a log has come, as headers and marks say it. Pure values, but for `OwedLists`.
+"""How far a log has come, as headers and marks say it. Pure values, but for `PendingLists`.
 
 A long list of pending deletes is an object of its own, so that not every segment repeats it.
 `owed/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
@@ -68,7 +68,7 @@ class FirstBatch(NamedTuple):
 
 
 class PendingList(NamedTuple):
-    """Which list in an object of its own is meant, see `OwedLists`.
+    """Which list in an object of its own is meant, see `PendingLists`.
 
     gone: a bit for each of its messages, the lowest first: that one is no longer pending.
     """
@@ -138,7 +138,7 @@ class LogProgress:
         return self.claim, self.sequence
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the newest `OWED_AT_MOST` pending deletes."""
+        """Plain values; the newest `PENDING_AT_MOST` pending deletes."""
         value = as_json(self)
         if self.pending_list:
             value["owed"] = self.pending_list.to_json(value["owed"])
@@ -315,7 +315,7 @@ class PendingLists:
     def shortened(self, progress: LogProgress) -> LogProgress:
         """The same, as a header or a mark is to hold it. Writes a list if that is due.
 
-        Of more than `OWED_AT_MOST` the newest are kept.
+        Of more than `PENDING_AT_MOST` the newest are kept.
         """
         progress = replace(progress, pending=progress.pending[-PENDING_AT_MOST:])
         if len(progress.pending) <= IN_PLACE:
