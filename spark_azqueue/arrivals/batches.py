@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EVENT = 6_000
-"""So many characters of an event that could not be read go into an envelope about it."""
+"""Most characters of an event that could not be read, in the envelope about it."""
 
 _ENVELOPE = 48_000
 """Bytes of an envelope, at most: a message holds 64 KiB, and base64 makes four bytes of three."""
@@ -67,7 +67,7 @@ class Arrivals:
     """The function of `foreachBatch`. Survives a restart by its log alone.
 
     queue: that of the events. account: of the queues; blobs: the same by its blob endpoint, if the
-    log or the etags need it. each: the user's function. aside_queue: for what is set aside.
+    log or the etags need it. each: the user's function. aside_queue: for what is quarantined.
     backfill_s: seconds between two listings, None for none after the first. most: files of a batch,
     whatever its messages name.
     """
@@ -112,7 +112,7 @@ class Arrivals:
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Read the files of a batch. Raises errors of the log and of the user's function."""
         files, spark = self._opened(), batch.sparkSession
-        files.check_number(number)  # before an event is set aside
+        files.check_number(number)  # before an event is quarantined
         if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
             files.claim(query)
         found = self._events(batch, spark)
@@ -155,7 +155,7 @@ class Arrivals:
         return self._log
 
     def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
-        """The events of files; the others are set aside, or are of no file."""
+        """The events of files; the others are quarantined, or are of no file."""
         bodies = batch.select("message_id", "body")
         seen = blob_events(bodies, trusted=self.trusted).where(
             "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
@@ -308,7 +308,7 @@ def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
 
 
 def envelope(aside: Quarantined) -> dict[str, Any]:
-    """What the queue is told of a file that is set aside."""
+    """The envelope of a quarantined file."""
     container, file = aside.file.place, aside.file
     return {"container": container, "path": file.path, "etag": file.etag, "reason": aside.reason}
 

@@ -66,9 +66,9 @@ class Quarantined(NamedTuple):
 
 
 class Look(Enum):
-    """What is at a path. NO_FILE: a folder, which Spark would read whole. NO_NAME: nobody can ask.
+    """What is at a path. NO_FILE: a folder, which Spark would read whole. NO_NAME: not askable.
 
-    UNKNOWN: not told. Nothing is decided of such a path.
+    UNKNOWN: not known. Nothing is decided of such a path.
     """
 
     FILE = "file"
@@ -84,7 +84,7 @@ Looks = Mapping[tuple[str, str], Look]
 
 
 def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
-    """Raise ValueError for a file of which nothing was told: it may be anything."""
+    """Raise ValueError for a file of which nothing is known: it may be anything."""
     seen = [(file, looks[file.place, file.path]) for file in files]
     if unknown := [file for file, look in seen if look is Look.UNKNOWN]:
         raise ValueError(f"no event said what is at {unknown[0].path!r}")
@@ -138,10 +138,10 @@ def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
 
 
 def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
-    """Without the events of a listing of files that were set aside after it began.
+    """Without the events of a listing of files that were quarantined after it began.
 
     It saw no later version than the one that could not be read. Only a listing has the driver's
-    time, as the lists have, so only its events can be told so. listed: the operation of these.
+    time, as the lists have, so only its events are known by it. listed: the operation of these.
     """
     return [
         event
@@ -222,6 +222,6 @@ def changed(
 
 
 def without(files: Sequence[File], aside: Collection[Quarantined]) -> list[File]:
-    """The files of a list that were not set aside later."""
+    """The files of a list that were not quarantined later."""
     bad = {each.file for each in aside}
     return [file for file in files if file not in bad]

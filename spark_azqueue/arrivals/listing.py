@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHUNK = 5_000
-"""So many messages in one write."""
+"""Messages in one write."""
 
 SETTLED_S = 3_600.0
 """A later listing leaves out what changed within this time: it may be half-written, or its event
@@ -78,8 +78,8 @@ def to_announce(
     """What of a listing is worth an event: what is wanted and not known.
 
     An empty file has no rows, and may be one that is being written: its event comes later. Of a
-    file that was set aside only a later version is news. A name that cannot be read is announced,
-    so that the file is set aside, by one listing.
+    file that was quarantined only a later version is news. A name that cannot be read is announced,
+    so that the file is quarantined, by one listing.
     """
     for each in found:
         file = File(each.root.name, each.path)

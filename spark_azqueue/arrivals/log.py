@@ -5,7 +5,7 @@
     memory/<n>     a snapshot of the memory up to batch n
     listing/<s>    a listing was announced in full, begun at second s
     begun/begun    when the log began, and what may not change since
-    begun/query    Spark's id of the query whose log it is, which stands in its checkpoint
+    begun/query    Spark's id of the query whose log it is, which is in its checkpoint
     begun/sender   a secret, by which the events of its listings are known
     newest/<n>     the list of batch n was put, so it has to be there
 
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SNAPSHOT_AFTER = 100
-"""So many records, and the memory is stored whole."""
+"""After this many records the memory is stored whole."""
 
 _MAGIC = b"azqueue files 1\n"
 _BEGUN = "begun/begun"
@@ -140,7 +140,7 @@ class FileLog(Journal):
             )
 
     def put(self, record: FileList) -> FileList:
-        """Write the list of a batch down, which has none so far. Returns it as it stands then."""
+        """Write the list of a batch down, which has none so far. Returns it as it is then."""
         if len(self._since) >= SNAPSHOT_AFTER:
             self._snapshot()
         self._check_alone(self.newest)
@@ -338,7 +338,7 @@ def list_of(
         return record
     if not rules.allow_overwrites:
         found = [file for file in found if not log.memory.knows(file)]
-    # A path that nobody can read is never put back, nor written as one that was left out.
+    # A path that cannot be read is never put back, nor written as one that was left out.
     sound = [file for file in found if not trouble_with(file.path)]
     troubled = [file for file in found if trouble_with(file.path)]
     sound, rest = sound[: means.most], sound[means.most :]
@@ -359,9 +359,9 @@ def list_of(
 def _check_same(
     log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: FileList | None
 ) -> None:
-    """Raise LogConflict if a batch that comes again has events of files that no list knows.
+    """Raise LogConflict if a repeated batch has events of files that no list knows.
 
-    With `allow_overwrites` this cannot be told: the list may have another version than the event.
+    With `allow_overwrites` this is not certain: the list may have another version than the event.
     """
     left_out = {(file.place, file.path) for file in record.left_out} if record else set()
     known = [file for file in found if (file.place, file.path) not in left_out]

@@ -1,8 +1,8 @@
-"""What was read: a key for each file, forgotten by age and number, and never so that one is read
+"""What was read: a key for each file, evicted by age and number, and never so that one is read
 twice.
 
-What is forgotten moves the horizon: an event from before it may be of a file that is forgotten, and
-is not read. So nothing is forgotten that would move it past the events that still come: a listing
+Evictions move the horizon: an event from before it may be of a file that was evicted, and
+is not read. So nothing is evicted that would move it past the events that still come: a listing
 or a backlog may take days. Folding the same records in the same order gives the same memory.
 """
 
@@ -65,11 +65,11 @@ class Memory:
         return len(self._known)
 
     def knows(self, file: File) -> bool:
-        """Whether a file was in a list, or this version of it was set aside."""
+        """Whether a file was in a list, or this version of it was quarantined."""
         return self._of_list(file) in self._known or _of_version(file) in self._known
 
     def aside_at(self, file: File) -> int | None:
-        """When the last list was made of which this path was set aside; None if it never was."""
+        """When the last list was made of which this path was quarantined; None if it never was."""
         return self._known.get(_of_aside(file))
 
     def note(
@@ -79,7 +79,7 @@ class Memory:
         aside: Iterable[File],
         oldest: float | None = None,
     ) -> None:
-        """Remember a list and what was set aside of it. at: seconds since 1970, never falling.
+        """Remember a list and what was quarantined of it. at: seconds since 1970, never falling.
 
         oldest: see `oldest_of`; None: the time of the oldest event.
         """
@@ -98,7 +98,7 @@ class Memory:
     def oldest_of(
         self, files: Iterable[File], own: Collection[tuple[str, str]], at: float
     ) -> float:
-        """From when on nothing may be forgotten, as long as events like these come.
+        """From when on nothing may be evicted, as long as events like these come.
 
         own: place and path of files that a listing announced, which may wait in the queue for any
         time. An event of another sender holds back no more than Event Grid's may.

@@ -42,7 +42,7 @@ _AT_ONCE = 16
 _CORRUPT = "_corrupt_record"
 
 _STEP = 50
-"""So many files that cannot be read are told at once, at least."""
+"""At least this many files that cannot be read are reported at once."""
 
 _READS = 2
 """So often a file's bytes have to be read, and its format not, until it counts as broken."""
@@ -113,8 +113,8 @@ class Files:
         """What is at the path of each of these now. Opens none.
 
         A file is gone only if its container is there, before and after a second look. Raises
-        FileNotFoundError if the container is not, OSError if nobody can say what is at a path, and
-        Spark's error if nobody can say whether a container is there. A later try may succeed.
+        FileNotFoundError if the container is not, OSError if it is unknown what is at a path, and
+        Spark's error if it is unknown whether a container is there. A later try may succeed.
         """
         found = self._look(spark, files)
         for again in (True, False):
@@ -154,7 +154,7 @@ class Files:
                 return Look.NO_NAME
             if condition(error) == "PATH_NOT_FOUND" and not on_disk:
                 return Look.GONE
-            # Of a path on a disk Java says so, too, if nobody may look at it.
+            # Of a path on a disk Java says so, too, if it may not be looked at.
             raise _unknown(file, said(error)) from error
 
         found: dict[str, Look] = {}

@@ -35,7 +35,7 @@ SMALL_AT_MOST = 4_096
 
 _MOST_FILES = 1_000_000
 _MOST_VALUES = 6 * _MOST_FILES + 100
-"""Of a list, as JSON: a file that is set aside is an array of five."""
+"""Of a list, as JSON: a quarantined file is an array of five."""
 
 _STEP = 2**20
 SENDER, QUERY = "sender", "query"

@@ -1,4 +1,4 @@
-"""Which files are wanted, and how Spark is told their paths. Values and pure functions."""
+"""Which files are wanted, and how Spark gets their paths. Values and pure functions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ LONGEST = 1_024
 
 
 def trouble_with(path: str) -> str | None:
-    """Why Spark cannot be told this path; None if it can."""
+    """Why Spark cannot read this path; None if it can."""
     if len(path) > LONGEST:
         return "the path is longer than a blob's name can be"
     if _LEADS_OUT.search(path):
@@ -129,7 +129,7 @@ def path_on(path: str) -> str:
 
 
 def may_be_a_mount(root: Root) -> bool:
-    """Whether an empty folder may stand for a container that is not mounted: it has no host."""
+    """Whether an empty folder may be a container that is not mounted: it has no host."""
     return not _parts(root.spark)[1]
 
 

@@ -136,7 +136,7 @@ def removed(found: LogSurvey, first: int, last: int) -> LostSegment:
 
 
 def lost(where: str, number: int) -> LostSegment:
-    """The error for a batch that nobody may have removed."""
+    """The error for a batch that must not have been removed."""
     return LostSegment(
         f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
         " has not removed it: restore it (did a lifecycle rule delete it?), or set"

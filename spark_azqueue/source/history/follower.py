@@ -79,7 +79,7 @@ class Follower:
         return history_of(self.opened)
 
     def freeze_cutoff(self) -> None:
-        """From now on give out only batches that are committed now."""
+        """From now on deliver only batches that are committed now."""
         self._until = self._survey().committed
 
     def latest(self, start: Mapping[str, Any] | None) -> OffsetJson:

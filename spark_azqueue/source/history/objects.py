@@ -1,6 +1,6 @@
 """Reads the objects of a log, each checked to be the right one. Runs on the executors.
 
-What the writer removed since the batches were chosen is told apart from what somebody else did.
+What the writer removed since the batches were chosen is distinguished from what others removed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which batches of a log are committed, as who only reads sees them, whichever kind of log it is.
 
-The order of the steps matters, since the writer goes on meanwhile. In a log that a driver writes,
+The order of the steps matters, since the writer continues meanwhile. In a log that a driver writes,
 the newest header and mark say first what is committed. A batch that was given up has its outcome
 before it is committed, and one with messages that did not decode its decisions, so a listing after
-that has them. With leaseOn=executors a plan is closed when its `next` stands, or it is marked as
+that has them. With leaseOn=executors a plan is closed when its `next` exists, or it is marked as
 committed: every slot has its object then, for ever. So closed plans are listed first, and their
 slots after that; one that Spark asked for again may have been given up: then its `next` says that
 it has no rows (`objects.py` looks). Each writer raises its floor before it removes anything. So the

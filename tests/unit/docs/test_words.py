@@ -38,7 +38,7 @@ INSTEAD = {
 """What must not be on a page, and the word to use."""
 ALSO_IN_CODE = (r"forgotten", r"vanished|abandoned message")
 """States of the ledger and a parameter have these names."""
-NOT_HELD = ("testing/", "arrivals/", "source/history/")
+NOT_HELD = ("testing/",)
 GENERATED = ("docs/options.md", "docs/api.md", "docs/troubleshooting.md", "CHANGELOG.md")
 TO_PRODUCTION = ("README.md", "docs/quickstart.md", "docs/production.md", "docs/permissions.md")
 """What leads from nothing to a first job in production."""
