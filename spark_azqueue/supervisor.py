@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -121,14 +122,23 @@ def run_until_done(
         return RunResult(False, runs.restarts, runs.error)
     last = next(reversed([*reads(query)]), None)
     reason = ""
-    if last and last.is_old_spark and last.is_new:
+    if last and last.is_new and _runs_one_batch(last):
+        stays = f"the {last.messages} messages of the last batch stay in the queue, leased, until the"
         reason = (
-            f"the {last.messages} messages of the last batch stay in the queue, leased, until the"
-            " next start deletes them; an availableNow run of Spark 4.0 and 4.1 is one batch, so"
-            " there may be more. spark_azqueue.drain reads and deletes them all"
+            (f"{stays} next start deletes them; " if last.messages else "")
+            + "an availableNow run of Spark 4.0 and 4.1 is one batch, so there may be more messages."
+            " spark_azqueue.drain reads and deletes them all"
         )
         log.warning("%s", reason)
     return RunResult(True, runs.restarts, runs.error, reason)
+
+
+def _runs_one_batch(last: Read) -> bool:
+    """Whether an availableNow run was one batch. A repeated batch does not say: Spark's version."""
+    if last.is_old_spark is None:
+        version: str = getattr(sys.modules.get("pyspark"), "__version__", "")
+        return version.startswith(("4.0.", "4.1."))
+    return last.is_old_spark
 
 
 @dataclass(frozen=True)

@@ -860,5 +860,25 @@ def test_a_supervisor_says_that_an_old_spark_leaves_messages(
     assert service.count(QUEUE) == 0
 
 
+@pytest.mark.parametrize(("version", "says"), [("4.1.4", True), ("4.2.1", False)])
+def test_a_run_that_only_repeats_a_batch_leaves_messages_on_an_old_spark(
+    service: FakeQueueService, monkeypatch: pytest.MonkeyPatch, version: str, *, says: bool
+) -> None:
+    def fails_once(run: int) -> None:
+        if run == 0:
+            raise RuntimeError("the sink failed")
+
+    monkeypatch.setattr("pyspark.__version__", version)
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="5")
+    query.before_commit = fails_once
+    service.put_many(QUEUE, numbered(8))
+
+    result = run_until_done(query.start, sleep=lambda _: None)
+
+    assert (result.finished, result.restarts) == (True, 1)
+    assert service.count(QUEUE) > 0
+    assert ("there may be more" in result.reason) is says
+
+
 def test_it_is_public() -> None:
     assert spark_azqueue.drain is drain
