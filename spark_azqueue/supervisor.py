@@ -123,10 +123,10 @@ def run_until_done(
     last = next(reversed([*reads(query)]), None)
     reason = ""
     if last and last.is_new and _runs_one_batch(last):
-        stays = f"the {last.messages} messages of the last batch stay in the queue, leased, until the"
+        stays = f"the {last.messages} messages of the last batch stay in the queue, leased,"
         reason = (
-            (f"{stays} next start deletes them; " if last.messages else "")
-            + "an availableNow run of Spark 4.0 and 4.1 is one batch, so there may be more messages."
+            (f"{stays} until the next start deletes them; " if last.messages else "")
+            + "an availableNow run of Spark 4.0 and 4.1 is one batch, so there may be more."
             " spark_azqueue.drain reads and deletes them all"
         )
         log.warning("%s", reason)
