@@ -159,8 +159,8 @@ class SharedConfig:
     create_queue: bool = option(
         "createQueue",
         parsers.flag,
-        "Create a queue that does not exist instead of failing. The sink also creates the"
-        " `blobContainer`.",
+        "Create a queue that does not exist instead of failing. The sink does so, and creates the"
+        " `blobContainer`, when it sends the first row.",
         default=False,
     )
 

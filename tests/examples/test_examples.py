@@ -135,6 +135,14 @@ def test_two_queues(main, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split("\n")[-3:-1] == ["payments 5", "refunds 3"]
 
 
+def test_chain_of_queues(main, spark: SparkSession, fake: FakeQueueService) -> None:
+    folder = main("chain_of_queues")
+
+    rows = spark.read.parquet(str(folder / "invoices")).collect()
+    assert sorted(row.body for row in rows) == sorted(f"invoice for order {n}" for n in range(50))
+    fake.wait_until(lambda: fake.count("example-orders") == 0, 60)
+
+
 def test_many_queues(main, fake: FakeQueueService, capsys: pytest.CaptureFixture[str]) -> None:
     main("many_queues")
 
