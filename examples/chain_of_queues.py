@@ -7,37 +7,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery as Query
 
 from surroundings import from_command_line, send
 
 
 # [recipe]
-def start(
-    spark: SparkSession, azure: dict[str, str], folder: Path
-) -> list[StreamingQuery]:
+def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> list[Query]:
     """From `example-orders` to `example-invoices`, and from there into a table."""
-
-    def read(queue: str, **options: str) -> DataFrame:
-        messages = spark.readStream.format("azqueue").options(
-            **azure, queue=queue, **options
-        )
-        messages = messages.option("writeAheadLog", f"file:{folder}/logs/{queue}")
-        return messages.option("createQueue", "true").load()
-
-    invoices = read("example-orders").selectExpr("concat('invoice for ', body) AS body")
-    sent = invoices.writeStream.format("azqueue").options(
-        **azure, queue="example-invoices"
-    )
-    sent = sent.option("transactionLog", f"file:{folder}/logs/sent")
+    logs, azure = f"file:{folder}/logs", azure | {"createQueue": "true"}
+    reader = spark.readStream.format("azqueue").options(**azure)
+    orders = reader.options(queue="example-orders", writeAheadLog=f"{logs}/1").load()
+    sent = orders.selectExpr("concat('invoice for ', body) AS body").writeStream
+    sent = sent.format("azqueue").options(**azure, queue="example-invoices")
+    sent = sent.option("transactionLog", f"{logs}/sent")
     sent = sent.option("checkpointLocation", f"{folder}/checkpoints/sent")
-    booked = read("example-invoices", isolationLevel="readCommitted").select(
-        "message_id", "body"
-    )
-    table = booked.writeStream.option(
-        "checkpointLocation", f"{folder}/checkpoints/booked"
-    )
+
+    reader = spark.readStream.format("azqueue").options(**azure)
+    reader = reader.options(queue="example-invoices", writeAheadLog=f"{logs}/2")
+    invoices = reader.option("isolationLevel", "readCommitted").load()
+    table = invoices.select("message_id", "body").writeStream
+    table = table.option("checkpointLocation", f"{folder}/checkpoints/booked")
     return [sent.start(), table.start(f"{folder}/invoices")]
 
 
