@@ -459,7 +459,9 @@ def test_deletes_after_log_leave_what_was_given_up() -> None:
 
 
 @pytest.mark.parametrize("written_by", DeleteAfter)
-def test_what_deletes_after_log_have_deleted_is_not_given_up(written_by: DeleteAfter) -> None:
+def test_what_deletes_after_log_have_deleted_is_not_given_up(
+    written_by: DeleteAfter, caplog: pytest.LogCaptureFixture
+) -> None:
     service, spark = a_query(8, "m3")
     del spark.options["maxDequeueCount"]
     spark.settings = {"delete_after": written_by}
@@ -473,6 +475,7 @@ def test_what_deletes_after_log_have_deleted_is_not_given_up(written_by: DeleteA
     spark.restart_with(maxDequeueCount="1")
     assert service.views() == []
     keep_failing(service, spark)
+    assert "maxDequeueCount cannot abandon batch 1, which runs again" in caplog.text
 
 
 def test_a_suspect_that_was_never_given_out_is_not_poison() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from spark_azqueue.journal.claim import taken
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.messages import Lease, MessageKey
@@ -11,6 +13,8 @@ from .log import WriteAheadLog
 from .outcomes import BatchOutcome, alone, outcome_due, warn_of_split
 from .segment import Segment
 from .state import ProgressKeeper
+
+log = logging.getLogger(__name__)
 
 DELETE_AFTER = "deleteAfter"
 """The option, as a segment's header keeps it."""
@@ -107,7 +111,10 @@ class FailedBatches:
         number = segment.number
         if self.is_given_up(number):
             return True
-        if not self._may_give_up(segment) or number in self._tried:
+        if number in self._tried:
+            return False
+        if not self._may_give_up(segment):
+            self._warn_if_deleted(segment)
             return False
         replays = self._log.outcomes.replayed(number)
         header = segment.header
@@ -134,6 +141,18 @@ class FailedBatches:
             and number > self._log.state.progress.committed
             and self._log.outcomes.on(number) is None
         )
+
+    def _warn_if_deleted(self, segment: Segment) -> None:
+        """Once, if a batch that may fail again cannot be given up."""
+        number, committed = segment.number, self._log.state.progress.committed
+        if self._maximum is not None and number > committed:
+            self._tried.add(number)
+            log.warning(
+                "maxDequeueCount cannot abandon batch %d, which runs again: its messages are"
+                " deleted (by deleteAfter=log, or after a commit that was rolled back), so only the"
+                " write-ahead log has them. If it keeps failing, mend your code",
+                number,
+            )
 
     def _carry_out(self, outcome: BatchOutcome, segment: Segment, replays: int) -> None:
         if outcome is BatchOutcome.POISON:
