@@ -28,6 +28,9 @@ from .timing import LeaseLengths, Term
 
 log = logging.getLogger(__name__)
 
+_LOST_BY_NAME = 10
+"""Lost leases that a round of renewals reports by message; the others are counted."""
+
 _GLANCE_S = 0.05
 """How long the thread waits for answers before it looks whether more is to be done."""
 
@@ -89,6 +92,7 @@ class LeaseWorker:
         self._left = 0  # deletes and releases due or under way
         self._releasing = 0  # releases under way
         self._gone_before = 0  # leases of earlier runs that were lost, and not reported yet
+        self._lost = 0  # other leases that were lost in this round
         self._renewals: dict[Lease, Renewal] = {}  # under way
         self._renews = False
         self._is_stopped = False
@@ -289,7 +293,7 @@ class LeaseWorker:
                         begun += self._begin_renewals(flight)
                     waits = self._begin_tasks(flight, under_way)
                     if not (waits or len(flight)):
-                        self._tell_gone_before()
+                        self._report_lost()
                         return begun
                     self._note(flight.ended(_GLANCE_S), under_way)
         except Exception as error:
@@ -384,14 +388,20 @@ class LeaseWorker:
         if renewed.is_lost and renewed.of_earlier_run:
             self._gone_before += 1
         elif renewed.is_lost:
-            log.warning(
-                "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere too",
-                lease.message_id,
-                lease.queue.name,
-            )
+            self._lost += 1
+            if self._lost <= _LOST_BY_NAME:
+                log.warning(
+                    "the lease of message %s in queue '%s' was lost: it may be delivered elsewhere"
+                    " too",
+                    lease.message_id,
+                    lease.queue.name,
+                )
 
-    def _tell_gone_before(self) -> None:
-        """One line for all messages of an earlier run's batch, though it had a thousand."""
+    def _report_lost(self) -> None:
+        """One line for all further leases of a round, and for all messages of an earlier run."""
+        more, self._lost = self._lost - _LOST_BY_NAME, 0
+        if more > 0:
+            log.warning("the leases of %d further messages were lost at the same time", more)
         count, self._gone_before = self._gone_before, 0
         if count:
             log.warning(

@@ -465,6 +465,23 @@ def test_a_lease_that_is_lost_is_told_and_no_other(outcome, caplog):
     assert world.ledger.counts.leases_lost == outcome.refused
 
 
+def test_of_many_leases_that_are_lost_ten_are_named(caplog):
+    world = Renewals()
+    for number in range(13):
+        world.hold(f"m{number:02}")
+    world.clock.advance(30.0)
+    flight = world.in_flight()
+    flight.ended = lambda timeout_s: [
+        (tag, (Outcome.GONE, None)) for _, tag, _ in [flight.calls.pop()]
+    ]
+    world.in_flight = lambda: flight
+    world.worker.renew_due()
+
+    assert world.ledger.counts.leases_lost == 13
+    assert caplog.text.count("was lost: it may be delivered elsewhere too") == 10
+    assert "the leases of 3 further messages were lost at the same time" in caplog.text
+
+
 def test_a_renewal_that_no_retry_can_help_loses_the_lease_and_the_log_says_so(caplog):
     world = Renewals()
     world.hold("a")
