@@ -252,9 +252,11 @@ def test_sparks_wrapper_for_available_now_asks_before_it_names_anything(
 
 def test_another_load_has_data(probed: SparkSession, tmp_path: Path) -> None:
     query = Query(probed, tmp_path, loads=2)
-    assert query.run(0, 1, 1, 1, other=1) == (
-        "LO=0; I; P(0,0); LO=0; LO=1; C(0); P(0,1); LO=1; C(1); LO=1; C(1); LO=1"
-    )
+    first, *more = query.run(0, 1, 1, 1, other=1).split("; C(1); LO=1")
+    assert first == "LO=0; I; P(0,0); LO=0; LO=1; C(0); P(0,1); LO=1"
+    # Each batch of the other load commits ours and asks again: on a busy machine once more.
+    assert len(more) >= 2
+    assert not any(more)
     assert query.run(1, other=4) == "P(1,1); LO=1"
 
 
