@@ -1,6 +1,7 @@
 """The audit of `make soak` with a log: whatever is not exactly once is told."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,3 +83,11 @@ def test_rows_of_a_batch_that_was_given_up_may_come_again(audit):
 def test_what_stands_in_a_poison_queue_is_not_lost(audit):
     assert audit(BOTH[:1], aside={"B"}).good
     assert not audit(BOTH[:1], aside={"A"}).good
+
+
+@pytest.mark.parametrize("script", ["run", "drain_run", "files_run"])
+def test_each_campaign_starts(script):
+    folder = Path(__file__).parents[2] / "soak"
+    command = [sys.executable, "-W", "ignore", str(folder / f"{script}.py"), "--help"]
+
+    assert subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"usage")

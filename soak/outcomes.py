@@ -1,4 +1,4 @@
-"""What the log's verdicts name: batches that were given up, whose messages may come again."""
+"""Which batches of the log were given up, so that their messages may be delivered again."""
 
 from __future__ import annotations
 
