@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
 from .documents import http_date
-from .faults import FaultScript, retry_after, seconds_of
+from .faults import FaultScript, duration_of, retry_after
 from .routing import ANSWERED_AS
 from .wire import HttpAnswer, HttpRequest, HttpServer, parameters, render
 
@@ -111,7 +111,7 @@ class FakeBlobService:
             if kind == "reset":
                 return HttpAnswer(None, effect.delay, reset=True)
             if kind == "late":
-                due = self._clock() + seconds_of(effect.fault)  # type: ignore[arg-type]
+                due = self._clock() + duration_of(effect.fault)  # type: ignore[arg-type]
                 self._late.append((due, path, request.body))
                 return HttpAnswer(None, effect.delay)
             if kind in _REFUSED:

@@ -92,7 +92,7 @@ class Fault:
             raise ValueError(f"seconds cannot be negative: {self.seconds}")
 
 
-def seconds_of(fault: Fault) -> float:
+def duration_of(fault: Fault) -> float:
     """How long it lasts: its `seconds`, or the default of its kind."""
     return _SECONDS.get(fault.kind, 1.0) if fault.seconds is None else fault.seconds
 
@@ -200,7 +200,7 @@ class FaultScript:
                 if not line.matches(op, queue, finds_messages=finds_messages) or not line.due():
                     continue
                 if fault.kind == "slow":
-                    delay += seconds_of(fault)
+                    delay += duration_of(fault)
                 elif chosen is None:
                     chosen = fault
                 else:

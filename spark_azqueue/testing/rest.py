@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from . import documents, errors
 from .errors import Refusal
-from .faults import Fault, seconds_of
+from .faults import Fault, duration_of
 from .model import SEVEN_DAYS, ModelAccount, ModelQueue
 from .routing import RoutedCall
 from .wire import HttpRequest
@@ -131,7 +131,7 @@ def _create(job: Job) -> Reply:
 
 
 def _delete_queue(job: Job) -> Reply:
-    blocked = seconds_of(job.fault) if job.fault and job.hit_by("being_deleted") else 0.0
+    blocked = duration_of(job.fault) if job.fault and job.hit_by("being_deleted") else 0.0
     job.account.delete(job.call.queue, now=job.now, blocked_for=blocked)
     return _done()
 

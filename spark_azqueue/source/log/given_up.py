@@ -56,7 +56,7 @@ class FailedBatches:
         self._deletes_at_once = deletes_at_once
         self._log = wal
         self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
-        self._tried: set[int] = set()  # batches of other processes that get another try in this one
+        self._tried: set[int] = set()  # batches of other processes that are run again in this one
 
     def taken_over(self, segment: Segment) -> None:
         """Once for each segment whose messages are held: do the rest if it was given up."""
