@@ -31,7 +31,7 @@ from landing import Landing  # noqa: E402
 from processes import Processes  # noqa: E402
 from quick_jvm import QUICK_JVM  # noqa: E402
 
-from spark_azqueue.arrivals.record import read_bad  # noqa: E402
+from spark_azqueue.files.record import read_bad  # noqa: E402
 from spark_azqueue.testing import FakeQueueService  # noqa: E402
 
 _KINDS = ("everything", "java", "source", "driver")

@@ -12,14 +12,14 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_azqueue.source.history.objects import OWN_COLUMNS
+from spark_azqueue.source.replay.objects import OWN_COLUMNS
 
 from .conditions import Condition
 from .errors import AzQueueError, InvalidOption, short_tracebacks
 from .options.choices import OnUndecodable, Side
-from .options.history import HistoryConfig
 from .options.option import ParsedOptions
-from .options.parse import history_config, parse, sink_config, source_config
+from .options.parse import parse, replay_config, sink_config, source_config
+from .options.replay import ReplayConfig
 from .options.sink_config import SinkConfig
 from .options.source_config import SourceConfig
 from .options.transaction import check_batch, check_stream
@@ -27,15 +27,15 @@ from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source.columns import Columns, source_columns
-from .source.history.follower import check_stream as check_log_stream
-from .source.history.readers import LogReader, LogStreamReader
 from .source.readers import (
     AzQueueReader,
     AzQueueStreamReader,
     RefusedStreamReader,
 )
+from .source.replay.follower import check_stream as check_log_stream
+from .source.replay.readers import LogReader, LogStreamReader
 
-C = TypeVar("C", SourceConfig, SinkConfig, HistoryConfig)
+C = TypeVar("C", SourceConfig, SinkConfig, ReplayConfig)
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class AzQueueDataSource(DataSource):
     @short_tracebacks
     def schema(self) -> str:
         """Return the source's columns as DDL. Raises InvalidOption."""
-        columns = _available(self._history() or self._source())
+        columns = _available(self._replay() or self._source())
         if "connectionString" in self._parsed.written:
             log.warning(
                 "option 'connectionString' shows in query plans and event logs; use"
@@ -75,8 +75,8 @@ class AzQueueDataSource(DataSource):
     @short_tracebacks
     def reader(self, schema: StructType) -> AzQueueReader | LogReader:
         """Return the reader of `spark.read`: a peek, or of a log. Raises InvalidOption."""
-        if history := self._history():
-            return LogReader(history, _columns(schema), _available(history))
+        if replay := self._replay():
+            return LogReader(replay, _columns(schema), _available(replay))
         config = self._source()
         return AzQueueReader(config, _columns(schema), _available(config))
 
@@ -85,9 +85,9 @@ class AzQueueDataSource(DataSource):
     ) -> AzQueueStreamReader | LogStreamReader | RefusedStreamReader:
         """Return the reader of `spark.readStream`. What it would raise, that reader raises."""
         try:
-            if history := self._history():
-                check_log_stream(history)
-                return LogStreamReader(history, _columns(schema), _available(history))
+            if replay := self._replay():
+                check_log_stream(replay)
+                return LogStreamReader(replay, _columns(schema), _available(replay))
             config = self._source()
             if config.write_ahead_log and config.write_ahead_log.account:
                 require_package("writeAheadLog=blob:…")
@@ -122,11 +122,11 @@ class AzQueueDataSource(DataSource):
     def _source(self) -> SourceConfig:
         return self._checked(source_config)
 
-    def _history(self) -> HistoryConfig | None:
+    def _replay(self) -> ReplayConfig | None:
         """The config of a read of a log, None for other reads."""
         if "readLog" not in self._parsed.written:
             return None
-        config = self._checked(history_config)
+        config = self._checked(replay_config)
         if config.account:
             require_package("readLog=blob:…")
         return config
@@ -162,10 +162,10 @@ class AzQueueDataSource(DataSource):
         return config, columns
 
 
-def _available(config: SourceConfig | HistoryConfig) -> Columns:
+def _available(config: SourceConfig | ReplayConfig) -> Columns:
     permissive = config.on_undecodable is OnUndecodable.PERMISSIVE
     columns = source_columns(config.body_type, permissive=permissive)
-    return columns + OWN_COLUMNS if isinstance(config, HistoryConfig) else columns
+    return columns + OWN_COLUMNS if isinstance(config, ReplayConfig) else columns
 
 
 def _columns(schema: StructType) -> Columns:

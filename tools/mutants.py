@@ -37,10 +37,10 @@ MODULES = {
     "source": ["leases/ledger", "batches/commits", "log/state", "log/recovery"],
     "source/executors": ["plan", "closing", "recovery", "objects"],
     "sink/transaction": ["record", "listing"],
-    "arrivals": ["decide", "memory"],
+    "files": ["decide", "memory"],
 }
 FOLDERS = [
-    *(f"tests/unit/{name}" for name in ("source", "sink", "arrivals", "test_golden_bytes.py")),
+    *(f"tests/unit/{name}" for name in ("source", "sink", "files", "test_golden_bytes.py")),
     "tests/property",
 ]
 HANGS_AFTER_S = 30.0

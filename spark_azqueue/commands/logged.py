@@ -16,13 +16,13 @@ from spark_azqueue.options import parsers
 from spark_azqueue.options.account import SharedConfig
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.option import options_of as declared_in
-from spark_azqueue.options.parse import history_config, parse
+from spark_azqueue.options.parse import parse, replay_config
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import Message
-from spark_azqueue.source.history.batches import Piece, chosen, pieces_of
-from spark_azqueue.source.history.objects import objects_of, rows_by_piece
-from spark_azqueue.source.history.survey import history_of, opened
+from spark_azqueue.source.replay.batches import Piece, chosen, pieces_of
+from spark_azqueue.source.replay.objects import objects_of, rows_by_piece
+from spark_azqueue.source.replay.survey import history_of, opened
 
 from .shared import of_type
 
@@ -103,7 +103,7 @@ class LogRange:
             "endingBatch": last,
         }
         options |= {name: text for name, text in bounds.items() if text is not None}
-        self._config = history_config(
+        self._config = replay_config(
             options | {"readLog": found.log, "onUndecodable": "permissive"}
         )
         if self._config.account:

@@ -13,15 +13,15 @@ from spark_azqueue.service.redaction import looks_like_connection_string, shown
 
 from .account import QUEUE, read_account
 from .choices import Side
-from .history import HistoryConfig, read_history
 from .option import Option, ParsedOptions, options_of
+from .replay import ReplayConfig, read_replay
 from .sink_config import SinkConfig, read_sink
 from .source_config import SourceConfig, read_source
 
 
 def _declared() -> Iterator[Option]:
     """Every option that a config declares, once, with its side: first those of both sides."""
-    source = (QUEUE, *options_of(SourceConfig), *options_of(HistoryConfig))
+    source = (QUEUE, *options_of(SourceConfig), *options_of(ReplayConfig))
     sink = (QUEUE, *options_of(SinkConfig))
     found = [
         replace(option, side=option.side & _side_of(option in source, option in sink))
@@ -83,11 +83,11 @@ def source_config(
     return read_source(parse(given, Side.SOURCE), environment)
 
 
-def history_config(
+def replay_config(
     given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
-) -> HistoryConfig:
+) -> ReplayConfig:
     """Make the config of a read of a log from its options. See `parse`; sends nothing."""
-    return read_history(parse(given, Side.SOURCE), environment)
+    return read_replay(parse(given, Side.SOURCE), environment)
 
 
 def sink_config(

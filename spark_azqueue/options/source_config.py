@@ -24,7 +24,6 @@ from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
 from .choices import IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
-from .history import check_no_history
 from .log import (
     LEASE_ON,
     ExecutorsConfig,
@@ -36,6 +35,7 @@ from .log import (
     read_log,
 )
 from .option import Option, ParsedOptions, made_of, option, options_of, taken
+from .replay import check_no_replay
 from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
@@ -276,7 +276,7 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
             "'maxTriggerDelay' is set, and it is for minMessagesPerTrigger: set that, too. A"
             " message does not wait without it"
         )
-    check_no_history(values)
+    check_no_replay(values)
     check_place(values)
     write_ahead_log = read_log(values, account)
     config = SourceConfig(

@@ -41,7 +41,7 @@ _PLAN_VERSION = 3
 HISTORY_VERSION = NEWEST_VERSION = 4
 """Version 2 is a position in a write-ahead log: see `log/state.py`. Version 3 is a plan of
 leaseOn=executors: see `executors/plan.py`. Version 4 is of a stream that reads a log: see
-`history/batches.py`."""
+`replay/batches.py`."""
 
 OffsetJson = dict[str, Any]
 

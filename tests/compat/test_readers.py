@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.source.history.batches import HistoryOffset
+from spark_azqueue.source.replay.batches import ReplayOffset
 
 HERE = Path(__file__).parent
 READERS = {"0.1": [(1, 1), (2, 2)]}
@@ -27,8 +27,8 @@ def test_offsets_are_read_as_they_were_meant(release: str) -> None:
     for number, (first, batch) in enumerate(READERS[release]):
         path = HERE / "readers" / release / "checkpoint" / "offsets" / str(number)
         written = json.loads(path.read_text().splitlines()[-1])
-        offset = HistoryOffset.from_json(written)
-        assert offset == HistoryOffset(identity["log"], first, batch)
+        offset = ReplayOffset.from_json(written)
+        assert offset == ReplayOffset(identity["log"], first, batch)
         assert offset.to_json() == written
 
 

@@ -12,7 +12,7 @@ from spark_azqueue.commands.command_line import main
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.log import log_place
-from spark_azqueue.options.parse import history_config
+from spark_azqueue.options.parse import replay_config
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import NEVER_EXPIRES, QueueRef
 from spark_azqueue.service.queues.calls import Count, Dequeue
@@ -115,7 +115,7 @@ def test_a_log_in_blobs_is_exported_and_replayed(client, pair, blobs, capsys):
     target, _ = pair
     place = log_place(f"blob:{blobs.container_name}/wal")
     options = {"readLog": f"blob:{blobs.container_name}/wal"}
-    account = history_config(options).account
+    account = replay_config(options).account
     write_log(log_store(place, account), [ODD[:2], ODD[2:4]], 2)
     log = ["--log", options["readLog"]]
 

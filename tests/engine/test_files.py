@@ -17,12 +17,12 @@ from landing import TRUSTED, Landing
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.arrivals.decide import Look
-from spark_azqueue.arrivals.memory import File
-from spark_azqueue.arrivals.reading import Files
-from spark_azqueue.arrivals.rules import roots_of
 from spark_azqueue.errors import LogConflict
 from spark_azqueue.files import read_new_files
+from spark_azqueue.files.decide import Look
+from spark_azqueue.files.memory import File
+from spark_azqueue.files.reading import Files
+from spark_azqueue.files.rules import roots_of
 from spark_azqueue.testing import FakeQueueService
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def test_where_only_spark_can_look_it_sees_what_the_driver_would(
     def look_by_spark(*names: str) -> dict[tuple[str, str], Look]:
         return look(*names, is_there=refuse, looks=lambda spark, paths: [*map(unknown, paths)])
 
-    monkeypatch.setattr("spark_azqueue.arrivals.reading.is_on_disk", lambda spark, path: False)
+    monkeypatch.setattr("spark_azqueue.files.reading.is_on_disk", lambda spark, path: False)
     assert look_by_spark(*there) == look(*there)
     gone = [f"gone-{number}*.json" for number in range(40)]
     assert look_by_spark(*there, *gone) == look(*there, *gone)

@@ -28,13 +28,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from spark_azqueue.arrivals.batches import Arrivals
-from spark_azqueue.arrivals.decide import Announced, without
-from spark_azqueue.arrivals.log import FileLog, Means, list_of
-from spark_azqueue.arrivals.memory import Bounds
-from spark_azqueue.arrivals.reading import Files
-from spark_azqueue.arrivals.rules import Rules, roots_of
 from spark_azqueue.errors import LogConflict
+from spark_azqueue.files.batches import Arrivals
+from spark_azqueue.files.decide import Announced, without
+from spark_azqueue.files.log import FileLog, Means, list_of
+from spark_azqueue.files.memory import Bounds
+from spark_azqueue.files.reading import Files
+from spark_azqueue.files.rules import Rules, roots_of
 from spark_azqueue.options.log import log_place
 
 HERE = "shopdata/landing"

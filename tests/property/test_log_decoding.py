@@ -14,11 +14,11 @@ import binascii
 from typing import Any, ClassVar
 
 import pytest
-from history import rows_in
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from log_stores import Put
 from logged import NO_BODY, Blobs, LoggedSpark
+from replayed_log import rows_in
 from simulation import POISON, VISIBILITY_S
 from world import SOURCE, Service
 

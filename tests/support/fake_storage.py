@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, SparkRuntimeException
 
-from spark_azqueue.arrivals.decide import Look
-from spark_azqueue.arrivals.rules import Root
+from spark_azqueue.files.decide import Look
+from spark_azqueue.files.rules import Root
 
 FAILED = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x."
 

@@ -19,11 +19,11 @@ from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
-from spark_azqueue.arrivals import log as file_log
-from spark_azqueue.arrivals.decide import Quarantined
-from spark_azqueue.arrivals.log import FileLog
-from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.record import Begun, FileList
+from spark_azqueue.files import log as file_log
+from spark_azqueue.files.decide import Quarantined
+from spark_azqueue.files.log import FileLog
+from spark_azqueue.files.memory import Bounds, File, Memory
+from spark_azqueue.files.record import Begun, FileList
 from spark_azqueue.journal import claim as claims
 from spark_azqueue.journal.claim import Claim
 from spark_azqueue.journal.frame import unframed, unpacked

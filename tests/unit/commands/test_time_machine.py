@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 from file_logs import write_log, write_slots
-from history import COLUMNS, log_in
 from log_stores import MemoryLogStore
+from replayed_log import COLUMNS, log_in
 
 from spark_azqueue.commands import putting
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.commands.filters import envelope_in
 from spark_azqueue.commands.scan import LEASE_S
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.options.parse import history_config
+from spark_azqueue.options.parse import replay_config
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import stored_text
-from spark_azqueue.source.history.batches import pieces_of
-from spark_azqueue.source.history.objects import objects_of, rows_of
-from spark_azqueue.source.history.survey import history_of, opened
+from spark_azqueue.source.replay.batches import pieces_of
+from spark_azqueue.source.replay.objects import objects_of, rows_of
+from spark_azqueue.source.replay.survey import history_of, opened
 from spark_azqueue.testing import Fault
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -280,7 +280,7 @@ def files_in(folder):
 
 def read_log(place, **options):
     """What `spark.read` gives: batch, id and body of each row."""
-    config = history_config({"readLog": place, **options}, {})
+    config = replay_config({"readLog": place, **options}, {})
     log = opened(config)
     pieces = pieces_of(history_of(log).survey().batches)
     columns = (*COLUMNS, ("message_id", "string"))

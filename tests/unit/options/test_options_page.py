@@ -11,8 +11,8 @@ from reference import options_page
 from spark_azqueue.options import (
     account,
     blobs,
-    history,
     log,
+    replay,
     sink_config,
     source_config,
     transaction,
@@ -58,7 +58,7 @@ def looked_up():
     for module in (
         account,
         blobs,
-        history,
+        replay,
         log,
         sink_config,
         source_config,
@@ -85,7 +85,7 @@ CONFIGS = (
     blobs.ClaimCheck,
     log.LogConfig,
     log.ExecutorsConfig,
-    history.HistoryConfig,
+    replay.ReplayConfig,
     transaction.TransactionConfig,
 )
 
@@ -98,7 +98,7 @@ def test_every_option_has_a_field_in_its_configs_or_is_read_while_they_are_made(
 
 
 def test_what_is_looked_up_in_values_is_an_option():
-    for module in (blobs, history, log, sink_config, source_config, transaction):
+    for module in (blobs, replay, log, sink_config, source_config, transaction):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         keys = {
             node.slice.value

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_azqueue.arrivals.hadoop import place_of_log
 from spark_azqueue.conditions import Condition
 from spark_azqueue.datasource import AzQueueDataSource
 from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.files.hadoop import place_of_log
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.options.parse import history_config, sink_config, source_config
+from spark_azqueue.options.parse import replay_config, sink_config, source_config
 from spark_azqueue.service.credentials import authority_for
 from spark_azqueue.service.policy import (
     MODULE,
@@ -67,7 +67,7 @@ def refused(options: Mapping[str, str], read: Any = source_config) -> str:
 @pytest.mark.parametrize(
     ("more", "read"),
     [
-        ({"readLog": "blob:logs/a"}, history_config),
+        ({"readLog": "blob:logs/a"}, replay_config),
         ({"queue": "orders", "writeAheadLog": "blob:logs/a"}, source_config),
         ({"queue": "orders", "largeBody": "blob", "blobContainer": "bodies"}, source_config),
         ({"queue": "orders", "largeBody": "blob", "blobContainer": "bodies"}, sink_config),
@@ -203,9 +203,7 @@ def test_logs_are_below_the_roots(
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "logs" / "link").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv(VARIABLE, json.dumps({"logRoots": [str(tmp_path / "logs")]}))
-    read: Any = {"transactionLog": sink_config, "readLog": history_config}.get(
-        option, source_config
-    )
+    read: Any = {"transactionLog": sink_config, "readLog": replay_config}.get(option, source_config)
     options = (
         {} if option == "readLog" else {"queue": "orders", "secret.connectionString": STRINGS[0]}
     )

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from executors_query import Query, fill, first_plan
-from history import rows_in
 from log_stores import MemoryLogStore, Put
 from refs import ref
+from replayed_log import rows_in
 
 from spark_azqueue.errors import (
     CheckpointMismatch,

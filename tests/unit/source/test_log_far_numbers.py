@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from history import log_in, read
 from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS
+from replayed_log import log_in, read
 from segments import a_message
-from test_history_plans import Writer
+from test_replay_plans import Writer
 
 from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.numbers import first_missing, is_too_long, standing
 from spark_azqueue.service.names import EXECUTORS, MOST_NAMES
-from spark_azqueue.source.history.batches import LogSurvey
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.state import LogState
+from spark_azqueue.source.replay.batches import LogSurvey
 
 FAR = 10**12 - 1
 

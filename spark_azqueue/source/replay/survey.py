@@ -21,7 +21,7 @@ from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, standing, tagged_in
 from spark_azqueue.journal.store import LogStore, log_store
-from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
 
 from ..executors import names as slot_names
@@ -192,7 +192,7 @@ def history_of(journal: Journal) -> History:
     return PlanHistory(journal) if isinstance(journal, PlanFolder) else SegmentHistory(journal)
 
 
-def opened(config: HistoryConfig) -> Journal:
+def opened(config: ReplayConfig) -> Journal:
     """Find out which log it is. Changes nothing. Returns a PlanFolder if executors wrote it.
 
     Raises InvalidOption if there is none, LogConflict for a log of another kind, LogDamaged,
@@ -227,6 +227,6 @@ def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
     return found
 
 
-def store_of(config: HistoryConfig, kind: Kind) -> LogStore:
+def store_of(config: ReplayConfig, kind: Kind) -> LogStore:
     """The store of the log. Nothing is sent yet."""
     return log_store(config.place, config.account, kind)

@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .arrivals.batches import Arrivals
-from .arrivals.checks import (
+from spark_azqueue.options.blobs import read_blob_account
+from spark_azqueue.options.log import LogPlace
+from spark_azqueue.options.parse import account_options, source_config
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs.store import require_package
+
+from .batches import Arrivals
+from .checks import (
     check_aside,
     check_kinds,
     check_options,
@@ -19,17 +26,11 @@ from .arrivals.checks import (
     check_pattern,
     check_reader_options,
 )
-from .arrivals.hadoop import has_batches, place_of_log, qualified
-from .arrivals.listing import OF_BLOBS, check_sink
-from .arrivals.memory import Bounds
-from .arrivals.reading import Files
-from .arrivals.rules import Rules, roots_of
-from .options.blobs import read_blob_account
-from .options.log import LogPlace
-from .options.parse import account_options, source_config
-from .options.source_config import SourceConfig
-from .service.account import Account
-from .service.blobs.store import require_package
+from .hadoop import has_batches, place_of_log, qualified
+from .listing import OF_BLOBS, check_sink
+from .memory import Bounds
+from .reading import Files
+from .rules import Rules, roots_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_azqueue.arrivals.decide import (
+from spark_azqueue.files.decide import (
     NO_HADOOP_NAME,
     Announced,
     Look,
@@ -17,8 +17,8 @@ from spark_azqueue.arrivals.decide import (
     changed,
     listed_by,
 )
-from spark_azqueue.arrivals.memory import LATE_S, Bounds, File, Memory
-from spark_azqueue.arrivals.rules import Rules, roots_of
+from spark_azqueue.files.memory import LATE_S, Bounds, File, Memory
+from spark_azqueue.files.rules import Rules, roots_of
 
 HERE = "shopdata/landing"
 RULES = Rules(roots_of(HERE))

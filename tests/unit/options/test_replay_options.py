@@ -6,11 +6,11 @@ import pytest
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.options.option import taken
-from spark_azqueue.options.parse import OPTIONS, history_config, sink_config, source_config
+from spark_azqueue.options.parse import OPTIONS, replay_config, sink_config, source_config
 from spark_azqueue.options.parsers import instant
+from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.encoding import BodyType, Encoding
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
@@ -18,10 +18,10 @@ FILES, BLOBS = {"readLog": "file:/data/log"}, {"readLog": "blob:logs/orders"}
 
 
 def history(**given):
-    return history_config({**FILES, **given}, {})
+    return replay_config({**FILES, **given}, {})
 
 
-def refused(make=history_config, **given):
+def refused(make=replay_config, **given):
     with pytest.raises(InvalidOption) as caught:
         make(given, {})
     return str(caught.value)
@@ -63,24 +63,24 @@ def test_every_option_arrives(option, value, field, found):
 
 
 def test_the_list_above_leaves_no_option_out():
-    names = taken(HistoryConfig, {option.name: option.name for option in OPTIONS})
+    names = taken(ReplayConfig, {option.name: option.name for option in OPTIONS})
     assert {(name, field) for field, name in names.items()} == {
         (name, field) for name, _, field, _ in OWN
     }
 
 
 def test_a_log_in_blobs_has_the_account_of_the_queues_or_its_own():
-    of_queues = history_config({**BLOBS, **ACCESS}, {}).account
+    of_queues = replay_config({**BLOBS, **ACCESS}, {}).account
     assert (of_queues.url, of_queues.sas) == ("https://acc.blob.core.windows.net", "sig=s3cr3t")
     text = "BlobEndpoint=https://other.blob.core.windows.net;SharedAccessSignature=sig=1"
-    own = history_config({**BLOBS, "secret.blobConnectionString": text}, {}).account
+    own = replay_config({**BLOBS, "secret.blobConnectionString": text}, {}).account
     assert own.url == "https://other.blob.core.windows.net"
     assert "no credential" in refused(**BLOBS)
 
 
 def test_large_bodies_are_read_from_their_blobs():
     bodies = {"largeBody": "blob", "blobContainer": "bodies"}
-    config = history_config({**FILES, **ACCESS, **bodies}, {})
+    config = replay_config({**FILES, **ACCESS, **bodies}, {})
     assert (config.claim_check.container, config.account) == ("bodies", None)
     assert "no credential" in refused(**FILES, **bodies)
     assert "set largeBody=blob" in refused(**FILES, blobContainer="bodies")

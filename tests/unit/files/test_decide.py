@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.arrivals.decide import (
+from spark_azqueue.files.decide import (
     EMPTIED,
     GONE,
     NO_FILE,
@@ -29,10 +29,10 @@ from spark_azqueue.arrivals.decide import (
     unseen,
     without,
 )
-from spark_azqueue.arrivals.listing import again
-from spark_azqueue.arrivals.log import FileLog, Means, list_of
-from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.rules import LONGEST, Rules, glob_pattern, roots_of
+from spark_azqueue.files.listing import again
+from spark_azqueue.files.log import FileLog, Means, list_of
+from spark_azqueue.files.memory import Bounds, File, Memory
+from spark_azqueue.files.rules import LONGEST, Rules, glob_pattern, roots_of
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.service.names import FILES
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.arrivals.decide import Quarantined, choose
-from spark_azqueue.arrivals.log import FileLog
-from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.record import Begun, FileList, SnapshotHead
 from spark_azqueue.errors import LogConflict, LogDamaged
+from spark_azqueue.files.decide import Quarantined, choose
+from spark_azqueue.files.log import FileLog
+from spark_azqueue.files.memory import Bounds, File, Memory
+from spark_azqueue.files.record import Begun, FileList, SnapshotHead
 from spark_azqueue.journal.codec import Damaged, digest_of, sealed
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.frame import framed
@@ -26,7 +26,7 @@ SNAPSHOT_AFTER = 20
 
 @pytest.fixture(autouse=True)
 def early_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_azqueue.arrivals.log.SNAPSHOT_AFTER", SNAPSHOT_AFTER)
+    monkeypatch.setattr("spark_azqueue.files.log.SNAPSHOT_AFTER", SNAPSHOT_AFTER)
 
 
 def file(number: int) -> File:
@@ -309,7 +309,7 @@ def test_a_large_list_is_read_whatever_its_names_are() -> None:
 def test_what_could_not_be_read_may_be_many_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_azqueue.arrivals.record.BAD_AT_MOST", 500)
+    monkeypatch.setattr("spark_azqueue.files.record.BAD_AT_MOST", 500)
     log, bad = opened(tmp_path), [Quarantined(file(number), "gone") for number in range(50)]
     log.put(record(0, *range(50)))
     log.put_bad(0, bad)
@@ -433,7 +433,7 @@ def test_time_does_not_go_back_behind_a_snapshot(tmp_path: Path) -> None:
 def test_a_memory_too_large_for_a_snapshot_keeps_its_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_azqueue.arrivals.log.MOST", 10)
+    monkeypatch.setattr("spark_azqueue.files.log.MOST", 10)
     log = opened(tmp_path)
     for batch in range(2 * SNAPSHOT_AFTER):
         log.put(record(batch, batch))

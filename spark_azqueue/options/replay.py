@@ -39,7 +39,7 @@ _ALSO = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryConfig:
+class ReplayConfig:
     """Which log to read, and what of it. Spark pickles it for the processes that read.
 
     account: of a place in blobs, None for files. first, last: numbers of batches, both included.
@@ -92,14 +92,14 @@ class HistoryConfig:
         return self.first is not None or self.since is not None
 
 
-def check_no_history(values: ParsedOptions) -> None:
+def check_no_replay(values: ParsedOptions) -> None:
     """Raise InvalidOption for `readLog`, or options of it, where queues are read."""
     if READ_LOG.name in values.written:
         raise _invalid(
             "'readLog' reads a write-ahead log and no queue: it is for spark.read and"
             " spark.readStream alone. Remove it here"
         )
-    if idle := values.idle(HistoryConfig):
+    if idle := values.idle(ReplayConfig):
         raise _invalid(
             f"'{idle}' is set, and it is for 'readLog', which reads a write-ahead log: a queue"
             " has no offsets, and a query reads what is in it, from the oldest on. Set 'readLog',"
@@ -107,7 +107,7 @@ def check_no_history(values: ParsedOptions) -> None:
         )
 
 
-def read_history(values: ParsedOptions, environment: Mapping[str, str]) -> HistoryConfig:
+def read_replay(values: ParsedOptions, environment: Mapping[str, str]) -> ReplayConfig:
     """Make the config from parsed options that have 'readLog'. Raises InvalidOption.
 
     environment: as `os.environ`, for the account of a log in blobs.
@@ -119,7 +119,7 @@ def read_history(values: ParsedOptions, environment: Mapping[str, str]) -> Histo
     needs_account = is_in_blobs or values["largeBody"] is LargeBody.BLOB
     account = read_account(values, environment) if needs_account and not has_own else None
     is_permissive = values["onUndecodable"] is OnUndecodable.PERMISSIVE
-    return HistoryConfig(
+    return ReplayConfig(
         place=place,
         account=read_blob_account(values, account) if is_in_blobs else None,
         encoding=values["messageEncoding"] if "messageEncoding" in values.written else None,
@@ -128,13 +128,13 @@ def read_history(values: ParsedOptions, environment: Mapping[str, str]) -> Histo
         fail_on_data_loss=values["failOnDataLoss"],
         max_poll_interval=values["maxPollInterval"],
         claim_check=read_claim_check(values, account),
-        **taken(HistoryConfig, values),
+        **taken(ReplayConfig, values),
     )
 
 
 def _check_combination(values: ParsedOptions) -> None:
     shared = {each.name for each in options_of(SharedConfig)} - {"createQueue"}
-    allowed = _ALSO | shared | {each.name for each in options_of(HistoryConfig)}
+    allowed = _ALSO | shared | {each.name for each in options_of(ReplayConfig)}
     if idle := values.written.keys() - allowed:
         raise _invalid(
             f"'{min(idle)}' is set, and with 'readLog' no queue is read and nothing is written:"

@@ -15,15 +15,15 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.refusals import tell_loss
-from spark_azqueue.options.history import HistoryConfig
 from spark_azqueue.options.log import refused_wrapper
+from spark_azqueue.options.replay import ReplayConfig
 
 from ..batches.commits import Position
 from ..offsets import OffsetJson
 from .batches import (
-    HistoryOffset,
     LogSurvey,
     Piece,
+    ReplayOffset,
     first_batch,
     lost,
     lost_at_start,
@@ -48,9 +48,9 @@ class Follower:
 
     def __init__(
         self,
-        config: HistoryConfig,
+        config: ReplayConfig,
         *,
-        open_log: Callable[[HistoryConfig], Journal] = opened,
+        open_log: Callable[[ReplayConfig], Journal] = opened,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -59,7 +59,7 @@ class Follower:
         self._open_log = open_log
         self._clock = clock
         self._sleep = sleep
-        self.initial: OffsetJson = HistoryOffset().to_json()
+        self.initial: OffsetJson = ReplayOffset().to_json()
         """The offset of a stream that has read nothing: the same in every run."""
         self._spark = Position(self.initial)  # where Spark is, on 4.0 and 4.1, which do not tell it
         self._opened: Journal | None = None
@@ -109,7 +109,7 @@ class Follower:
         last = min(newest, first + self._config.batches_per_trigger - 1)
         if last < first:
             return dict(start)
-        offset = HistoryOffset(self.opened.uuid, first, last).to_json()
+        offset = ReplayOffset(self.opened.uuid, first, last).to_json()
         self._spark.handed_out(offset)
         return offset
 
@@ -152,8 +152,8 @@ class Follower:
         if self._opened is not None:
             self._opened.store.close()
 
-    def _position(self, offset: Mapping[str, Any]) -> HistoryOffset:
-        position = HistoryOffset.from_json(offset)
+    def _position(self, offset: Mapping[str, Any]) -> ReplayOffset:
+        position = ReplayOffset.from_json(offset)
         if position.log and position.log != self.opened.uuid:
             raise CheckpointMismatch(
                 f"the checkpoint belongs to another write-ahead log than {self.opened.store.where}:"
@@ -162,7 +162,7 @@ class Follower:
             )
         return position
 
-    def _look(self, position: HistoryOffset) -> None:
+    def _look(self, position: ReplayOffset) -> None:
         """Find out what is committed, if that is due and not known yet."""
         found = self._found
         if found is None:
@@ -188,7 +188,7 @@ class Follower:
         tell_loss(error, lose=not self._config.fail_on_data_loss)
 
 
-def check_stream(config: HistoryConfig) -> None:
+def check_stream(config: ReplayConfig) -> None:
     """Raise InvalidOption for options that are for `spark.read` alone."""
     for name, value in (("endingBatch", config.last), ("endingTimestamp", config.until)):
         if value is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from history import log_in, read, rows
 from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS, ref
+from replayed_log import log_in, read, rows
 from segments import a_message
 
 from spark_azqueue.errors import LogDamaged, LostSegment
@@ -18,7 +18,7 @@ from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
-from spark_azqueue.source.history.survey import history_of
+from spark_azqueue.source.replay.survey import history_of
 
 
 class Writer:

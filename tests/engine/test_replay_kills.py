@@ -18,7 +18,7 @@ from spark_azqueue.testing import FakeQueueService
 from .conftest import Streams
 from .loads import Load, LoadsJob
 from .patience import patiently
-from .test_history import wait_until_ended
+from .test_replay import wait_until_ended
 
 KILLS = int(os.environ.get("AZQUEUE_TEST_KILLS", "2"))
 COLUMNS = ("queue", "log_batch", "logged_at", "message_id", "body")

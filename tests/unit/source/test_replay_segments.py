@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from history import a_config, log_in, read, rows
 from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS
+from replayed_log import a_config, log_in, read, rows
 from segments import a_message
 
 from spark_azqueue.errors import (
@@ -24,14 +24,14 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
-from spark_azqueue.source.history.batches import chosen, parted, pieces_of
-from spark_azqueue.source.history.readers import LogReader
-from spark_azqueue.source.history.survey import history_of
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.readers import AzQueueReader
+from spark_azqueue.source.replay.batches import chosen, parted, pieces_of
+from spark_azqueue.source.replay.readers import LogReader
+from spark_azqueue.source.replay.survey import history_of
 
 RETENTION = 10
 

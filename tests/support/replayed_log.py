@@ -10,28 +10,28 @@ from logged import Row, a_row
 
 from spark_azqueue.journal.identity import IDENTITY, Identity
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.options.history import HistoryConfig
-from spark_azqueue.options.parse import history_config
+from spark_azqueue.options.parse import replay_config
+from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.names import Kind
 from spark_azqueue.source.columns import CORRUPT, Columns
-from spark_azqueue.source.history import survey
-from spark_azqueue.source.history.batches import chosen, parted, pieces_of
-from spark_azqueue.source.history.objects import OWN_COLUMNS, objects_of, rows_of
-from spark_azqueue.source.history.survey import history_of, journal_of, opened
+from spark_azqueue.source.replay import survey
+from spark_azqueue.source.replay.batches import chosen, parted, pieces_of
+from spark_azqueue.source.replay.objects import OWN_COLUMNS, objects_of, rows_of
+from spark_azqueue.source.replay.survey import history_of, journal_of, opened
 
 COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
 
 Rows = list[tuple[int, str]]
 
 
-def a_config(**given: str) -> HistoryConfig:
-    return history_config({"readLog": "file:/not/used", **given}, {})
+def a_config(**given: str) -> ReplayConfig:
+    return replay_config({"readLog": "file:/not/used", **given}, {})
 
 
 def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     """Opens the log of this store, whatever the options name."""
 
-    def store_of(config: HistoryConfig, kind: Kind) -> MemoryLogStore:
+    def store_of(config: ReplayConfig, kind: Kind) -> MemoryLogStore:
         store.kind = kind
         return store
 

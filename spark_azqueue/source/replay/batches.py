@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.numbers import first_missing
-from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.options.replay import ReplayConfig
 
 from ..executors.names import PlanId
 from ..offsets import HISTORY_VERSION, OffsetJson
@@ -78,7 +78,7 @@ class LogSurvey:
         return first_missing(numbers, (each.number for each in self.batches))
 
 
-def chosen(found: LogSurvey, config: HistoryConfig) -> tuple[list[Logged], list[LostSegment]]:
+def chosen(found: LogSurvey, config: ReplayConfig) -> tuple[list[Logged], list[LostSegment]]:
     """The batches that the options name, and what is lost of them.
 
     Raises InvalidOption for the number of a batch that is not committed yet.
@@ -101,7 +101,7 @@ def chosen(found: LogSurvey, config: HistoryConfig) -> tuple[list[Logged], list[
     return batches, list(_lost(found, config, first, last))
 
 
-def first_batch(found: LogSurvey, config: HistoryConfig) -> int | None:
+def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
     """With which batch a stream begins; None if that is not known yet."""
     if config.first is not None:
         return config.first
@@ -111,7 +111,7 @@ def first_batch(found: LogSurvey, config: HistoryConfig) -> int | None:
     return next((each.number for each in found.batches if _is_from(each.logged_at, since)), None)
 
 
-def lost_at_start(found: LogSurvey, config: HistoryConfig, first: int) -> LostSegment | None:
+def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSegment | None:
     """What options say that a read begins with, and the log has no longer."""
     if first <= found.floor:
         return removed(found, first, found.floor)
@@ -168,7 +168,7 @@ def in_words(microseconds: int) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _lost(found: LogSurvey, config: HistoryConfig, first: int, last: int) -> Iterable[LostSegment]:
+def _lost(found: LogSurvey, config: ReplayConfig, first: int, last: int) -> Iterable[LostSegment]:
     if config.has_start and (error := lost_at_start(found, config, first)):
         yield error
     missing = found.missing(first, last)
@@ -176,7 +176,7 @@ def _lost(found: LogSurvey, config: HistoryConfig, first: int, last: int) -> Ite
         yield lost(found.where, missing)
 
 
-def _is_within(logged_at: int, config: HistoryConfig) -> bool:
+def _is_within(logged_at: int, config: ReplayConfig) -> bool:
     since, until = config.since, config.until
     is_early = since is not None and not _is_from(logged_at, since)
     return not is_early and (until is None or logged_at <= until)
@@ -191,7 +191,7 @@ _MOST = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryOffset:
+class ReplayOffset:
     """A position: batches from `first` to `batch` of this log are one micro-batch.
 
     log: "" for the start, before anything was read.
@@ -211,7 +211,7 @@ class HistoryOffset:
         }
 
     @classmethod
-    def from_json(cls, offset: Mapping[str, Any]) -> HistoryOffset:
+    def from_json(cls, offset: Mapping[str, Any]) -> ReplayOffset:
         """Read it back. Raises CheckpointMismatch."""
         found = offset if isinstance(offset, Mapping) else {}
         log, first, batch = (found.get(name) for name in ("log", "first", "batch"))

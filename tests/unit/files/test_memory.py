@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_azqueue.arrivals.decide import choose
-from spark_azqueue.arrivals.memory import DAY_S, SKEW_S, Bounds, File, Memory
+from spark_azqueue.files.decide import choose
+from spark_azqueue.files.memory import DAY_S, SKEW_S, Bounds, File, Memory
 from spark_azqueue.journal.codec import Damaged
 
 HERE = "shopdata/landing"

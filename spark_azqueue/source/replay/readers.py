@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from spark_azqueue.errors import short_tracebacks
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.refusals import tell_loss
-from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.names import Kind
 
 from ..columns import Columns, check_requested
@@ -44,7 +44,7 @@ class LogPartition(InputPartition):
 class LogReader(DataSourceReader):
     """`spark.read` with `readLog`: the committed batches of a log. Writes nothing."""
 
-    def __init__(self, config: HistoryConfig, requested: Columns, available: Columns) -> None:
+    def __init__(self, config: ReplayConfig, requested: Columns, available: Columns) -> None:
         self._config = config
         self._requested = requested
         self._available = available
@@ -76,7 +76,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     repeated.
     """
 
-    def __init__(self, config: HistoryConfig, requested: Columns, available: Columns) -> None:
+    def __init__(self, config: ReplayConfig, requested: Columns, available: Columns) -> None:
         self._config = config
         self._requested = requested
         self._available = available
@@ -138,7 +138,7 @@ def _partitions(
 
 @short_tracebacks
 def _read(
-    partition: InputPartition | None, config: HistoryConfig, requested: Columns
+    partition: InputPartition | None, config: ReplayConfig, requested: Columns
 ) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, LogPartition):
         return

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.arrivals import batches
-from spark_azqueue.arrivals.batches import Arrivals
-from spark_azqueue.arrivals.decide import Announced, listed_by
-from spark_azqueue.arrivals.listing import Listed
-from spark_azqueue.arrivals.memory import Bounds
-from spark_azqueue.arrivals.reading import Files
-from spark_azqueue.arrivals.rules import Rules, roots_of
+from spark_azqueue.files import batches
+from spark_azqueue.files.batches import Arrivals
+from spark_azqueue.files.decide import Announced, listed_by
+from spark_azqueue.files.listing import Listed
+from spark_azqueue.files.memory import Bounds
+from spark_azqueue.files.reading import Files
+from spark_azqueue.files.rules import Rules, roots_of
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.options.parse import account_options
 

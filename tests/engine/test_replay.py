@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue.options.parse import history_config
-from spark_azqueue.source.history.survey import history_of, opened
+from spark_azqueue.options.parse import replay_config
+from spark_azqueue.source.replay.survey import history_of, opened
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
@@ -74,7 +74,7 @@ class Written(Query):
 
 def wait_until_ended(log: Path) -> None:
     """Until the process of a source that was stopped has noted what is committed."""
-    config = history_config({"readLog": f"file:{log}"}, {})
+    config = replay_config({"readLog": f"file:{log}"}, {})
 
     def has_ended() -> bool:
         names = [path.name for path in log.rglob("*") if path.is_file()]

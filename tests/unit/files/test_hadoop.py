@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fake_storage import sparks_error
 
-from spark_azqueue.arrivals.decide import Look
-from spark_azqueue.arrivals.hadoop import has_batches, is_on_disk, is_there, looks, qualified
+from spark_azqueue.files.decide import Look
+from spark_azqueue.files.hadoop import has_batches, is_on_disk, is_there, looks, qualified
 
 
 class System:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_azqueue.arrivals.memory import File
-from spark_azqueue.arrivals.record import FileList
-from spark_azqueue.arrivals.rules import (
+from spark_azqueue.files.memory import File
+from spark_azqueue.files.record import FileList
+from spark_azqueue.files.rules import (
     Root,
     glob_pattern,
     is_hidden,

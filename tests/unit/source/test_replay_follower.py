@@ -11,15 +11,15 @@ from segments import a_message
 
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.options.parse import history_config
-from spark_azqueue.source.history.batches import HistoryOffset
-from spark_azqueue.source.history.follower import Follower, check_stream
+from spark_azqueue.options.parse import replay_config
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.names import SEGMENTS
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.source.offsets import QueueOffset
+from spark_azqueue.source.replay.batches import ReplayOffset
+from spark_azqueue.source.replay.follower import Follower, check_stream
 
 RETENTION = 10
 
@@ -43,7 +43,7 @@ class Scene:
             self.writer.put(contents, LogProgress(committed=number - 1, done=number - 1))
 
     def stream(self, **given: str) -> Follower:
-        config = history_config({"readLog": "file:/not/used", **given}, {})
+        config = replay_config({"readLog": "file:/not/used", **given}, {})
 
         def open_log(_: object) -> Journal:
             found = Journal(self.store, ACCOUNT, SEGMENTS)
@@ -95,7 +95,7 @@ def test_a_micro_batch_is_the_same_whenever_it_is_repeated(scene):
     assert again.initial == initial
     assert batches(again, initial, end) == batches(stream, initial, end) == [2, 3, 4]
     assert again.plan(initial, end) == stream.plan(initial, end)
-    assert again.latest(end) == HistoryOffset(end["log"], 5, 5).to_json()
+    assert again.latest(end) == ReplayOffset(end["log"], 5, 5).to_json()
     assert again.plan(end, end) == []
 
 
@@ -169,7 +169,7 @@ def test_a_micro_batch_whose_batches_were_removed_is_told(scene):
     with pytest.raises(LostSegment, match="batches 1 to 3 were removed"):
         scene.stream().plan(stream.initial, end)
     scene.store.remove(names.segment(9))
-    end = HistoryOffset(end["log"], 8, 10).to_json()
+    end = ReplayOffset(end["log"], 8, 10).to_json()
     with pytest.raises(LostSegment, match="batch 9 is missing"):
         scene.stream().plan(stream.initial, end)
     lossy = scene.stream(failOnDataLoss="false")
@@ -183,7 +183,7 @@ def test_available_now_ends_with_what_is_committed_then(scene):
     end = stream.latest(stream.initial)
     scene.write(5)
     scene.now += 60
-    newer = HistoryOffset(end["log"], 5, 9).to_json()
+    newer = ReplayOffset(end["log"], 5, 9).to_json()
     assert batches(stream, end, newer) == [*range(5, 10)], "of another run"
     found, _ = drained(stream, end)
     assert (batches(stream, stream.initial, end), found) == ([1, 2, 3], [[4]])
@@ -216,19 +216,19 @@ def test_a_checkpoint_of_another_log_or_query_is_refused(scene):
     ],
 )
 def test_a_damaged_offset_is_refused(changed):
-    good = HistoryOffset("0" * 32, 1, 2).to_json()
-    assert HistoryOffset.from_json(good).to_json() == good
+    good = ReplayOffset("0" * 32, 1, 2).to_json()
+    assert ReplayOffset.from_json(good).to_json() == good
     with pytest.raises(CheckpointMismatch):
-        HistoryOffset.from_json(good | changed)
+        ReplayOffset.from_json(good | changed)
     for value in (None, [], "text"):
         with pytest.raises(CheckpointMismatch):
-            HistoryOffset.from_json(value)  # type: ignore[arg-type]
+            ReplayOffset.from_json(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["endingBatch", "endingTimestamp"])
 def test_a_stream_has_no_end(name):
     value = {"endingBatch": "3", "endingTimestamp": "2027-01-15"}[name]
-    config = history_config({"readLog": "file:/not/used", name: value}, {})
+    config = replay_config({"readLog": "file:/not/used", name: value}, {})
     with pytest.raises(InvalidOption, match=f"'{name}' is for spark.read"):
         check_stream(config)
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, SparkRuntimeException
 
-from spark_azqueue.arrivals.decide import EMPTIED, GONE, NO_FILE, Look, listed_by
-from spark_azqueue.arrivals.listing import Listed, Window, event, in_containers, to_announce
-from spark_azqueue.arrivals.memory import Bounds, File, Memory
-from spark_azqueue.arrivals.reading import Files, failing
-from spark_azqueue.arrivals.rules import Rules, roots_of
+from spark_azqueue.files.decide import EMPTIED, GONE, NO_FILE, Look, listed_by
+from spark_azqueue.files.listing import Listed, Window, event, in_containers, to_announce
+from spark_azqueue.files.memory import Bounds, File, Memory
+from spark_azqueue.files.reading import Files, failing
+from spark_azqueue.files.rules import Rules, roots_of
 
 HERE = "shopdata/landing"
 RULES = Rules(roots_of(HERE))

@@ -17,7 +17,7 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.choices import OnUndecodable
-from spark_azqueue.options.history import HistoryConfig
+from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.encoding import Encoding
 
 from ..columns import Columns
@@ -159,7 +159,7 @@ _ANY: Columns = (("message_id", "string"),)
 def rows_of(
     objects: Objects,
     pieces: Iterable[Piece],
-    config: HistoryConfig,
+    config: ReplayConfig,
     requested: Columns,
     *,
     may_lack_removed: bool,
@@ -178,7 +178,7 @@ def rows_of(
 
 
 def rows_by_piece(
-    objects: Objects, pieces: Iterable[Piece], config: HistoryConfig, *, may_lack_removed: bool
+    objects: Objects, pieces: Iterable[Piece], config: ReplayConfig, *, may_lack_removed: bool
 ) -> Iterator[tuple[Piece, Iterator[Row]]]:
     """Each piece with its rows, without leases; a body in a blob is the reference to it.
 
