@@ -33,7 +33,7 @@ export SPARK_LOCAL_IP = 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
-.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-rest property property-long random-search mutants coverage \
+.PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-tools unit-commands unit-rest property property-long random-search mutants coverage \
   test test-all environments environments-all \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings structure \
@@ -60,11 +60,12 @@ notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Execute the notebooks and
 
 LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 
-# As in `make check N=1`: one after the other.
+# Three at once, on two cores too: many tests wait for a moment. As in `make check N=1`: one after the other.
+CHECK_LANES = $(PY) tools/lanes.py --lanes $(or $(N),3)
 # `make check ALL=1` is what `test-all` begins with: more examples, what is marked `more`, and coverage.
-CHECKS = property unit-rest unit-source unit-service style
+CHECKS = property unit-source unit-service unit-tools unit-commands unit-rest style
 check: $(VENV_READY) ## Format, lint, types, unit and property tests (three minutes on two idle cores)
-	@$(LANES) $(CHECKS)
+	@$(CHECK_LANES) $(CHECKS)
 	@$(if $(ALL),$(MAKE) --no-print-directory coverage)
 
 style: $(VENV_READY)
@@ -81,9 +82,12 @@ MEASURE = $(if $(ALL),-m coverage run)
 unit: PART = tests/unit
 unit-service: PART = tests/unit/service
 unit-source: PART = tests/unit/source tests/unit/sink
-unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink)
-unit unit-rest: $(PROMTOOL_READY)
-unit unit-service unit-source unit-rest: $(VENV_READY)
+TOOLS = docs doctor metrics
+unit-tools: PART = $(TOOLS:%=tests/unit/%)
+unit-commands: PART = tests/unit/commands
+unit-rest: PART = tests/unit $(patsubst %,--ignore=tests/unit/%,service source sink commands $(TOOLS))
+unit unit-tools: $(PROMTOOL_READY)
+unit unit-service unit-source unit-tools unit-commands unit-rest: $(VENV_READY)
 	COVERAGE_FILE=.coverage.$@ $(PY) $(MEASURE) -m pytest -q $(FEW) $(PART)
 
 # The long simulations go without coverage.
@@ -118,7 +122,7 @@ coverage: $(VENV_READY)
 DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 # As in `make test N=1`: one suite after the other. Slow suites come first.
 test: need-java $(VENV_READY) ## check, and each promise once on real Spark and Azurite (twelve minutes on two idle cores)
-	@$(LANES) environments $(CHECKS)
+	@$(CHECK_LANES) environments $(CHECKS)
 	@CORE=1 $(LANES) test-kills test-engine test-cluster smoke-4.0 test-contract test-connect test-recorded
 
 # No test runs twice: it takes all of what `test` takes a part of.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from budget import some
+from budget import more, some
 from observed import ObservedLimits
 from throttling import Batch, Sample, ThrottledAccount, done_per_s, share_busy
 
@@ -24,7 +24,7 @@ def always(seconds: float) -> Callable[[float], float]:
 
 
 @pytest.mark.parametrize("seed", some([1, 2]))
-@pytest.mark.parametrize("latency_s", [0.002, 0.01, 0.05])
+@pytest.mark.parametrize("latency_s", [0.01, *more(0.002, 0.05)])
 def test_one_queue_is_used_up_to_its_cap_and_seldom_refuses(latency_s: float, seed: int) -> None:
     (course,) = ThrottledAccount(always(latency_s), seed=seed).run(25.0)
 
@@ -33,7 +33,7 @@ def test_one_queue_is_used_up_to_its_cap_and_seldom_refuses(latency_s: float, se
     assert share_busy(course) <= BUSY
 
 
-@pytest.mark.parametrize("burst_s", [0.05, 1.0])
+@pytest.mark.parametrize("burst_s", [1.0, *more(0.05)])
 def test_it_does_not_depend_on_what_may_come_at_once(burst_s: float) -> None:
     (course,) = ThrottledAccount(always(0.01), burst_s=burst_s).run(20.0)
 
@@ -71,7 +71,7 @@ def test_a_second_client_gets_its_half_within_seconds_and_leaves_it_when_it_goes
     assert share_busy(course) <= BUSY
 
 
-@pytest.mark.parametrize("part", [0.02, 0.1])
+@pytest.mark.parametrize("part", [0.1, *more(0.02)])
 def test_refusals_that_come_at_any_rate_do_not_slow_it_down(part: float) -> None:
     """A partition that moves, a proxy: without the limit 5,800 a second are carried out."""
     world = ThrottledAccount(always(0.01), cap=NO_CAP, account_cap=NO_CAP, refuses=part)
@@ -80,7 +80,7 @@ def test_refusals_that_come_at_any_rate_do_not_slow_it_down(part: float) -> None
     assert done_per_s(course, 5.0, 30.0) >= 0.5 * CLIENT
 
 
-@pytest.mark.parametrize("left", [1_500, 1_000, 400])
+@pytest.mark.parametrize("left", [400, *more(1_500, 1_000)])
 def test_a_cap_that_falls_is_not_taken_for_such_refusals(left: float) -> None:
     world = ThrottledAccount(always(0.01), others=lambda now: CAP - left if now >= 5.0 else 0.0)
     (course,) = world.run(20.0)
@@ -149,7 +149,7 @@ def tasks_of_one_queue(latency_s: float, *, told: bool) -> list[Sequence[Sample]
     return courses
 
 
-@pytest.mark.parametrize(("latency_s", "used"), [(0.002, 0.97), (0.01, 0.97), (0.05, 0.9)])
+@pytest.mark.parametrize(("latency_s", "used"), [(0.01, 0.97), *more((0.002, 0.97), (0.05, 0.9))])
 def test_a_task_goes_on_where_the_last_one_of_its_queue_was(latency_s: float, used: float) -> None:
     told = tasks_of_one_queue(latency_s, told=True)[1:]
     cold = tasks_of_one_queue(latency_s, told=False)[1:]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -21,3 +23,11 @@ ALL_AT = 20
 def some(each: Sequence[T]) -> Sequence[T]:
     """Of many alike a part, spread evenly, as large as the share of the examples; at 20, all."""
     return each[:: max(1, ALL_AT // EXAMPLES)]
+
+
+def more(*cases: Any) -> list[Any]:
+    """Cases of `parametrize` for `make test-all` alone: they show what a quicker one shows."""
+    return [
+        pytest.param(*(case if type(case) is tuple else (case,)), marks=pytest.mark.more)
+        for case in cases
+    ]

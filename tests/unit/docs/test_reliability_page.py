@@ -45,7 +45,7 @@ def suites(target: str) -> dict[str, set[str]]:
     assert recipe
     assert checks
     found: dict[str, set[str]] = {"all": set(), "core": set()}
-    for before, words in re.findall(r"@((?:\w+=\d )*)\$\(LANES\) (.+)", recipe[1]):
+    for before, words in re.findall(r"@((?:\w+=\d )*)\$\((?:CHECK_)?LANES\) (.+)", recipe[1]):
         targets = words.replace("$(DELTA)", "test-delta").replace("$(CHECKS)", checks[1])
         commands = subprocess.run(
             ["make", "--dry-run", *before.split(), *targets.split()],

@@ -23,7 +23,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.more)])
-@pytest.mark.parametrize("by", ["names", "pattern"])
+@pytest.mark.parametrize("by", ["pattern", pytest.param("names", marks=pytest.mark.more)])
 @pytest.mark.parametrize("mode", MODES)
 def test_each_queue_is_read(
     fake: FakeQueueService, tmp_path: Path, mode: str, by: str, count: int
