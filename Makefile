@@ -64,7 +64,7 @@ LANES = $(PY) tools/lanes.py $(if $(N),--lanes $(N))
 CHECK_LANES = $(PY) tools/lanes.py --lanes $(or $(N),3)
 # `make check ALL=1` is what `test-all` begins with: more examples, what is marked `more`, and coverage.
 CHECKS = property unit-source unit-service unit-tools unit-commands unit-rest style
-check: $(VENV_READY) ## Format, lint, types, unit and property tests (three minutes on two idle cores)
+check: $(VENV_READY) ## Format, lint, types, unit and property tests (two minutes on two idle cores)
 	@$(CHECK_LANES) $(CHECKS)
 	@$(if $(ALL),$(MAKE) --no-print-directory coverage)
 
