@@ -15,6 +15,7 @@ from spark_azqueue.files.decide import (
     announced,
     candidates,
     changed,
+    listed_by,
 )
 from spark_azqueue.files.memory import LATE_S, Bounds, File, Memory
 from spark_azqueue.files.rules import Rules, roots_of
@@ -51,6 +52,10 @@ def test_only_a_rename_deletes_the_path_that_it_names(
     assert [(each.path, each.change) for each in announced(row(**given))] == expected
 
 
+def test_each_sender_of_a_listing_has_an_operation_of_its_own() -> None:
+    assert listed_by("a") != listed_by("b")
+
+
 @pytest.mark.parametrize(("deleted_at", "left"), [(100.0, []), (101.0, []), (99.0, ["a.json"])])
 def test_without_a_sequencer_the_later_event_counts_and_of_one_time_the_last(
     deleted_at: float, left: list[str]
@@ -84,3 +89,11 @@ def test_an_event_of_another_sender_holds_back_two_weeks_and_an_own_one_any_time
     assert memory.oldest_of([new, old], {(HERE, "a.json")}, now) == 7.0
     memory.horizon = 8.0
     assert memory.oldest_of([old], {(HERE, "a.json")}, now) == math.inf
+
+
+def test_without_an_etag_a_later_event_is_another_version_of_a_quarantined_file() -> None:
+    memory = Memory(Bounds(), allow_overwrites=True)
+    memory.note(10.0, [], [file(1.0)])
+
+    assert memory.knows(file(1.0))
+    assert not memory.knows(file(2.0))

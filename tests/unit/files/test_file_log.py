@@ -43,6 +43,19 @@ def record(batch: int, *numbers: int) -> FileList:
     return FileList(batch, -1, 100.0 + batch, [file(number) for number in numbers], [])
 
 
+def test_a_list_is_there_after_a_restart(tmp_path: Path) -> None:
+    aside = [Quarantined(File(HERE, "é.json"), "why")]
+    put = opened(tmp_path).put(record(3, 1, 2)._replace(aside=aside))
+
+    log = opened(tmp_path)
+
+    assert log.record(3) == put
+    assert log.newest == 3
+    assert log.memory.knows(file(1))
+    assert log.memory.knows(File(HERE, "é.json"))
+    assert log.record(4) is None
+
+
 def test_two_queries_with_one_log_are_noticed(tmp_path: Path) -> None:
     one, other = opened(tmp_path), opened(tmp_path)
     one.put(record(0, 1))
@@ -440,6 +453,13 @@ def test_the_newest_list_is_missed(tmp_path: Path) -> None:
 
     with pytest.raises(LogDamaged, match=r"batch/000000000003' .*it is missing"):
         opened(tmp_path)
+
+
+def test_the_secret_of_a_log_stays(tmp_path: Path) -> None:
+    sender = opened(tmp_path).sender
+
+    assert opened(tmp_path).sender == sender
+    assert len(sender) == 32
 
 
 def test_what_was_left_out_is_in_the_list_and_not_in_the_memory(tmp_path: Path) -> None:

@@ -83,6 +83,18 @@ def test_an_event_from_before_the_horizon_holds_nothing_back() -> None:
     assert 1.0 < before < memory.horizon
 
 
+def test_when_a_file_was_set_aside() -> None:
+    memory = Memory(Bounds())
+    memory.note(5.0, [file(1), file(2)], ())
+    assert memory.aside_at(file(1)) is None
+
+    memory.note(7.0, (), [file(1)])
+    memory.note(9.0, (), [file(1)._replace(etag="0x2")])
+
+    assert memory.aside_at(file(1)._replace(at=0.0)) == 9
+    assert memory.aside_at(file(2)) is None
+
+
 def test_bytes_and_back() -> None:
     memory = Memory(Bounds())
     memory.note(5.0, [file(1), file(2)], ())

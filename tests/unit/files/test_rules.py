@@ -13,6 +13,7 @@ from spark_azqueue.files.rules import (
     may_be_a_mount,
     path_below,
     roots_of,
+    spark_path,
     trouble_with,
 )
 
@@ -82,6 +83,10 @@ def test_paths_that_lead_elsewhere_are_refused(path: str) -> None:
 @pytest.mark.parametrize("path", ["a/b.json", "..a/b..", "100%.json", "a%20b", "é/日本 ✓", "a:b"])
 def test_other_paths_are_not(path: str) -> None:
     assert trouble_with(path) is None
+
+
+def test_a_name_is_no_pattern() -> None:
+    assert spark_path(ROOT, "a/*[x]{y}?.json") == r"/mnt/landing/a/\*\[x\]\{y\}\?.json"
 
 
 @pytest.mark.parametrize("spark", ["/mnt/landing/", "file:/mnt/landing/", "file:///mnt/landing/"])

@@ -10,8 +10,9 @@ from progress_events import ID, REPORT, RUN, ended, offset, progress, source, st
 
 from spark_azqueue.metrics import listener as listening
 from spark_azqueue.metrics.activity import ENDED_AT_MOST
-from spark_azqueue.metrics.listener import AzQueueListener
-from spark_azqueue.metrics.report import MOST_QUEUES
+from spark_azqueue.metrics.listener import SCHEMA, AzQueueListener, line
+from spark_azqueue.metrics.query_metrics import QueryMetrics
+from spark_azqueue.metrics.report import MOST_QUEUES, Counters
 
 
 def test_the_last_moments_of_a_query_are_kept():
@@ -27,6 +28,15 @@ def test_the_last_moments_of_a_query_are_kept():
     ended(listener)
     assert listener.queries(active=True) == []
     assert listener.latest("orders").batch_id == 4
+
+
+def test_a_query_that_was_there_before_the_listener_runs_too():
+    listener = AzQueueListener()
+    went_on(listener)
+    assert listener.queries(active=True) == ["orders"]
+
+    ended(listener, RUN)
+    assert listener.queries(active=True) == []
 
 
 def test_a_query_is_found_by_name_by_id_and_by_itself():
@@ -120,6 +130,28 @@ def test_it_does_not_grow_for_ever(monkeypatch):
     assert listener.queries() == ["q0", "q3", "q5"]
 
 
+def test_a_batch_is_a_line_in_the_log(caplog):
+    caplog.set_level(logging.INFO, "spark_azqueue.metrics.listener")
+    listener = AzQueueListener()
+    went_on(listener)
+    report = REPORT | {"counters": {"leases_lost": 2, "poison_moved": 1}}
+    went_on(listener, 2, sources=[source(latestOffset=report)])
+    went_on(listener, 3, sources=[source(endOffset=offset(1, orders=32))])  # idle: not worth one
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "query 'orders' batch 1: 32 messages in 0.5 s (64/s); the oldest 7 s old;"
+        " backlog orders 120, refunds 3",
+        "query 'orders' batch 2: 32 messages in 0.5 s (64/s); the oldest 7 s old;"
+        " backlog orders 120, refunds 3; leases_lost 2; poison_moved 1",
+    ]
+
+
+def test_a_line_says_what_is_known():
+    little = QueryMetrics("q", "i", "r", "t", 7, 5, 2.0, 2.5, None, None, None, None, None, None)
+
+    assert line(little) == "query 'q' batch 7: 5 messages in 2.0 s (2/s)"
+
+
 def delivered(listener, run, *totals):
     """A run whose counter rises to these."""
     started(listener, run=run)
@@ -207,6 +239,12 @@ def test_the_ends_of_runs_are_remembered_for_a_while(monkeypatch):
 
     known = [listener.wait_for_end(Event(runId=run), 0) for run in ("one", "two", "three")]
     assert known == [False, True, True]
+
+
+def test_the_columns_are_the_metrics_in_their_order():
+    columns = [part.split()[0] for part in SCHEMA.replace("string, bigint", "").split(", ")]
+
+    assert columns == [*QueryMetrics.meanings(), *Counters.meanings()]
 
 
 def test_it_can_be_asked_from_any_thread():
@@ -336,6 +374,13 @@ def test_the_start_of_a_run_is_that_of_the_newest(monkeypatch):
         started(listener, run=f"run at {now}")
         assert listener.states()["orders"].started == now
         ended(listener, f"run at {now}", exception="failed")
+
+
+def test_a_run_before_the_listener_has_no_start():
+    listener = AzQueueListener()
+    went_on(listener)
+
+    assert listener.states() == {"orders": (True, False, 0, None)}
 
 
 def test_queries_that_ended_early_are_remembered_up_to_a_bound():

@@ -1,5 +1,6 @@
 """QueryMetrics from progress, as Spark 4.0 to 4.3 write it."""
 
+import json
 import math
 
 import pytest
@@ -28,6 +29,21 @@ def test_a_batch():
     )
 
 
+def test_a_flat_dict_has_the_counters_among_the_metrics():
+    flat = metrics_of(progress()).as_dict()
+
+    assert list(flat) == [*QueryMetrics.meanings(), *Counters.meanings()]
+    assert (flat["messages"], flat["deleted"], flat["backlog"]["orders"]) == (32, 32, 120)
+    json.dumps(flat)
+
+
+def test_offsets_may_come_as_text():
+    as_text = {
+        name: json.dumps(source()[name]) for name in ("startOffset", "endOffset", "latestOffset")
+    }
+    assert metrics_of(progress(source(**as_text))) == metrics_of(progress())
+
+
 @pytest.mark.parametrize("latest", [None, "null", "None", "", {}, {"orders": 5}, {"backlog": 3}])
 def test_without_a_report_as_on_4_0_the_batch_is_still_told(latest):
     metrics = metrics_of(progress(source(latestOffset=latest)))
@@ -52,6 +68,10 @@ def test_no_message_is_counted_where_no_row_was_given(changes):
     assert metrics.backlog == {"orders": 120, "refunds": 3}
 
 
+def test_messages_are_not_rows_which_a_second_action_doubles():
+    assert metrics_of(progress(source(numInputRows=64))).messages == 32
+
+
 @pytest.mark.parametrize(
     ("began", "age"),
     [
@@ -63,6 +83,10 @@ def test_no_message_is_counted_where_no_row_was_given(changes):
 )
 def test_the_age_of_the_oldest(began, age):
     assert metrics_of(progress(timestamp=began)).oldest_seconds == age
+
+
+def test_a_query_without_a_name_goes_by_its_id():
+    assert metrics_of(progress(name=None)).query == "aaaaaaaa-0000-0000-0000-000000000001"
 
 
 def test_several_sources_are_added_and_others_left_out():
@@ -88,6 +112,10 @@ def test_several_sources_are_added_and_others_left_out():
 )
 def test_a_query_that_reads_no_queue_has_no_metrics(sources):
     assert metrics_of(progress() | {"sources": sources}) is None
+
+
+def test_no_time_no_rate():
+    assert metrics_of(progress(durationMs={})).messages_per_second == 0.0
 
 
 LOG = {
@@ -134,6 +162,12 @@ def test_an_idle_query_with_a_log_has_no_messages_and_all_metrics_of_its_log():
     metrics = with_log(logged(7), logged(7), numInputRows=0)
 
     assert (metrics.messages, metrics.oldest_seconds, metrics.log_segments) == (0, None, 9)
+
+
+def test_without_a_log_its_metrics_are_not_known():
+    flat = metrics_of(progress()).as_dict()
+
+    assert {flat[name] for name in flat if name.startswith("log_")} == {None}
 
 
 def test_the_logs_of_several_sources_are_added():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hidden_queues import Client, Flight, HiddenQueues, Steps
 
-from spark_azqueue.errors import Outcome
+from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.queues.calls import Show
 from spark_azqueue.service.queues.flow import MOST_WAITING, attempt_all, results_of
 from spark_azqueue.service.retry import SETTLE
@@ -30,6 +30,29 @@ def test_each_call_has_one_result(most: int | None, count: int) -> None:
     assert sorted(tag for tag, _ in found) == list(range(count))
     assert {result for _, result in found} <= {Outcome.OK}
     assert len(service.shown) == count
+
+
+def test_an_error_is_a_result_and_the_others_go_on() -> None:
+    service = HiddenQueues(faults=["", "busy"])
+    found = dict(results_of(client(service), shows(service, 4), SETTLE))
+    assert isinstance(found.pop(1), ServiceUnavailable)
+    assert set(found.values()) == {Outcome.OK}
+
+
+def test_no_more_calls_are_taken_than_have_room() -> None:
+    service = HiddenQueues()
+    taken = 0
+
+    def calls() -> Iterator[tuple[int, Show]]:
+        nonlocal taken
+        for each in shows(service, 10):
+            taken += 1
+            yield each
+
+    results = results_of(client(service), calls(), SETTLE, most=1)
+    next(results)
+    assert taken <= MOST_WAITING
+    results.close()
 
 
 def test_it_closes_its_calls_and_ends_when_its_time_is_over(

@@ -2,17 +2,21 @@
 
 import base64
 import contextlib
+import os
 import socket
 import threading
+import time
 
 import pytest
-from refs import ORDERS
+from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import NoAnswer
-from spark_azqueue.service.queues.calls import Dequeue, Peek, Put
+from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.queues import http as session_module
+from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Wire
 from spark_azqueue.service.retry import RetryPolicy
@@ -26,6 +30,38 @@ def flight(client):
     made = client.in_flight()
     yield made
     made.close()
+
+
+def everything(flight):
+    results = {}
+    while len(flight):
+        results.update(flight.ended())
+    return results
+
+
+def test_each_result_comes_with_its_tag(fake, flight):
+    for number in range(200):
+        flight.begin(number, Put(ORDERS, str(number)))
+    assert len(flight) == 200
+
+    assert everything(flight) == dict.fromkeys(range(200))
+
+    assert sorted(m.text for m in fake.messages("orders")) == sorted(map(str, range(200)))
+
+
+def test_calls_of_several_kinds_and_queues_go_together(fake, flight):
+    fake.create_queue("others")
+    fake.put("others", "a")
+
+    flight.begin("put", Put(ORDERS, "b"))
+    flight.begin("page", Dequeue(ref("others"), 32, 60))
+    flight.begin("gone", Delete(Lease(ORDERS, "nobody", "AAAA")))
+    results = everything(flight)
+
+    assert results["put"] is None
+    assert isinstance(results["page"], Page)
+    assert [m.text for m, _ in results["page"].received] == ["a"]
+    assert results["gone"].refused
 
 
 def test_a_slow_one_keeps_nobody_waiting(fake, flight):
@@ -94,6 +130,20 @@ def test_a_proof_that_was_not_believed_is_renewed_once(fake, flight):
     assert isinstance(error, AccessDenied)
 
 
+def test_an_error_of_the_credential_is_the_calls_result(monkeypatch):
+    class Broken:
+        def sign(self, queue, url, headers):
+            raise RuntimeError("the vault is closed")
+
+    monkeypatch.setattr(session_module, "authority_for", lambda account: Broken())
+    made = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
+    with made.in_flight() as flight:
+        flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
+        ((_, error),) = flight.ended()
+
+    assert isinstance(error, RuntimeError)
+
+
 def test_what_is_broken_off_is_forgotten_and_the_connections_serve_others(fake, client):
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
     first = client.in_flight()
@@ -106,6 +156,42 @@ def test_what_is_broken_off_is_forgotten_and_the_connections_serve_others(fake, 
     second.begin("a", Put(ORDERS, "a"))
     assert second.ended() == [("a", None)]
     second.close()
+
+
+def test_two_threads_have_their_calls_each_to_themselves(fake, client):
+    seen = {}
+
+    def work(name):
+        flight = client.in_flight()
+        for number in range(100):
+            flight.begin(number, Put(ORDERS, f"{name}-{number}"))
+        seen[name] = everything(flight)
+        flight.close()
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+
+    assert {name: len(results) for name, results in seen.items()} == dict.fromkeys("abcd", 100)
+    assert len({m.text for m in fake.messages("orders")}) == 400
+
+
+def test_an_interrupted_wait_is_no_error(fake, flight):
+    # A signal that Python handles ends libcurl's wait.
+    import signal
+
+    fake.faults.add(Fault("dequeue", "slow", seconds=0.5))
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    try:
+        flight.begin("slow", Dequeue(ORDERS, 1, 60))
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        ((tag, page),) = flight.ended()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert (tag, page.received) == ("slow", ())
 
 
 # ── where there is no service ─────────────────────────────────────────────────────────────────────
@@ -150,6 +236,14 @@ def test_a_proxy_is_taken_from_the_environment(proxy):
     client.close()
 
 
+def test_an_address_that_is_excepted_goes_past_the_proxy(fake, proxy, client):
+    fake.put("orders", "a")
+
+    assert [m.text for m in client.queue(ORDERS).peek(1)] == ["a"]
+
+    assert proxy == []
+
+
 def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkeypatch):
     transport = QueueClient(Account("acc", "https://acc.example", key="a2V5"))
     answers = [NoAnswer("self-signed certificate", untrusted=True)]
@@ -164,3 +258,27 @@ def test_an_untrusted_certificate_is_told_with_what_to_do_and_not_retried(monkey
     assert type(error) is ServiceError
     assert error.outcome is Outcome.FATAL
     assert "REQUESTS_CA_BUNDLE" in str(error)
+
+
+def test_a_request_without_an_answer_is_unavailable():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    transport = QueueClient(Account("acc", f"http://127.0.0.1:{port}/acc", key="a2V5"))
+    started = time.monotonic()
+
+    with pytest.raises(ServiceUnavailable, match="no answer"):
+        transport.now(Peek(ORDERS, 1))
+
+    assert time.monotonic() - started < SOON
+
+
+def test_each_request_is_counted_by_its_operation_repeats_too(fake, client, flight):
+    fake.faults.add(Fault("put", "busy_503", nth=1))
+    flight.begin(None, Put(ORDERS, "a"), RetryPolicy(5.0))
+    everything(flight)
+    (received,) = client.now(Dequeue(ORDERS, 32, 60)).received
+    client.now(Release(received.lease))
+    client.queue(ORDERS).check()
+
+    assert client.requests() == {"put": 2, "dequeue": 1, "update": 2}
+    assert sum(client.requests().values()) == len(fake.log)

@@ -128,6 +128,15 @@ def test_if_the_first_answers_of_all_are_503_the_rate_begins_low_and_doubles_fas
     assert limits.allowed(ORDERS).per_s > 500
 
 
+def test_a_503_while_little_is_sent_bounds_nothing():
+    limits = ObservedLimits()
+    limits.admit(ORDERS, Turn.IN_TURN, 0.0)
+
+    limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, 0.01, 0.0)
+
+    assert limits.allowed(ORDERS).per_s is None
+
+
 # ── a flight ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -206,6 +215,17 @@ def test_a_refused_receipt_and_an_error_end_a_call_too(told, flight):
     assert isinstance(results["no request"], Exception)
     assert told.under_way == 0
     assert ("missing", Turn.AHEAD, Response.DONE) in told.response
+
+
+def test_what_begins_without_asking_does_not_count(service, told, flight):
+    service.faults.add(Fault("put", "busy_503", nth=1))
+
+    for number in range(3 * FIRST):
+        flight.begin(number, Put(ORDERS, "text"), RetryPolicy(SOON))
+    assert len(results_of(flight)) == 3 * FIRST
+
+    assert told.response == []
+    assert told.allowed(ORDERS) is None
 
 
 def test_deletes_that_fill_the_limit_hold_up_no_renewal_and_no_release(service, told, flight):
@@ -314,6 +334,20 @@ def test_refusals_in_a_burst_make_nothing_wait_long():
 
     assert limits.admit(ORDERS, Turn.IN_TURN, now) <= 1.0
     assert limits.admit(ORDERS, Turn.AHEAD, now + 3.0) == 0.0
+
+
+def test_refusals_in_idle_moments_let_the_rate_grow_to_a_bound_only():
+    limits, now = ObservedLimits(), 100.0
+    wanting(limits, now)
+    limits.answered(ORDERS, Turn.IN_TURN, Response.BUSY, now + 0.01, now)
+    for _ in range(300):
+        for _ in range(40):
+            now += 0.05
+            limits.admit(ORDERS, Turn.IN_TURN, now)
+        now += 2.0
+        limits.answered(ORDERS, Turn.AHEAD, Response.BUSY, now + 0.01, now)
+
+    assert 0 < limits.learned(ORDERS)[1] <= 100_000
 
 
 def test_what_is_learned_is_at_least_one_a_second():

@@ -35,6 +35,14 @@ def account(url: str) -> Account:
     return Account("shop", url, key="a2V5")
 
 
+def test_a_service_that_is_there_is_reached_without_a_request() -> None:
+    with FakeQueueService() as service:
+        check_reachable(account(service.url), 1.0)
+
+        assert not service.requests
+        assert not service.failures
+
+
 def test_a_port_on_which_nothing_listens(closed_port: int, clock: Clock) -> None:
     begun_at = clock.now
     with pytest.raises(ServiceUnavailable) as caught:

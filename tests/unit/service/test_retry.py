@@ -39,6 +39,22 @@ class Fails:
         return "done"
 
 
+def test_what_succeeds_is_done_once(slept):
+    work = Fails()
+
+    assert RetryPolicy(30.0)(work, "a", 1) == "done"
+    assert work.calls == [("a", 1)]
+    assert slept == []
+
+
+def test_a_busy_service_is_asked_again(slept):
+    work = Fails(busy(), busy(), busy())
+
+    assert RetryPolicy(30.0)(work, "a") == "done"
+    assert work.calls == [("a",)] * 4
+    assert len(slept) == 3
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -61,6 +77,59 @@ def test_what_no_retry_helps_is_raised_at_once(slept, error):
     assert len(work.calls) == 1
 
 
+def test_the_last_error_is_raised_as_it_is_when_the_time_is_used_up(slept):
+    errors = [busy() for _ in range(10_000)]
+    work = Fails(*errors)
+
+    with pytest.raises(ServiceUnavailable) as caught:
+        RetryPolicy(30.0)(work)
+
+    assert caught.value is errors[len(work.calls) - 1]
+    assert sum(slept) < 30.0
+
+
+def test_pauses_are_never_long(slept):
+    with pytest.raises(ServiceUnavailable):
+        RetryPolicy(600.0)(Fails(*[busy() for _ in range(10_000)]))
+
+    assert max(slept) <= 5.0
+    assert max(slept[:3]) <= 0.2  # and short at first
+
+
+def test_what_the_service_asks_for_is_waited_for(slept):
+    RetryPolicy(30.0)(Fails(busy(retry_after=2.0), busy(retry_after=3.0)))
+
+    assert [pause >= asked for pause, asked in zip(slept, [2.0, 3.0], strict=True)] == [True, True]
+
+
+def test_what_the_service_asks_for_is_bounded(slept):
+    RetryPolicy(30.0)(Fails(busy(retry_after=3600.0)))
+
+    assert slept == [5.0]
+
+
+def test_a_pause_is_anything_between_nothing_and_a_bound_that_grows(slept, monkeypatch):
+    bounds = []
+
+    def longest(least, most):
+        bounds.append((least, most))
+        return most
+
+    monkeypatch.setattr(retry, "_chance", SimpleNamespace(uniform=longest))
+
+    RetryPolicy(600.0)(Fails(*[busy() for _ in range(9)]))
+
+    assert bounds == [(0.0, min(0.05 * 2**n, 5.0)) for n in range(9)]
+    assert slept == [most for _, most in bounds]
+
+
+def test_the_time_of_a_call_counts_from_when_it_began(slept):
+    now = sum(slept)
+
+    assert RetryPolicy(30.0).attempts(now - 29.0).failed(busy()) is not None
+    assert RetryPolicy(30.0).attempts(now - 30.0).failed(busy()) is None
+
+
 def test_a_call_is_in_doubt_from_the_first_attempt_that_may_have_taken_effect(slept):
     attempts = RetryPolicy(30.0).attempts(0.0)
     assert not attempts.in_doubt
@@ -72,6 +141,26 @@ def test_a_call_is_in_doubt_from_the_first_attempt_that_may_have_taken_effect(sl
     assert attempts.in_doubt
     attempts.failed(busy())
     assert attempts.in_doubt
+
+
+def test_no_attempt_begins_after_the_time(slept):
+    work = Fails(busy(retry_after=5.0), busy(retry_after=5.0))
+
+    with pytest.raises(ServiceUnavailable):
+        RetryPolicy(7.0)(work)
+
+    assert slept == [5.0]
+    assert len(work.calls) == 2
+
+
+def test_a_policy_can_be_used_again_and_within_itself(slept):
+    policy = RetryPolicy(30.0)
+
+    def outer():
+        return policy(Fails(busy()))
+
+    assert policy(outer) == "done"
+    assert policy(Fails(busy())) == "done"
 
 
 def test_a_policy_keeps_nothing_between_threads(slept):

@@ -59,6 +59,14 @@ def test_each_fault_is_told_apart_and_never_retried_here(
     assert service.requests[operation] == (2 if status == 401 else 1)
 
 
+def test_a_connection_that_the_service_closed_is_replaced(service, orders):
+    orders.dequeue(1, 60)
+    service.stop()
+    service.start()
+
+    assert orders.dequeue(1, 60).received == ()
+
+
 @pytest.mark.parametrize(
     ("letters", "call", "needs"),
     [
@@ -110,6 +118,16 @@ def test_a_service_that_asks_for_a_put_without_an_effect_puts_nothing(service, o
 
     assert service.count("orders") == 0
     assert service.statuses["put", 400] == 1
+
+
+def test_a_service_that_takes_the_probe_shows_it_to_nobody(service, orders, monkeypatch):
+    seen = []
+    monkeypatch.setattr(orders, "put", lambda *arguments: seen.append(arguments), raising=False)
+
+    type(orders).check_put(orders)
+
+    ((_, delay_s, ttl_s),) = seen
+    assert delay_s >= ttl_s > 0, "it would expire before anybody sees it"
 
 
 @pytest.mark.parametrize(

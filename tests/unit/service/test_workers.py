@@ -17,6 +17,26 @@ def threads(name):
     return [t for t in threading.enumerate() if t.name.startswith(f"azqueue-{name}-")]
 
 
+def test_a_result_and_an_exception_are_in_the_future():
+    workers = Workers(2, "results")
+
+    good = workers.submit(lambda a, b: a + b, 1, 2)
+    bad = workers.submit(int, "no number")
+
+    assert good.result(SOON) == 3
+    assert isinstance(bad.exception(SOON), ValueError)
+
+
+def test_even_what_is_no_exception_does_not_end_a_thread():
+    workers = Workers(1, "exits")
+
+    def leave():
+        raise SystemExit
+
+    assert isinstance(workers.submit(leave).exception(SOON), SystemExit)
+    assert workers.submit(int).result(SOON) == 0
+
+
 def test_calls_run_in_the_order_of_arrival():
     workers, order = Workers(1, "order"), []
 
@@ -37,6 +57,17 @@ def test_as_many_at_once_as_there_are_threads_and_no_more():
     for future in futures:
         future.result(SOON)
     assert len(threads("width")) == 3
+
+
+def test_threads_are_started_only_as_they_are_needed():
+    workers = Workers(100, "lazy")
+    assert threads("lazy") == []
+
+    for _ in range(50):
+        workers.submit(int).result(SOON)
+
+    # One does, or a few where the next call came before the last one's thread was idle again.
+    assert 1 <= len(threads("lazy")) < 50
 
 
 def test_a_wave_after_a_wave_finds_all_threads():
@@ -63,6 +94,13 @@ def test_a_call_that_was_cancelled_before_its_turn_never_runs():
     assert first.result(SOON)
     workers.submit(int).result(SOON)
     assert ran == []
+
+
+def test_threads_are_daemons_so_a_process_can_end():
+    workers = Workers(1, "daemons")
+    workers.submit(int).result(SOON)
+
+    assert [thread.daemon for thread in threads("daemons")] == [True]
 
 
 @pytest.mark.parametrize("count", [1, 4])

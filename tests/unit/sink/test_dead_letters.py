@@ -52,6 +52,14 @@ def test_a_text_that_could_not_be_decoded_is_kept_as_it_was_stored(text: str) ->
     assert (found["body"], found["body_encoding"]) == (text, "stored")
 
 
+def test_a_body_counts_before_a_stored_text() -> None:
+    assert envelope(copy_of(given("", stored="x"), Encoding.NONE, in_blobs=False))["body"] == ""
+
+
+def test_without_a_reason_the_envelope_has_none() -> None:
+    assert "reason" not in envelope(copy_of(given("x", reason=None), Encoding.NONE, in_blobs=False))
+
+
 def test_without_a_body_and_a_text_nothing_can_be_copied() -> None:
     with pytest.raises(InvalidRow, match="its text is in the column '_corrupt_record': keep that"):
         copy_of(given(None), Encoding.NONE, in_blobs=True)

@@ -8,6 +8,7 @@ from refs import ref
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
 from spark_azqueue.options.parse import sink_config
+from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.fields import marked
 from spark_azqueue.service.messages import Lease, VisibleAt, seconds_of
 from spark_azqueue.service.queues.calls import Put, Update
@@ -124,6 +125,25 @@ def test_the_number_of_a_bad_row_is_its_place_in_the_task():
         list(requests(rows, BODY, config()))
 
 
+def test_rows_are_read_as_they_are_needed():
+    def rows():
+        yield ("a",)
+        raise AssertionError("asked for too early")
+
+    assert next(requests(rows(), BODY, config())).text == "a"
+
+
+def test_an_error_of_the_rows_themselves_is_not_ours_to_word():
+    def rows():
+        yield ("a",)
+        raise ValueError("of the user's own function")
+
+    with pytest.raises(ValueError, match="of the user's own function") as caught:
+        list(requests(rows(), BODY, config()))
+
+    assert not isinstance(caught.value, InvalidRow)
+
+
 def leased(*row):
     """A row of an update or delete, what is left out being null."""
     return (*row, *[None] * (5 - len(row)))
@@ -198,6 +218,25 @@ def test_a_message_that_its_source_deletes_is_refused_for_the_options_of_the_sou
 )
 def test_an_update_to_what_cannot_be_stored_is_refused(row, says):
     assert says in refused(row, LEASED, operation="update")
+
+
+def test_only_what_is_too_large_or_looks_like_a_reference_goes_by_blob():
+    given = {"largeBody": "blob", "blobContainer": "bodies"}
+    bodies = ["x" * 65_536, "x" * 65_537, "é" * 32_769, b"x" * 65_537, '{"azqueue-blob":0}', "a"]
+    sent = list(requests([(b,) for b in bodies], BODY, config(**given)))
+
+    assert [each.large or each.text for each in sent] == [
+        "x" * 65_536,
+        Large(b"x" * 65_537, True),
+        Large(("é" * 32_769).encode(), True),
+        Large(b"x" * 65_537, False),
+        Large(b'{"azqueue-blob":0}', True),
+        "a",
+    ]
+    # Base64 makes a third more of it.
+    given["messageEncoding"] = "base64"
+    sent = list(requests([("x" * 49_152,), ("x" * 49_153,)], BODY, config(**given)))
+    assert [each.large is not None for each in sent] == [False, True]
 
 
 def test_a_large_body_may_hold_what_a_message_may_not():

@@ -23,6 +23,7 @@ from spark_azqueue.options.account import read_account
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.references import Reference
+from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import flow
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
@@ -30,10 +31,10 @@ from spark_azqueue.service.queues.xml import read_placed
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.sink import large_bodies, retraction, sender
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.retraction import Retracted, retract
+from spark_azqueue.sink.retraction import Receipts, Retracted, retract
 from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
-from spark_azqueue.sink.tally import Traffic
+from spark_azqueue.sink.tally import Sent, Traffic
 from spark_azqueue.sink.writers import Acknowledged, AzQueueWriter, RowStreamWriter
 from spark_azqueue.testing import FakeQueueService, Fault
 
@@ -249,6 +250,17 @@ def test_if_deletes_are_not_allowed_the_error_of_the_write_is_the_one_to_see(
     assert fake.requests["delete"] == 1, "the others would fare alike"
 
 
+def test_a_delete_without_an_answer_is_repeated(fake: FakeQueueService) -> None:
+    fake.create_queue(QUEUE)
+    made = send(config(fake), rows(4))
+    fake.faults.add(Fault("delete", "reply_lost", nth=2), Fault("delete", "busy_503", nth=4))
+    assert made.receipts is not None
+
+    assert retract(client(fake), [made.receipts], 2) == Retracted(deleted=4)
+
+    assert fake.count(QUEUE) == 0
+
+
 def test_it_ends_in_time(fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.create_queue(QUEUE)
     made = send(config(fake), rows(4))
@@ -349,6 +361,17 @@ def test_the_driver_leaves_them_without_it(fake: FakeQueueService) -> None:
     assert fake.count(QUEUE) == 3
     assert isinstance(sent, Acknowledged)
     assert sent.receipts is None, "nothing travels that nobody needs"
+
+
+def test_a_commit_message_stays_small() -> None:
+    kept = Receipts()
+    for number in range(10_000):
+        uuid = f"{number:08x}-0000-4000-8000-000000000000"
+        kept.add(Lease(ORDERS, uuid, f"AgAAAAMAAAAAAAAA{number:011d}="))
+    message = pickle.dumps(Acknowledged(Sent(10_000), Traffic(), kept))
+
+    assert len(message) < 10_000 * 80
+    assert list(pickle.loads(message).receipts.leases())[9_999].pop_receipt.endswith("9999=")
 
 
 @pytest.mark.parametrize(

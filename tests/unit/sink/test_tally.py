@@ -18,6 +18,10 @@ def tally(on_stale=OnStaleReceipt.IGNORE):
     return TaskCounts(Operation.DELETE, on_stale)
 
 
+def test_no_rows_are_a_success():
+    assert tally().total() == Sent()
+
+
 @pytest.mark.parametrize("outcomes", [[], [Outcome.OK], [Outcome.GONE], [Outcome.OK] * 3])
 def test_every_row_is_answered_once(outcomes):
     count = tally()

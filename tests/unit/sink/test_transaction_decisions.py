@@ -83,6 +83,15 @@ def test_a_head_with_a_value_that_nobody_writes_is_damaged(
         read(**changed)
 
 
+def test_the_largest_chunk_of_the_last_part_and_the_smallest_are_read() -> None:
+    large = {"rows": CHUNK_ROWS, "size": CHUNK_AT_MOST, "packed": CHUNK_AT_MOST}
+    found = read(chunks=[CHUNK, *chunk(part=CHUNKS_AT_MOST - 1, **large)["chunks"]]).chunks[1]  # type: ignore[misc]
+    assert (found.part, found.rows, found.size) == (CHUNKS_AT_MOST - 1, CHUNK_ROWS, CHUNK_AT_MOST)
+
+    small = [[-1, 1, 1, 1, "0"]] * 4
+    assert len(read(chunks=small).chunks) == 4
+
+
 def test_a_record_knows_a_thousand_ranges_at_most() -> None:
     transaction = at(10_000)
     ranges = tuple((2 * number, 2 * number) for number in range(RANGES_AT_MOST + 1))
@@ -112,11 +121,24 @@ def test_a_mark_above_all_records_says_what_was_lost(
     assert listing.newest == {KEY: 5}
 
 
+def test_tasks_get_the_newest_number_of_each_key_and_no_names() -> None:
+    listing = of(*(names.record(at(number)) for number in (3, 4, 5)), names.start(KEY, 5, RUN))
+
+    found = listing.for_tasks()
+    assert (found.listed, dict(found.recorded)) == ((), {KEY: [5]})
+    assert found.start(at(6), RUN) == 5
+
+
 def test_nothing_of_another_writer_is_outlived() -> None:
     listing = of(names.record(at(5)), names.record(at(5, OTHER)))
     head = RecordHead(at(7), NONCE, RUN, "shop", "x", 0, 0, 0, 0, (), ((5, 5),))
 
     assert listing.outlived_by(head, ()) == [names.record(at(5))]
+
+
+def test_a_batch_write_leaves_no_start() -> None:
+    assert not of().needs_start(at(5), "")
+    assert of().needs_start(at(5), RUN)
 
 
 def test_a_log_that_knows_batch_0_alone_says_so() -> None:

@@ -100,3 +100,13 @@ def test_what_is_outlived_begins_with_heads_and_leaves_the_record_and_others() -
     found = of(*kept, *over[::-1]).outlived_by(known, ())
     assert sorted(found) == sorted(over)
     assert found[:2] == over[:2]
+
+
+def test_what_may_belong_to_an_unfinished_record_stays() -> None:
+    kept = [names.record(at(4)), names.mark(at(4), RUN, 3), names.part(at(4), RUN, 0)]
+    under_way = names.part(at(3), RUN, 0)  # its head may land late
+    over = [names.record(at(5)), names.mark(at(5), OTHER, 3)]
+    listing = of(*kept, under_way, *over, names.record(at(6)))
+    assert listing.outlived_by(head(at(6), 1), {5}) == over
+    assert listing.not_written(head(at(6), 1)) == [at(5), at(4)]
+    assert listing.not_written(replace(head(at(6), 1), written=((5, 5),))) == [at(4)]

@@ -7,30 +7,69 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import LogDamaged
 from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.service.names import TRANSACTIONS
+from spark_azqueue.service.names import TRANSACTIONS, checked_object
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord, chunks_of, unpack
-from spark_azqueue.sink.transaction.names import MOST, Transaction
+from spark_azqueue.sink.transaction.names import MOST, ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import (
     CHUNK_AT_MOST,
     CHUNK_ROWS,
+    CHUNKS_AT_MOST,
     HEAD_AT_MOST,
+    INLINE_AT_MOST,
     PART_BYTES,
+    RANGES_AT_MOST,
     Chunk,
     ChunkRef,
     Hidden,
+    Ranges,
     RecordHead,
     chunks_in,
+    extended,
     holds,
     placed,
 )
 
+KEYS = st.sampled_from([names.stream_key("0" * 32), names.batch_key("shop", None, "app")])
+NUMBERS = st.integers(0, MOST)
+TAGS = st.text("0123456789abcdef", min_size=32, max_size=32)
 FIRST = Transaction(names.stream_key("0" * 32), 7)
+
+
+@given(
+    key=KEYS,
+    number=NUMBERS,
+    tag=TAGS,
+    part=st.integers(0, 199_999),
+    count=st.integers(0, 10**12 - 1),
+)
+def test_names_are_short_and_read_back(
+    key: str, number: int, tag: str, part: int, count: int
+) -> None:
+    transaction = Transaction(key, number)
+    made = {
+        names.record(transaction): (ObjectKind.RECORD, key, number, "", 0),
+        names.start(key, number, tag): (ObjectKind.START, key, number, tag, 0),
+        names.part(transaction, tag, part): (ObjectKind.PART, key, number, tag, part),
+        names.mark(transaction, tag, count): (ObjectKind.MARK, key, number, tag, count),
+    }
+    for name, said in made.items():
+        assert checked_object(name) == name
+        assert len(name) <= 100 + len("txn/")
+        assert names.parsed(name) == (name, *said)
+
+
+@given(numbers=st.lists(NUMBERS, min_size=2))
+def test_names_sort_as_they_count(numbers: list[int]) -> None:
+    made = [names.record(Transaction(FIRST.key, number)) for number in numbers]
+    assert sorted(made) == [names.record(Transaction(FIRST.key, n)) for n in sorted(numbers)]
 
 
 @pytest.mark.parametrize("name", ["log.json", "txn/x", "seg/1", f"txn/{FIRST}-", f"txn/{FIRST}-1"])
@@ -60,6 +99,12 @@ def test_every_flipped_byte_of_a_record_is_found() -> None:
 def read_whole(data: bytes) -> None:
     head, inline = RecordHead.from_bytes(data, FIRST)
     list(chunks_in(head.chunks, inline))
+
+
+def test_the_longest_name_of_a_writer_reads_back() -> None:
+    _, head = record()
+    data = replace(head, about="\U0001f600" * 200).to_bytes(record()[0].split(b"\n", 2)[2])
+    assert RecordHead.from_bytes(data, FIRST)[0].about.startswith("\U0001f600")
 
 
 def record() -> tuple[bytes, RecordHead]:
@@ -179,6 +224,14 @@ def test_a_record_knows_what_is_written_and_an_older_one_knows_nothing() -> None
     assert [number for number in range(9) if holds(read.written, number)] == [1, 2, 5, 6]
 
 
+def test_the_lowest_ranges_are_forgotten() -> None:
+    ranges: Ranges = ()
+    for number in range(0, 3 * RANGES_AT_MOST, 2):
+        ranges = extended(ranges, number)
+    assert len(ranges) == RANGES_AT_MOST
+    assert ranges[-1][1] == 3 * RANGES_AT_MOST - 2
+
+
 # ── small objects that ask for much ───────────────────────────────────────────────────────────────
 
 
@@ -231,6 +284,18 @@ def test_a_header_of_very_many_small_values_is_not_parsed() -> None:
     assert len(many) < HEAD_AT_MOST
     with pytest.raises(Damaged, match="too many values"):
         RecordHead.from_bytes(many, FIRST)
+
+
+def test_the_largest_header_is_read() -> None:
+    ref = ChunkRef(199_999, CHUNK_ROWS, CHUNK_AT_MOST, CHUNK_AT_MOST, "f" * 32)
+    ranges = tuple((n, n) for n in range(MOST - 2_002, MOST - 2, 2))
+    last = Transaction(FIRST.key, MOST)
+    whole = RecordHead(
+        last, "a" * 32, "b" * 32, "shop", "x", 1, 10**9, 10**8, 0, (ref,) * CHUNKS_AT_MOST
+    )
+    data = replace(whole, written=ranges).to_bytes(b"")
+    assert len(data) + INLINE_AT_MOST < HEAD_AT_MOST
+    assert len(RecordHead.from_bytes(data, last)[0].chunks) == CHUNKS_AT_MOST
 
 
 def test_notes_that_no_show_has_written_are_left_out() -> None:

@@ -15,8 +15,10 @@ from spark_azqueue.sink.transaction.names import Transaction
 from spark_azqueue.sink.transaction.record import (
     Chunk,
     Hidden,
+    Prepared,
     RecordHead,
     chunks_in,
+    nonce_of,
     placed,
 )
 from spark_azqueue.sink.transaction.task import Writer, writer_of
@@ -37,6 +39,13 @@ hidden = st.builds(
     st.integers(0, 2**33),
     st.integers(1, 2**37),
 )
+
+
+@settings(max_examples=60)
+@given(st.lists(hidden, max_size=50))
+def test_chunks_are_read_back(messages: list[Hidden]) -> None:
+    chunks = chunks_of(messages)
+    assert [each for chunk in chunks for each in unpack(chunk, ACCOUNT)] == messages
 
 
 @settings(max_examples=60)
@@ -96,6 +105,12 @@ def test_keys_tell_writers_apart() -> None:
         names.stream_key("not-a-query")
 
 
+def test_the_nonce_is_that_of_the_attempt() -> None:
+    tasks = [Prepared(token, QUERY, "", 1, 0) for token in ("one", "two")]
+    assert nonce_of(tasks) == nonce_of(tasks[::-1])
+    assert nonce_of(tasks) != nonce_of([tasks[0], Prepared("three", QUERY, "", 1, 0)])
+
+
 def test_a_task_knows_its_batch() -> None:
     properties = {
         "sql.streaming.queryId": QUERY,
@@ -126,3 +141,13 @@ def test_batch_writes_may_leave_numbers_out() -> None:
     assert "has batch 4" in Listing.of("file:/log", [names.record(Transaction(KEY, 4))]).gap(
         Transaction(KEY, 9)
     )
+
+
+def test_old_starts_go_after_a_while() -> None:
+    starts = [names.start(KEY, number, NONCE) for number in (0, 149, 200)]
+    listing = Listing.of("file:/log", [*starts, names.record(Transaction(KEY, 249))])
+    assert listing.outlived_by(head_of((), 250)[0], {249}) == [
+        names.record(Transaction(KEY, 249)),
+        starts[0],
+        starts[1],
+    ]

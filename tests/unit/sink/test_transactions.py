@@ -63,6 +63,17 @@ def meanwhile(process: Process, happens: Callable[[], object]) -> None:
 # ── the ordinary way ──────────────────────────────────────────────────────────────────────────────
 
 
+def test_nothing_is_visible_before_the_record(world: WrittenQueue) -> None:
+    process = world.process()
+    plan = process.plan()
+    prepared = process.tasks(0, ["a", "b"], ["c"], [], plan=plan)
+    assert (world.visible(), world.hidden()) == ([], 3)
+
+    done = process.commit(prepared, plan)
+    assert (done.step, done.rows, done.shown.shown) == (Step.WRITE, 3, 3)
+    assert world.visible() == ["a", "b", "c"]
+
+
 def test_only_the_newest_record_and_its_mark_stay(world: WrittenQueue) -> None:
     process = world.process()
     for batch in range(4):

@@ -6,9 +6,11 @@ import pytest
 from doubles import Clock
 from refs import ORDERS, ref
 
+from spark_azqueue.metrics.report import MOST_QUEUES
 from spark_azqueue.options.account import read_account
+from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source.intake.backlog import BUSY_PAUSE_S, IDLE_PAUSE_S, Backlog
+from spark_azqueue.source.intake.backlog import BUSY_PAUSE_S, HEADS_PAUSE_S, IDLE_PAUSE_S, Backlog
 from spark_azqueue.testing import Fault
 
 QUEUES = [ORDERS, ref("refunds")]
@@ -32,6 +34,38 @@ def queues(fake):
 @pytest.fixture
 def backlog(queues, clock):
     return Backlog(queues, QUEUES, clock)
+
+
+def test_it_counts_each_queue_what_is_leased_included(backlog, fake):
+    fake.put("refunds", "d")
+
+    assert backlog.newest(idle=False) == {"orders": 3, "refunds": 1}
+
+
+def test_while_messages_come_it_asks_every_ten_seconds(backlog, fake, clock):
+    for _ in range(50):
+        backlog.newest(idle=False)
+    assert fake.requests["properties"] == 2
+
+    fake.put("orders", "d")
+    clock.now += BUSY_PAUSE_S - 0.01
+    assert backlog.newest(idle=False)["orders"] == 3
+    clock.now += 0.01
+    assert backlog.newest(idle=False)["orders"] == 4
+    assert fake.requests["properties"] == 4
+
+
+def test_idle_it_asks_once_more_soon_and_then_every_five_minutes(backlog, fake, clock):
+    backlog.newest(idle=False)
+    asked = []
+    for second in range(800):
+        before = fake.requests["properties"]
+        backlog.newest(idle=True)
+        if fake.requests["properties"] > before:
+            asked.append(second)
+        clock.now += 1
+    assert asked == [10, 310, 610]
+    assert IDLE_PAUSE_S == 300
 
 
 @pytest.mark.parametrize("kind", ["busy_503", "error_500", "reset", "unauthorized"])
@@ -84,6 +118,21 @@ def heads(queues, clock):
     return Backlog(queues, QUEUES, clock, with_heads=True)
 
 
+def test_the_age_of_the_first_visible_message_once_a_minute(heads, fake, clock):
+    fake.clock.advance(3_600)
+    heads.newest(idle=False)
+    assert heads.heads.keys() == {"orders"}  # the other queue is empty
+    assert 3_600 <= heads.heads["orders"] <= 3_610
+
+    for _ in range(5):
+        clock.now += BUSY_PAUSE_S
+        heads.newest(idle=False)
+    assert fake.requests["peek"] == 2
+    clock.now += HEADS_PAUSE_S - 5 * BUSY_PAUSE_S
+    heads.newest(idle=False)
+    assert fake.requests["peek"] == 4
+
+
 def test_when_a_queue_is_empty_its_age_goes(heads, fake, clock):
     fake.clock.advance(3_600)
     heads.newest(idle=False)
@@ -91,6 +140,27 @@ def test_when_a_queue_is_empty_its_age_goes(heads, fake, clock):
     clock.now += BUSY_PAUSE_S
     heads.newest(idle=True)
     assert heads.heads == {}
+
+
+def test_what_is_leased_has_no_age(heads, queues, fake):
+    queues.now(Dequeue(ORDERS, 32, 60))
+    assert heads.newest(idle=False)["orders"] == 3
+    assert heads.heads == {}
+
+
+def test_without_heads_nothing_is_peeked_at(backlog, fake):
+    backlog.newest(idle=False)
+    assert fake.requests["peek"] == 0
+    assert backlog.heads == {}
+
+
+def test_only_the_first_hundred_queues_are_peeked_at(queues, fake, clock):
+    for number in range(MOST_QUEUES + 5):
+        fake.create_queue(f"many-{number:03}")
+    many = [ref(f"many-{number:03}") for number in range(MOST_QUEUES + 5)]
+    Backlog(queues, many, clock, with_heads=True).newest(idle=False)
+    assert fake.requests["properties"] == MOST_QUEUES + 5
+    assert fake.requests["peek"] == MOST_QUEUES
 
 
 def test_who_may_not_peek_is_told_once_and_has_the_backlog(heads, fake, clock, caplog):

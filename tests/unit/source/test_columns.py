@@ -29,6 +29,10 @@ def test_the_body_is_of_the_type_that_was_asked_for(body_type):
     assert dict(source_columns(body_type, permissive=False))["body"] == body_type.value
 
 
+def test_the_raw_text_has_a_column_of_its_own_where_bad_bodies_become_rows():
+    assert source_columns(BodyType.STRING, permissive=True) == (*ALL, (CORRUPT, "string"))
+
+
 @pytest.mark.parametrize(
     "requested",
     [ALL, (("body", "string"),), (("queue", "string"), ("body", "string")), tuple(reversed(ALL))],
@@ -81,6 +85,11 @@ def test_the_sink_finds_its_columns_in_any_order(columns, found):
 
 
 BY_ROW = (("queue", "string"), ("body", "string"))
+
+
+def test_rows_may_name_their_queues_with_another_for_those_that_name_none():
+    assert supplied(*BY_ROW, queue=None) == SinkColumns(1, 0, None, None)
+    assert supplied(*BY_ROW, queue=None, default_queue="others") == SinkColumns(1, 0, None, None)
 
 
 @pytest.mark.parametrize("ignore_extra", [True, False])
@@ -148,6 +157,10 @@ def test_without_their_queue_they_go_where_the_option_says():
     columns = tuple(each for each in OF_THE_SOURCE if each[0] != "queue")
 
     assert supplied(*columns, ignore_extra=True).queue is None
+
+
+def test_they_are_sent_back_on_purpose_without_the_option():
+    assert supplied(("queue", "string"), ("body", "string"), queue=None).queue == 0
 
 
 def test_types_are_checked_even_where_extra_columns_are_left_out():

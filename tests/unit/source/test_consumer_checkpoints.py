@@ -16,6 +16,15 @@ def test_a_checkpoint_of_another_account_is_refused(spark, fake):
     assert fake.requests["dequeue"] == 0
 
 
+def test_a_queue_may_be_added(spark, fake):
+    _, e1 = run_one_batch(spark, fake, "a")
+    fake.create_queue("others")
+    fake.put("others", "b")
+
+    assert batch(spark.start(queue="orders,others"), e1)[1] == ["b"]
+    assert fake.count("orders") == 0
+
+
 def test_a_queue_may_be_removed_when_its_last_batch_is_committed(spark, fake, caplog):
     """A checkpoint steers no delete in a queue that the options do not name."""
     fake.create_queue("others")

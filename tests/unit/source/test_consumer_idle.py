@@ -15,3 +15,19 @@ def test_an_idle_stream_asks_seldom(spark, fake):
     # Then the queue was asked about every 10 s, and no call took long
     assert 60 <= fake.requests["dequeue"] <= 75
     assert max(slept) <= 0.25
+
+
+def test_an_idle_stream_that_reports_its_backlog_stays_at_one_request_a_second(spark, fake):
+    slept = []
+    consumer = spark.start(clock=lambda: sum(slept), sleep=slept.append, maxPollInterval="1 second")
+    while sum(slept) < 60:  # until the pause has grown
+        consumer.latest(consumer.initial, None)
+        consumer.report()
+    fake.reset_counters()
+    while sum(slept) < 660:
+        consumer.latest(consumer.initial, None)
+        consumer.report()
+
+    assert fake.requests["properties"] == 2
+    # Here no time passes but what is slept: a real look takes longer than its pause.
+    assert sum(fake.requests.values()) <= 1.01 * 600

@@ -16,6 +16,13 @@ def test_a_missing_queue_is_told_before_anything_is_leased(spark, fake):
     assert fake.requests["dequeue"] == 0
 
 
+def test_a_missing_queue_is_created_where_that_is_asked_for(spark, fake):
+    consumer = spark.start(queue="orders,created", createQueue="true")
+
+    assert consumer.latest(consumer.initial, None) == consumer.initial
+    assert fake.count("created") == 0
+
+
 def test_a_credential_that_may_not_update_is_refused_before_anything_is_leased(spark, fake):
     fake.put("orders", "a")
     fake.permissions = "rap"

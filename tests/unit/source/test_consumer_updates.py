@@ -18,6 +18,24 @@ def user_updates(fake, row, content=None):
         )
 
 
+def test_a_message_that_the_users_own_batch_updated_is_a_new_one(spark, fake):
+    # Given a batch in which the user writes a new text into the message
+    fake.put("orders", "draft")
+    consumer = spark.start()
+    e1 = consumer.latest(consumer.initial, None)
+    (row,) = rows(consumer.plan(consumer.initial, e1))
+    user_updates(fake, row, "final")
+
+    # When that batch is committed
+    e2, found = batch(consumer, e1)
+
+    # Then the new text is a row of its own, and deleted after its own batch
+    assert found == ["final"]
+    assert texts(fake) == ["final"]
+    consumer.latest(e2, None)
+    assert fake.count("orders") == 0
+
+
 def test_a_message_that_was_only_made_visible_gives_no_second_row(spark, fake):
     fake.put("orders", "a")
     consumer = spark.start()

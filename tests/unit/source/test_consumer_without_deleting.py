@@ -11,6 +11,19 @@ def lease_left(fake, text):
     return view.next_visible - fake.clock.now()
 
 
+def test_without_deleting_a_committed_message_comes_again(spark, fake):
+    fake.put("orders", "a")
+    consumer = spark.start(deleteOnCommit="false")
+    e1, _ = batch(consumer, consumer.initial)
+
+    assert consumer.latest(e1, None) == e1
+    assert texts(fake) == ["a"]
+    fake.clock.advance(3600)
+
+    assert batch(consumer, e1)[1] == ["a"]
+    assert fake.requests["delete"] == 0
+
+
 def test_without_deleting_leases_follow_the_work_all_the_same(spark, fake, caplog):
     fake.put("orders", "a")
     consumer = spark.start(deleteOnCommit="false", clock=fake.clock.now)

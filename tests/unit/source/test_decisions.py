@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from ledgers import LATER, TERM, lease, ledger_with_batch, message
+from refs import ORDERS
 
 from spark_azqueue.errors import AzQueueError, Outcome
 from spark_azqueue.source.batches import commits
 from spark_azqueue.source.batches.commits import CommitTracker, PlanAction, Position, Proof
 from spark_azqueue.source.leases.ledger import Ledger
-from spark_azqueue.source.leases.states import WAITING, Fate
+from spark_azqueue.source.leases.states import WAITING, Fate, RenewedLeases, State
 
 # ── the ledger ────────────────────────────────────────────────────────────────────────────────────
 
@@ -57,6 +58,22 @@ def test_a_message_that_comes_again_before_its_release_waits_like_a_new_one() ->
     assert ledger.release(WAITING) == [lease("r2")]
 
 
+def test_only_a_message_without_a_batch_waits() -> None:
+    ledger = ledger_with_batch(message("r1"))
+    ledger.dequeued(*message("s1", "y"), TERM)
+
+    assert [ledger.waits(lease("?", each)) for each in ("x", "y", "z")] == [False, True, False]
+
+
+def test_what_is_not_in_hand_any_more_is_not_delivered() -> None:
+    ledger = Ledger()
+    ledger.dequeued(*message("r1"), TERM)
+    ledger.set_aside(message("r1").message)
+
+    assert ledger.hand_out([message("r1"), message("s1", "unknown")], 1) == []
+    assert ledger.known == 1
+
+
 def test_messages_go_on_with_their_newest_leases() -> None:
     known, unknown = message("r1"), message("s1", "unknown")
     ledger = ledger_with_batch(known)
@@ -65,6 +82,44 @@ def test_messages_go_on_with_their_newest_leases() -> None:
     ledger.due(30.0)
     ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
     assert ledger.newest([known, unknown]) == [message("r2"), unknown]
+
+
+def test_delivered_messages_are_counted_by_queue() -> None:
+    ledger = ledger_with_batch(message("r1"), message("s1", "y"))
+
+    assert ledger.delivered_by_queue.as_dict() == {ORDERS.name: 2}
+
+
+def test_a_run_that_ends_knows_what_it_delivered_until_that_is_deleted() -> None:
+    ledger = Ledger()
+    ledger.track_handed_out()
+    ledger.dequeued(*message("r1"), TERM)
+    assert not ledger.was_handed_out(lease("r1"))
+
+    ledger.hand_out([message("r1")], 1)
+    assert ledger.was_handed_out(lease("r1"))
+    (newest,) = ledger.committed(1)
+    ledger.settled(newest, Outcome.OK)
+    assert not ledger.was_handed_out(lease("r1"))
+    assert not ledger_with_batch(message("r1")).was_handed_out(lease("r1"))
+
+
+def test_the_latest_time_until_which_a_message_may_be_hidden_counts() -> None:
+    ledger = Ledger()
+    ledger.hide_until(50.0)
+    ledger.hide_until(20.0)
+
+    assert ledger.hidden_until == 50.0
+
+
+def test_what_is_released_or_comes_again_to_be_deleted_may_be_hidden() -> None:
+    ledger = ledger_with_batch(message("r1"))
+    ledger.release(1)
+    assert ledger.hidden_until == TERM.ends_at
+
+    ledger = refused(ledger_with_batch(message("r1")))
+    assert ledger.dequeued(*message("r2", count=2), LATER) is Fate.DELETE
+    assert ledger.hidden_until == LATER.ends_at
 
 
 @pytest.mark.parametrize(("done", "most", "ended"), [(0, 9, 2), (0, 3, 2), (0, 2, 2), (3, 9, 4)])
@@ -77,11 +132,45 @@ def test_batches_have_ended_up_to_the_first_that_is_in_hand(
     assert ledger.ended_up_to(done, most) == ended
 
 
+def test_a_batch_has_ended_when_its_last_delete_was_refused() -> None:
+    ledger = ledger_with_batch(message("r1"))
+    assert ledger.ended_up_to(0, 1) == 0
+
+    assert refused(ledger).ended_up_to(0, 1) == 1
+
+
+def test_a_message_that_is_probably_deleted_is_counted_once() -> None:
+    ledger = ledger_with_batch(message("r1"))
+    ledger.committed(1)
+    ledger.settled(lease("r1"), Outcome.PROBABLY)
+    assert ledger.state(lease("r1")) is State.PROBABLY_GONE
+
+    assert ledger.dequeued(*message("r2", count=2), LATER) is Fate.DELETE
+    ledger.settled(lease("r2"), Outcome.OK)
+    assert ledger.counts.deleted == 1
+
+
 def test_a_message_of_an_earlier_run_keeps_its_expiry_and_how_long_it_may_be_hidden() -> None:
     ledger = refused(restored(hidden_until=500.0, expires=9_000_000))
 
     assert [expires for _, _, expires in ledger.pending()] == [9]
     assert ledger.hidden_until == 500.0
+
+
+def test_a_message_in_a_batch_of_an_earlier_run_is_owed_no_more() -> None:
+    ledger = Ledger()
+    ledger.restore_pending(lease("r1"), hash("T"), 0)
+    assert (ledger.pending_count, ledger.hidden_until) == (1, 0.0)
+
+    ledger.restore([(message("r1"), TERM)], 1, 0.0)
+    assert (ledger.pending_count, ledger.state(lease("r1"))) == (0, State.HELD)
+
+
+def test_a_message_in_hand_does_not_become_owed() -> None:
+    ledger = restored()
+    ledger.restore_pending(lease("r1"), hash("T"), 0)
+
+    assert (ledger.pending_count, ledger.state(lease("r1"))) == (0, State.HELD)
 
 
 def test_an_owed_message_is_forgotten_only_after_it_expired() -> None:
@@ -91,6 +180,38 @@ def test_an_owed_message_is_forgotten_only_after_it_expired() -> None:
     assert ledger.pending_count == 1
     ledger.forget_expired(2.000001)
     assert ledger.pending_count == 0
+
+
+def test_only_the_first_renewal_is_that_of_a_lease_of_an_earlier_run() -> None:
+    ledger = restored()
+    renewals = []
+    for old, new, now in (("r1", "r2", 30.0), ("r2", "r3", 60.0)):
+        ledger.due(now)
+        renewals.append(ledger.renewed(lease(old), Outcome.OK, lease(new), LATER, now))
+
+    assert [each.of_earlier_run for each in renewals] == [True, False]
+
+
+def test_an_answer_that_no_renewal_waits_for_changes_nothing() -> None:
+    ledger = ledger_with_batch(message("r1"))
+
+    for each in (lease("r1"), lease("z1", "unknown")):
+        assert ledger.renewed(each, Outcome.FATAL, None, TERM, 1.0) == RenewedLeases(each)
+    ledger.due(30.0)
+    ledger.dequeued(*message("r2", count=2), LATER)
+    ledger.due(60.0)
+    assert ledger.renewed(lease("r1"), Outcome.GONE, None, TERM, 61.0) == RenewedLeases(lease("r1"))
+
+    assert ledger.counts.leases_lost == 0
+    assert ledger.renewed(lease("r2"), Outcome.OK, lease("r3"), LATER, 62.0).lease == lease("r3")
+
+
+def test_a_newer_copy_puts_the_renewal_off() -> None:
+    ledger = ledger_with_batch(message("r1"))
+    ledger.dequeued(*message("r2", count=2), LATER)
+
+    assert ledger.due(LATER.renew_at - 0.1) == []
+    assert ledger.due(LATER.renew_at) == [lease("r2")]
 
 
 def test_a_delete_waits_only_for_the_renewal_of_its_own_lease() -> None:
@@ -151,6 +272,30 @@ def test_an_offset_is_due_for_two_calls_however_long_the_query_was_idle(known: s
         position.asked()
         due.append(position.is_due)
     assert due == [True, True, False]
+
+
+def test_after_a_plan_no_offset_is_named_late() -> None:
+    position = Position(INITIAL)
+    assert not position.is_told_late(N1)
+    position.asked()
+    assert [position.is_told_late(each) for each in (INITIAL, N1)] == [False, True]
+
+    position.planned(N1)
+    assert not position.is_told_late(N1)
+
+
+def test_only_an_offset_of_this_run_is_returned_again() -> None:
+    position = Position(INITIAL)
+    batches = CommitTracker(INITIAL, position)
+    position.asked()
+    position.probed(N1)
+    assert position.is_due
+    assert batches.bare_repeat() is None
+
+    batches.handed_out(N1, N2)
+    assert batches.bare_repeat() == N2
+    batches.plan(N1, N2)
+    assert batches.bare_repeat() is None
 
 
 def test_spark_never_asks_for_rows_up_to_the_initial_offset() -> None:

@@ -19,10 +19,11 @@ from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing
-from spark_azqueue.source.executors.closing import Cleaning, Closing
+from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
-from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import (
+    Closed,
     Counts,
     Looked,
     SeenMessages,
@@ -40,6 +41,7 @@ from spark_azqueue.source.executors.plan import (
     Slot,
     groups_from_json,
     learned,
+    oldest,
 )
 from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.testing import FakeQueueService
@@ -59,6 +61,11 @@ def test_a_task_leases_for_a_sixth_of_the_lease_and_ten_seconds_at_most(
     lease_s: int, leasing_s: float
 ) -> None:
     assert plan(Slot((ORDERS,), 1, 1), lease_s=lease_s).leasing_s == leasing_s
+
+
+def test_a_plan_that_gives_messages_again_says_so() -> None:
+    assert plan(Slot((), 5, 1, AGAIN), Slot((ORDERS,), 5, 1)).is_again
+    assert not plan(Slot((ORDERS,), 5, 1)).is_again
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,13 @@ def test_groups_that_wait_are_read_in_their_bounds_and_none_is_empty() -> None:
         groups_from_json([*many, [part]], 2)
 
 
+def test_the_oldest_plan_that_is_needed_is_kept() -> None:
+    newer = AGAIN._replace(plan=PlanId(2, "1" * 32))
+
+    assert oldest([(newer,), (newer, AGAIN)]) == 1
+    assert oldest([]) is None
+
+
 class Removed:
     """In place of `Removals`: which blobs are deleted, and what was waited for."""
 
@@ -181,6 +195,35 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     query.close()
 
 
+def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at_its_end() -> None:
+    now, noted = [0.0], list[PlanId]()
+    folder = SimpleNamespace(mark_committed=noted.append)
+    chain, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
+    noting = Noting(folder, chain, cleaning, lambda: now[0])  # type: ignore[arg-type]
+    first, second, third = (PlanId(number, "1" * 32) for number in (1, 2, 3))
+    now[0] = 100.0
+    noting.closed()
+
+    for plan, now[0], ends in (
+        (START, 200.0, True),
+        (first, 109.9, False),
+        (first, 110.0, False),
+        (first, 200.0, True),
+    ):
+        noting.idle(plan, ends=ends)
+    assert noted == [first]
+
+    noting.closed()
+    noting.idle(second, ends=False)
+    assert noted == [first]
+    noting.idle(second, ends=True)
+    assert noted == [first, second]
+
+    chain.followed = third
+    noting.idle(third, ends=True)
+    assert noted == [first, second], "what follows it says that it is committed"
+
+
 def test_plans_are_not_removed_a_second_time_while_that_is_under_way(
     fake: FakeQueueService,
 ) -> None:
@@ -202,6 +245,25 @@ def test_plans_are_not_removed_a_second_time_while_that_is_under_way(
     begun[1].set_result(None)
     cleaning.clean(closing.CLEAN_EVERY - 1, SeenMessages())
     assert len(begun) == 2
+    query.close()
+
+
+def test_what_an_earlier_run_left_below_the_floor_is_removed(
+    fake: FakeQueueService,
+) -> None:
+    query, begun = Query(fake), list[tuple[object, ...]]()
+    workers = SimpleNamespace(submit=lambda *given: begun.append(given))
+    folder = PlanFolder(query.store, query.config.account.name)
+    cleaning = Cleaning(query.config, folder, 0, workers, None)  # type: ignore[arg-type]
+    left, last, kept = (PlanId(number, "1" * 32) for number in (4, 5, 9))
+    objects = {left: {"a": 1}, last: {"b": 0}, kept: {"c": 2}}
+    cleaning.found({plan: objects[plan] for plan in (last, kept)}, 5, {})
+    cleaning.clean(3, SeenMessages())
+    assert begun == []
+
+    cleaning.found(objects, 5, {})
+    cleaning.clean(3, SeenMessages())
+    assert [given[1:3] for given in begun] == [(5, {left: {"a": 1}, last: {"b": 0}})]
     query.close()
 
 
@@ -305,6 +367,13 @@ HEADER = SlotHeader(
 )
 
 
+def test_a_report_begins_with_what_the_segment_says() -> None:
+    expected = {"messages": 4, "size": 7, "repeated": True, "oldest": 5, "expires": 6}
+    same = {"looked": HEADER.looked, "counts": HEADER.counts}
+
+    assert SlotReport.of(HEADER, 7) == SlotReport(**expected, **same)  # type: ignore[arg-type]
+
+
 def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None:
     looked = {f"queue-{number}": Looked(1) for number in range(MOST_QUEUES)}
     most = replace(HEADER, looked=looked)
@@ -315,3 +384,13 @@ def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None
     report = SlotReport(looked=looked | {"more": Looked(1)})
     with pytest.raises(Damaged, match="too many queues"):
         SlotReport.from_bytes(report.to_bytes(), "acc")
+
+
+def test_a_closed_plan_says_what_its_slots_gave_and_what_comes_again() -> None:
+    empty = AGAIN._replace(end=0)
+    given = plan(Slot((), 5, 1, AGAIN), Slot((), 1, 1, empty), Slot((ORDERS,), 5, 1))
+    closed = Closed(given, (None, None, SlotReport(messages=2)))
+
+    assert closed.stored == [Part(given.id, 2, 0, 2)]
+    assert closed.waiting == ((AGAIN,),)
+    assert Closed(given, (SlotReport(), None, None)).waiting == ()

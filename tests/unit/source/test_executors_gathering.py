@@ -42,6 +42,83 @@ def asked_until(driver: ExecutorsConsumer, offset: Offset, time_: Clock, until: 
     return offset
 
 
+def test_each_batch_waits_for_enough_messages(
+    start: Start, fake: FakeQueueService, time_: Clock
+) -> None:
+    query, driver = start(minMessagesPerTrigger="5", maxTriggerDelay="1 hour")
+    fake.put_many("orders", ["a"] * 4)
+    assert asked_until(driver, driver.initial, time_, 60) == driver.initial
+    fake.put_many("returns", ["a"] * 8)
+    first = asked_until(driver, driver.initial, time_, 120)
+    assert query.rows(query.plan(first)) == ["a"] * 12
+
+    fake.put_many("orders", ["b"] * 4)
+    peeks = fake.requests["peek"]
+    assert asked_until(driver, first, time_, 180) == first, "the first batch is not counted again"
+    assert fake.requests["peek"] == peeks + 1, "of the four that wait, once"
+    assert fake.visible("orders") == 4
+
+    fake.put_many("returns", ["b"])
+    second = asked_until(driver, first, time_, 240)
+    assert query.rows(query.plan(second)) == ["b"] * 5
+
+
+def test_the_second_batch_waits_for_so_long_at_most(
+    start: Start, fake: FakeQueueService, time_: Clock
+) -> None:
+    query, driver = start(minMessagesPerTrigger="5", maxTriggerDelay="5 minutes")
+    fake.put_many("orders", ["a"] * 5)
+    first = asked_until(driver, driver.initial, time_, 60)
+    query.rows(query.plan(first))
+    assert asked_until(driver, first, time_, 1000) == first
+
+    fake.put_many("orders", ["b"])
+    began = time_.now
+    assert asked_until(driver, first, time_, began + 298) == first
+    second = asked_until(driver, first, time_, began + 305)
+    assert query.rows(query.plan(second)) == ["b"]
+
+
+def requests_of_an_idle_query(
+    start: Start, fake: FakeQueueService, time_: Clock, **options: str
+) -> int:
+    _, driver = start(maxPollInterval="10 seconds", **options)
+    driver.latest(driver.initial, None)
+    before, until = sum(fake.requests.values()), time_.now + 600
+    assert asked_until(driver, driver.initial, time_, until) == driver.initial
+    return sum(fake.requests.values()) - before
+
+
+def test_waiting_costs_no_more_requests_than_polling(
+    start: Start, fake: FakeQueueService, time_: Clock
+) -> None:
+    gathering = {"minMessagesPerTrigger": "10", "maxTriggerDelay": "1 hour"}
+    polling = requests_of_an_idle_query(start, fake, time_)
+    idle = requests_of_an_idle_query(start, fake, time_, **gathering)
+    fake.put_many("orders", ["a"] * 9)
+    waiting = requests_of_an_idle_query(start, fake, time_, **gathering)
+
+    assert 100 < polling < 150, "two queues, each once in ten seconds"
+    assert idle == waiting == polling
+
+
+def test_the_delay_counts_from_when_a_message_was_sent(
+    start: Start, fake: FakeQueueService, time_: Clock
+) -> None:
+    # Given a message that waits, and a query that is started again before its delay is over
+    gathering = {"minMessagesPerTrigger": "5", "maxTriggerDelay": "5 minutes"}
+    _, driver = start(**gathering)
+    fake.put_many("orders", ["a"])
+    assert asked_until(driver, driver.initial, time_, 250) == driver.initial
+    fake.clock.advance(250)
+
+    # Then it waits for the rest of its delay alone
+    query, driver = start(**gathering)
+    assert asked_until(driver, driver.initial, time_, 295) == driver.initial
+    first = asked_until(driver, driver.initial, time_, 305)
+    assert query.rows(query.plan(first)) == ["a"]
+
+
 def test_a_batch_begins_before_a_message_expires(
     start: Start, fake: FakeQueueService, time_: Clock
 ) -> None:

@@ -151,6 +151,41 @@ def test_a_run_that_is_to_end_does_not_end_while_messages_wait(query: Query) -> 
     assert len(run.batches) == 1 + 8
 
 
+def test_without_the_option_a_batch_is_repeated_for_ever(fake: FakeQueueService) -> None:
+    query = Query(fake)
+    fill(query, 4)
+    run = Run(query, sick="m0")
+    assert not any(run.start() for _ in range(10))
+    assert not any(
+        found.kind == "t" for found in map(names.parsed, query.store.objects) if found is not None
+    )
+    query.close()
+
+
+def test_a_batch_of_which_nothing_is_stored_is_not_given_up(query: Query) -> None:
+    sent = fill(query, 4)
+    first = query.driver()
+    offset = first.latest(first.initial, None)
+    for _ in range(5):
+        driver = query.driver()
+        assert driver.plan(driver.initial, offset), "its sink cannot start, for example"
+    assert query.rows(query.plan(offset)) == sent
+
+
+def test_a_batch_that_was_committed_once_is_never_given_up(query: Query) -> None:
+    sent = fill(query, 4)
+    driver = query.driver()
+    offset = driver.latest(driver.initial, None)
+    plan = query.plan(offset)
+    assert query.rows(plan) == sent
+    assert driver.latest(offset, None) == offset
+    driver.close()
+    for _ in range(5):  # the commit is taken away
+        driver = query.driver()
+        assert driver.plan(driver.initial, offset)
+        assert query.rows(plan) == sent
+
+
 def test_a_batch_that_is_being_removed_is_not_given_up(query: Query) -> None:
     fill(query, 4)
     run = Run(query, sick="m0")
@@ -165,6 +200,17 @@ def test_a_batch_that_is_being_removed_is_not_given_up(query: Query) -> None:
     driver = query.driver()
     assert driver.plan(driver.initial, run.offsets[-1]), "its tasks say what is lost"
     assert before == {name for name in query.store.objects if name.startswith(names.SLOTS)}
+
+
+def test_a_process_that_is_asked_twice_counts_once(query: Query) -> None:
+    fill(query, 4)
+    run = Run(query, sick="m0")
+    assert not run.start()
+    driver = query.driver()
+    folder = PlanFolder(query.store.another(), query.config.account.name)
+    for number in range(5):
+        assert driver.plan(driver.initial, run.offsets[-1]), "its tasks are at work"
+        folder.note_attempt(query.plan(run.offsets[-1]).id, f"{number:032x}")
 
 
 class Removed:

@@ -18,9 +18,10 @@ from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors import names
-from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import (
+    KNOWN_AT_MOST,
     KNOWN_BYTES_AT_MOST,
     MORE_THAN_BUDGET,
     Counts,
@@ -78,6 +79,13 @@ SETTLED = SlotReport(
 
 def read(data: bytes) -> SlotSegment:
     return decode(data, log=LOG, plan=PLAN, slot=2)
+
+
+def test_a_segment_and_a_tombstone_come_back() -> None:
+    assert read(BYTES) == SlotSegment(HEADER, RECEIVED)
+    plan = Plan(ACCOUNT, LOG, PLAN, (Slot((ORDERS,), 1, 1),) * 3)
+    stone = tombstone(plan, 2, "d" * 32)
+    assert read(encode(stone.header, ())) == stone
 
 
 @given(st.integers(0, len(BYTES) - 1), st.integers(1, 255))
@@ -141,6 +149,16 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
         folder.known(replace(plan, has_known=True))
 
 
+def test_the_most_that_is_known_can_be_read() -> None:
+    keys = (MessageKey(ref("q" * 63), f"{at:064}") for at in range(KNOWN_AT_MOST))
+    every = [PendingDelete(key, 2**64 - 1, LATEST - 1) for key in keys]
+    assert len(SeenMessages(every).to_bytes()) < KNOWN_BYTES_AT_MOST
+
+
+def test_what_was_settled_comes_back() -> None:
+    assert SlotReport.from_bytes(SETTLED.to_bytes(), ACCOUNT) == SETTLED
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -168,6 +186,28 @@ def test_a_report_that_no_task_would_write_is_damage(change: dict[str, object]) 
     assert isinstance(found, dict)
     with pytest.raises(Damaged):
         SlotReport.from_bytes(sealed(found | change), ACCOUNT)
+
+
+def test_what_is_known_grows_by_what_is_owed_and_shrinks_by_what_is_gone() -> None:
+    known, forgotten = SeenMessages().after([replace(SETTLED, gone=())], 0)
+    assert (len(known), forgotten) == (2, 0)
+    assert known.has(PENDING[0].key, 0)
+    assert not known.has(PENDING[0].key, 99), "its text was updated: it is another message"
+    known, _ = known.after([SlotReport(gone=(PENDING[0].key,))], 0)
+    assert PENDING[0].key not in known
+    assert SeenMessages.from_bytes(known.to_bytes(), ACCOUNT).has(PENDING[1].key, 1)
+    assert len(known.after([], 1_790_000_000 + 86_401)[0]) == 0, "no copy can come any more"
+
+
+def test_of_too_many_known_messages_the_newest_are_kept() -> None:
+    pending = tuple(
+        PendingDelete(MessageKey(ORDERS, f"id-{number}"), 1, 0)
+        for number in range(KNOWN_AT_MOST + 5)
+    )
+    known, forgotten = SeenMessages().after([SlotReport(pending=pending)], 0)
+    assert (len(known), forgotten) == (KNOWN_AT_MOST, 5)
+    assert pending[4].key not in known
+    assert pending[5].key in known
 
 
 @pytest.mark.parametrize(

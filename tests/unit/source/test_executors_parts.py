@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.plan import Part, cut, groups_from_json, oldest
+from spark_azqueue.source.executors.plan import GROUPS, Part, cut, groups_from_json, oldest
 
 PLAN = PlanId(7, "b" * 32)
 
@@ -16,6 +17,35 @@ sizes = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 
 def parts_of(sizes: list[int]) -> list[Part]:
     return [Part(PLAN, slot, 3, 3 + size) for slot, size in enumerate(sizes)]
+
+
+@given(sizes)
+def test_each_message_is_in_one_group(sizes: list[int]) -> None:
+    groups = cut(parts_of(sizes))
+    places = [
+        (part.slot, number)
+        for group in groups
+        for part in group
+        for number in range(part.first, part.end)
+    ]
+    assert places == [(slot, 3 + each) for slot, size in enumerate(sizes) for each in range(size)]
+    assert all(part.messages for group in groups for part in group)
+
+
+@given(sizes)
+def test_groups_are_few_and_of_equal_size(sizes: list[int]) -> None:
+    counts = [sum(part.messages for part in group) for group in cut(parts_of(sizes))]
+    assert len(counts) <= GROUPS
+    assert len(set(counts[:-1])) <= 1
+    assert all(last <= counts[0] for last in counts[-1:])
+    assert sum(sizes) < 2 or len(counts) > 1, "or the search would not end"
+
+
+@given(sizes)
+def test_a_slot_is_once_in_a_group(sizes: list[int]) -> None:
+    for group in cut(parts_of(sizes)):
+        slots = [part.slot for part in group]
+        assert len(slots) == len(set(slots))
 
 
 def test_what_goes_in_comes_out() -> None:

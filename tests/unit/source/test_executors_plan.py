@@ -12,7 +12,7 @@ from refs import ACCOUNT
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
 from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.source.offsets import QueueOffset
@@ -63,6 +63,12 @@ def test_what_goes_in_comes_out(plan: Plan) -> None:
     offset = json.loads(json.dumps(plan.to_json()))
     assert Plan.from_json(offset, account=ACCOUNT) == plan
     assert json.loads(plan.to_bytes()) == offset
+
+
+def test_the_start_is_the_same_as_without_executors() -> None:
+    initial = QueueOffset(ACCOUNT).to_json()
+    assert Plan.from_json(initial, account=ACCOUNT) == Plan.start(ACCOUNT)
+    assert Plan.start(ACCOUNT).id == START
 
 
 @pytest.mark.parametrize(

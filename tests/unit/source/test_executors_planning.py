@@ -100,6 +100,23 @@ def test_queues_of_a_slot_are_alike() -> None:
     ]
 
 
+def test_another_queue_comes_first_each_time() -> None:
+    def of(number: int, most: int = 100, **turns: int) -> list[QueueRef]:
+        def last_turn(queue: QueueRef) -> int:
+            return turns.get(queue.name, 0)
+
+        fair = QueuePriority.FAIR
+        return chosen(QUEUES[:3], lambda _: True, last_turn, fair, number, 1, most)
+
+    assert [of(number)[0] for number in range(1, 5)] == [*QUEUES[:3], QUEUES[0]]
+    assert sorted(of(2)) == QUEUES[:3]
+    assert of(3, most=1) == [QUEUES[2]]
+    last = {QUEUES[0].name: 4, QUEUES[1].name: 3, QUEUES[2].name: 5}
+    assert of(9, **last) == [QUEUES[1], QUEUES[0], QUEUES[2]], "who waits longest is first"
+    none: list[QueueRef] = []
+    assert chosen(none, lambda _: True, lambda _: 0, QueuePriority.FAIR, 5, 8, 100) == []
+
+
 def test_strict_takes_the_queues_up_to_the_first_that_was_not_emptied() -> None:
     def of(*emptied: int) -> list[QueueRef]:
         known = {QUEUES[place] for place in emptied}
@@ -156,3 +173,9 @@ def test_chance_does_not_make_plans_narrow() -> None:
         width.on_plan_closed(ran((0, 100), (0, 100)))
         width.on_plan_closed(in_two_rounds(1, of=2, took=30))
     assert width.slots == FIRST_WIDTH
+
+
+def test_a_number_is_fixed() -> None:
+    width = Width(3)
+    width.on_plan_closed(ran(*[(0, 100)] * 3))
+    assert width.slots == 3

@@ -12,6 +12,7 @@ from replayed_log import rows_in
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
+    LogConflict,
     LostSegment,
     ServiceError,
     UndecodableBody,
@@ -54,6 +55,29 @@ def test_bytes_are_those_of_the_rows(fake: FakeQueueService) -> None:
     driver.latest(plan.to_json(), None)
     counters = driver.report().counters
     assert (counters.delivered, counters.delivered_bytes, counters.poison_moved) == (1, 4, 1)
+    query.close()
+
+
+def test_what_was_settled_with_other_options_is_set_aside_before_its_row_is_left_out(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake, messageEncoding="base64", onUndecodable="fail")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["YWI=", "not base64!"])
+    _, plan = first_plan(query)
+    with pytest.raises(UndecodableBody):
+        query.rows(plan)
+    assert query.left() == 0
+
+    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
+    assert query.rows(plan) == ["ab"]
+    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
+
+    fake.put_many("orders", ["Y2Q=", "nor this!"])
+    driver = query.driver()
+    following = query.plan(driver.latest(plan.to_json(), None))
+    assert [query.rows(following), query.rows(following)] == [["cd"], ["cd"]]
+    assert fake.count("orders-poison") == 2, "what a task set aside is not set aside again"
     query.close()
 
 
@@ -189,6 +213,20 @@ def test_a_lost_object_of_a_closed_plan_is_never_leased_anew(query: Query) -> No
     with pytest.raises(LostSegment, match="slot 0 of batch 1 is no longer"):
         query.task(plan)[0].segment()
     assert query.left() == 2
+
+
+def test_two_drivers_on_one_checkpoint_follow_one_chain(query: Query) -> None:
+    sent = fill(query, 8)
+    first, plan = first_plan(query)
+    assert query.rows(plan) == sent
+    more = fill(query, 2, "n")
+    second = query.driver()
+    following = second.latest(plan.to_json(), None)
+    with pytest.raises(LogConflict, match="another process writes"):
+        first.latest(plan.to_json(), None)
+    assert query.rows(query.plan(following)) == more
+    third = query.driver()
+    assert third.latest(plan.to_json(), None) == following, "rolled back by one"
 
 
 def test_a_start_that_died_before_its_first_offset_loses_nothing_and_gives_nothing_twice(
@@ -333,6 +371,26 @@ def test_another_message_that_does_not_decode_is_not_left_out(fake: FakeQueueSer
     driver.latest(plan.to_json(), None)
     driver.close()
     assert logged_rows(query) == ["/w==", "ab"]
+    query.close()
+
+
+def test_a_decision_is_removed_with_its_plan(fake: FakeQueueService) -> None:
+    more = {"messageEncoding": "base64", "onUndecodable": "poison"}
+    query = Query(fake, writeAheadLogRetention="10", **more)
+    fake.create_queue("orders-poison")
+    driver = query.driver()
+    offset = driver.initial
+    for number in range(24):
+        fake.put_many("orders", [f"not base64! {number}"])
+        offset = driver.latest(offset, None)
+        assert query.rows(query.plan(offset)) == []
+    driver.close()
+
+    found = [each for each in map(names.parsed, query.store.objects) if each]
+    decided = {each.plan.number for each in found if each.kind == "r"}
+    assert decided == {each.plan.number for each in found if each.kind == "s"}
+    assert 1 not in decided
+    assert fake.count("orders-poison") == 24
     query.close()
 
 

@@ -50,6 +50,19 @@ def size_of(offset):
     return len(QueueOffset.from_json(offset, account=ORDERS.account).leases)
 
 
+def test_a_batch_waits_for_enough_messages_and_leases_nothing_meanwhile(start, fake, time_):
+    fake.put_many("orders", ["a"] * 9)
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+
+    assert asked_until(consumer, consumer.initial, time_, 60) == consumer.initial
+    assert fake.requests["dequeue"] == 0
+    assert fake.visible("orders") == 9
+
+    fake.put_many("orders", ["b"])
+    first = asked_until(consumer, consumer.initial, time_, 120)
+    assert size_of(first) == 10
+
+
 def test_a_message_waits_for_others_for_so_long_at_most(start, fake, time_):
     consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="5 minutes")
     assert asked_until(consumer, consumer.initial, time_, 1000) == consumer.initial
@@ -91,6 +104,18 @@ def test_it_leases_ahead_only_if_enough_are_left(start, fake, spark, time_, mess
     assert (fake.visible("orders") < messages - 10) is ahead
 
 
+def test_waiting_costs_no_more_requests_than_polling(start, fake, time_):
+    fake.put_many("orders", ["a"])
+    consumer = start(
+        minMessagesPerTrigger="10", maxTriggerDelay="1 hour", maxPollInterval="10 seconds"
+    )
+    while time_.now < 600:
+        consumer.latest(consumer.initial, None)
+
+    assert fake.requests["dequeue"] == 0
+    assert 55 <= sum(fake.requests.values()) <= 75
+
+
 def test_messages_that_are_hidden_count_as_waiting(start, fake, time_):
     """While as many as the minimum are, it has no effect: the service does not tell them apart."""
     fake.put_many("orders", ["later"] * 10, delay=86_400)
@@ -100,6 +125,15 @@ def test_messages_that_are_hidden_count_as_waiting(start, fake, time_):
     fake.put_many("orders", ["now"])
     first = asked_until(consumer, consumer.initial, time_, 60)
     assert size_of(first) == 1
+
+
+def test_several_queues_are_counted_together(start, fake, time_):
+    fake.create_queue("returns")
+    fake.put_many("orders", ["a"] * 6)
+    fake.put_many("returns", ["a"] * 4)
+    consumer = start("orders,returns", minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 10
 
 
 def test_an_available_now_run_ignores_it_and_says_so(start, fake, time_, caplog):
@@ -139,6 +173,20 @@ def both(fake, time_, monkeypatch):
     monkeypatch.setattr(time_, "sleep", lambda s: (Time.sleep(time_, s), fake.clock.advance(s)))
 
 
+def test_the_delay_counts_from_when_a_message_was_sent_also_over_restarts(both, start, fake, time_):
+    # Given a message that waits, and a query that is started again and again
+    fake.put_many("orders", ["a"])
+    gathering = {"minMessagesPerTrigger": "10", "maxTriggerDelay": "5 minutes"}
+    for until in (100, 200, 290):
+        consumer = start(**gathering)
+        assert asked_until(consumer, consumer.initial, time_, until) == consumer.initial
+
+    # Then its delay is over at the same time
+    consumer = start(**gathering)
+    assert size_of(asked_until(consumer, consumer.initial, time_, 305)) == 1
+    assert time_.now >= 299
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_a_batch_begins_before_a_message_expires(both, start, fake, time_, tmp_path, log):
     # Given a message that lives shorter than the delay, behind one that stays
@@ -158,6 +206,26 @@ def test_a_message_that_is_about_to_expire_does_not_wait(both, start, fake, time
     consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
 
     assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 1
+
+
+def test_one_that_comes_later_and_expires_sooner_is_seen(both, start, fake, time_):
+    fake.put_many("orders", ["a"])
+    consumer = start(minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
+    assert asked_until(consumer, consumer.initial, time_, 300) == consumer.initial
+    fake.put_many("orders", ["b"], ttl=60)
+
+    assert size_of(asked_until(consumer, consumer.initial, time_, 335)) == 2
+
+
+def test_no_batch_begins_for_what_a_transaction_abandoned(both, start, fake, time_):
+    # Given a message that is visible in its last second alone, as a sink leaves it
+    fake.put_many("orders", ["waits"])
+    fake.put_many("orders", ["abandoned"], delay=599, ttl=600)
+    consumer = start(
+        minMessagesPerTrigger="10", maxTriggerDelay="1 hour", isolationLevel="readCommitted"
+    )
+
+    assert asked_until(consumer, consumer.initial, time_, 700) == consumer.initial
 
 
 def test_without_the_right_to_peek_the_delay_counts_from_when_a_message_is_seen(

@@ -5,11 +5,12 @@ import time
 
 import pytest
 from consuming import Consumers, batch, rows
+from doubles import Clock
 from refs import ORDERS
 
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.options.choices import IsolationLevel
-from spark_azqueue.service.messages import Message
+from spark_azqueue.service.messages import UNKNOWN_TIME, Message
 from spark_azqueue.source.intake.backlog import Isolation
 from spark_azqueue.testing import FakeClock, FakeQueueService
 
@@ -32,6 +33,43 @@ def may_be_abandoned(expires, answered_at=NOW, level=IsolationLevel.READ_COMMITT
 )
 def test_two_seconds_or_less_to_live(seconds, expected):
     assert may_be_abandoned(NOW + seconds * SECOND) is expected
+
+
+def test_nothing_is_dropped_without_proof():
+    assert not may_be_abandoned(NOW + SECOND, answered_at=None)
+    assert not may_be_abandoned(UNKNOWN_TIME)
+
+
+def test_nothing_is_dropped_by_default():
+    assert not may_be_abandoned(NOW + SECOND, level=IsolationLevel.READ_UNCOMMITTED)
+
+
+# ── the warning ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_first_is_warned_of_and_then_at_most_once_a_minute(caplog):
+    clock = Clock()
+    isolation = Isolation(IsolationLevel.READ_COMMITTED, clock)
+
+    def warned():
+        said = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return said
+
+    isolation.left(0)
+    assert warned() == []
+    isolation.left(1)
+    assert ": 1 messages gave no row so far" in warned()[0]
+    clock.now += 59
+    isolation.left(4)
+    assert warned() == []
+    clock.now += 1
+    isolation.left(0)
+    assert warned() == []
+    isolation.left(2)
+    (said,) = warned()
+    assert ": 7 messages gave no row so far" in said
+    assert caplog.records == []
 
 
 # ── the source ────────────────────────────────────────────────────────────────────────────────────
@@ -94,6 +132,28 @@ def test_any_other_message_gives_its_row(query, still, options, left_s):
     assert consumer.report().counters == Counters(dequeued=1, delivered=1, delivered_bytes=size)
 
 
+def test_an_answer_without_a_time_gives_rows(query, still, monkeypatch):
+    monkeypatch.setattr("spark_azqueue.service.queues.calls.answered_at", lambda answer: None)
+    abandoned(still)
+    consumer = query.start(**READ_COMMITTED)
+
+    assert batch(consumer, consumer.initial)[1] == ["abandoned 0"]
+
+
+def test_a_message_that_expires_while_it_waits_for_its_batch_gives_its_row(query, still):
+    for number in range(2):
+        still.put("orders", str(number), ttl=TTL)
+    consumer = query.start(maxMessagesPerTrigger="1", **READ_COMMITTED)
+    end, first = batch(consumer, consumer.initial)
+    consumer.engine.prefetch()
+    query.wait_for("prefetch")
+
+    still.clock.advance(TTL - 1)
+
+    assert sorted(first + batch(consumer, end)[1]) == ["0", "1"]
+    assert consumer.report().counters.skipped_near_expiry == 0
+
+
 def test_a_copy_of_a_message_in_hand_is_no_such_message(query, still):
     """Its lease ended and it came again: it is deleted with its newest receipt, as ever."""
     still.put("orders", "slow", ttl=TTL)
@@ -111,6 +171,15 @@ def test_a_copy_of_a_message_in_hand_is_no_such_message(query, still):
     assert bodies == ["slow"]
     assert still.count("orders") == 0
     assert consumer.report().counters.deleted == 1
+
+
+def test_pages_of_such_messages_hide_none_behind_them(query, still):
+    abandoned(still, count=70)
+    still.put("orders", "own")
+    consumer = query.start(receiveParallelism="1", **READ_COMMITTED)
+
+    assert batch(consumer, consumer.initial)[1] == ["own"]
+    assert consumer.report().counters.skipped_near_expiry == 70
 
 
 @pytest.mark.parametrize("visibility_s", ["1", "60"])
@@ -159,3 +228,18 @@ def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query,
 
     assert again.report().counters.skipped_near_expiry == 1
     assert still.count("orders") == 0
+
+
+def test_it_is_not_counted_as_poison(query, still):
+    still.create_queue("orders-poison")
+    still.put("orders", "failed alone", ttl=TTL)
+    first = query.start(maxDequeueCount="1")
+    end = first.latest(first.initial, None)
+    still.clock.advance(TTL - 2)
+    again = query.start(maxDequeueCount="1", **READ_COMMITTED)
+    again.plan(again.initial, end)
+
+    assert again.latest(end, None) == end
+
+    assert still.count("orders-poison") == 0
+    assert again.report().counters == Counters(dequeued=1, skipped_near_expiry=1)

@@ -6,8 +6,9 @@ import pytest
 from spark_azqueue.errors import LostBlob, ServiceError, UndecodableBody
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.blobs.references import Reference, looks_like_reference
+from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.source import large_bodies as resolving
-from spark_azqueue.source.columns import IS_REFERENCE
+from spark_azqueue.source.columns import IS_REFERENCE, source_columns
 from spark_azqueue.source.large_bodies import HELD_AT_MOST_BYTES, carried, resolved
 
 NAMES = [f"{n:032x}" for n in range(100)]
@@ -93,6 +94,11 @@ def test_without_references_nothing_is_asked_for(store):
     assert store.reads == []
 
 
+def test_without_the_body_nothing_is_asked_for(store):
+    requested = (("dequeue_count", "int"),)
+    assert carried(requested, config()) == requested
+
+
 def test_pieces_are_bounded(store):
     size = HELD_AT_MOST_BYTES // 3
     store.blobs = dict.fromkeys(NAMES[:7], b"abc")
@@ -148,3 +154,9 @@ def test_a_service_that_is_away_is_no_lost_blob(store, monkeypatch):
     monkeypatch.setattr(Store, "get", away)
     with pytest.raises(ServiceError):
         read([refer(0)], onUndecodable="permissive")
+
+
+def test_the_columns_of_a_source_are_all_carried():
+    columns = source_columns(BodyType.STRING, permissive=True)
+
+    assert carried(columns, config()) == (*columns, (IS_REFERENCE, "boolean"))

@@ -8,6 +8,14 @@ from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import Fate
 
 
+def test_a_copy_of_one_in_hand_brings_its_newer_receipt_and_no_row():
+    ledger = ledger_with_batch(message("r1"))
+
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.HELD_ALREADY
+    assert ledger.committed(1) == [lease("r2")]
+    assert ledger.counts.duplicates_suppressed == 1
+
+
 def test_a_batch_never_deletes_an_updated_text_that_it_did_not_hold():
     # Given a message that waits, and a copy of it that somebody updated meanwhile
     ledger = Ledger()
@@ -60,3 +68,7 @@ def test_a_damaged_copy_gives_no_row_and_deletes_nothing(committed):
     ledger.settled(lease("r1"), Outcome.GONE)
     assert ledger.dequeued(*message("r3", count=3), LATER) is Fate.DELETE
     assert ledger.dequeued(*message("r4", text="updated", count=4), LATER) is Fate.ROW
+
+
+def test_a_damaged_message_that_nobody_knows_is_a_row():
+    assert Ledger().dequeued(*message("r1", intact=False), TERM) is Fate.ROW

@@ -1,5 +1,7 @@
 """What the ledger remembers of committed messages never costs it one that is in hand."""
 
+import weakref
+
 from ledgers import TERM, lease, message
 
 from spark_azqueue.errors import Outcome
@@ -30,6 +32,26 @@ def test_a_remembered_message_that_was_updated_is_in_hand_and_not_remembered():
     # Then the copy in hand is still known
     assert ledger.state(lease("r2")) is State.HELD
     assert ledger.remembered == 2
+
+
+def test_the_fingerprint_of_a_text_is_taken_once_and_the_text_is_not_kept():
+    # Given a message with a text that nobody else holds
+    class Text(str):
+        pass
+
+    text, taken = Text("T"), []
+    ledger = Ledger(fingerprint=lambda each: taken.append(each[:]) or 1)
+    given = message("r1", text=text)
+    text = weakref.ref(text)
+
+    # When it is dequeued and given out
+    ledger.dequeued(*given, TERM)
+    assert ledger.hand_out([given], 1) == [lease("r1")]
+
+    # Then
+    assert taken == ["T"]
+    del given
+    assert text() is None
 
 
 def test_an_updated_text_is_told_from_the_one_that_waits():
@@ -77,6 +99,17 @@ def test_an_owed_delete_is_forgotten_when_its_message_has_expired():
     assert [key for key, *_ in ledger.pending()] == [late, unknown.key]
     assert ledger.state(lease("t1", "z")) is State.HELD, "only what is owed is forgotten"
     assert ledger.counts.evicted_deletes == 0
+
+
+def test_what_is_known_is_what_is_in_batches_or_owed():
+    ledger = Ledger()
+    owes(ledger, message("r1"))
+    first, second = message("s1", "y"), message("t1", "z")
+    for each in (first, second):
+        ledger.dequeued(*each, TERM)
+    ledger.hand_out([first], 2)
+
+    assert (ledger.known, ledger.pending_count, len(ledger)) == (2, 1, 3)
 
 
 def test_the_newest_owed_delete_comes_last_whether_it_was_refused_or_is_in_doubt():

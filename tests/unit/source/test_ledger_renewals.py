@@ -7,6 +7,7 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.service.queues.calls import Delete, Release
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import WAITING, Fate, RenewedLeases, State
+from spark_azqueue.source.leases.timing import Term
 
 
 @pytest.mark.parametrize("given_out", [False, True])
@@ -21,6 +22,18 @@ def test_what_is_held_is_renewed_when_half_of_its_time_is_over(given_out):
     assert ledger.due(30.0) == [lease("r1")]
     assert ledger.due(30.0) == []  # it is under way
     assert ledger.next_due() is None
+
+
+def test_a_renewed_lease_is_the_one_that_deletes():
+    ledger = ledger_with_batch(message("r1"))
+    ledger.due(30.0)
+
+    then = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
+
+    assert then == RenewedLeases(lease("r2"))
+    assert ledger.next_due() == 60.0
+    assert ledger.committed(1) == [lease("r2")]
+    assert ledger.counts.renewals == 1
 
 
 @pytest.mark.parametrize("outcome", [Outcome.GONE, Outcome.LOST, Outcome.FATAL])
@@ -47,6 +60,29 @@ def test_a_renewal_without_a_receipt_may_have_hidden_the_message(outcome):
     ledger.settled(lease("r1"), Outcome.LOST)
 
     assert ledger.hidden_until == 31.0 + LATER.length_s
+
+
+def test_a_renewal_without_an_answer_is_tried_again_sooner_each_time():
+    ledger = ledger_with_batch(message("r1"))
+    dues = []
+    now = 30.0
+    for _ in range(3):
+        assert ledger.due(now) == [lease("r1")]
+        ledger.renewed(lease("r1"), Outcome.RETRY, None, LATER, now)
+        now = ledger.next_due()
+        dues.append(now)
+
+    assert dues == [37.5, 43.125, 47.34375]
+
+
+def test_a_renewal_without_an_answer_is_given_up_when_the_time_is_over():
+    ledger = ledger_with_batch(message("r1"))
+    ledger.due(30.0)
+
+    ledger.renewed(lease("r1"), Outcome.RETRY, None, LATER, 60.0)
+
+    assert ledger.next_due() is None
+    assert ledger.counts.leases_lost == 1
 
 
 @pytest.mark.parametrize(
@@ -91,6 +127,16 @@ def test_a_release_waits_for_the_renewal_under_way(outcome, new, then):
     assert len(ledger) == 0
 
 
+def test_setting_aside_waits_for_the_renewal_under_way():
+    ledger = Ledger()
+    ledger.dequeued(*message("r1"), TERM)
+    ledger.due(30.0)
+
+    assert ledger.set_aside(message("r1").message) == []
+    answer = ledger.renewed(lease("r1"), Outcome.OK, lease("r2"), LATER, 31.0)
+    assert answer == RenewedLeases(lease("r2"), Delete)
+
+
 def test_one_that_is_leaving_and_comes_again_is_new():
     ledger = Ledger()
     ledger.dequeued(*message("r1"), TERM)
@@ -109,6 +155,18 @@ def test_nothing_is_renewed_that_is_not_held_any_more(event):
     getattr(ledger, event)(1)
 
     assert ledger.due(1e9) == []
+
+
+def test_what_leaves_after_a_renewal_may_be_hidden_for_as_long_as_that_says():
+    ledger = Ledger()
+    held = message("m1")
+    ledger.restore([(held, Term.left(0.0, 50.0, 100.0))], 1, 100.0)
+    (lease,) = ledger.due(99.0)
+    assert ledger.release(1) == []
+
+    ledger.renewed(lease, Outcome.OK, lease, Term.of(99.0, 100.0), 99.1)
+
+    assert ledger.hidden_until >= 199.0
 
 
 @pytest.mark.parametrize(

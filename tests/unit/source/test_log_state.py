@@ -7,7 +7,7 @@ import math
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
-from spark_azqueue.journal.numbers import AT_ONCE, old_enough
+from spark_azqueue.journal.numbers import AT_ONCE, KEPT_AT_MOST, old_enough
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
 from spark_azqueue.source.log.state import LogOffset, LogState, first_segment, new_floor
@@ -68,6 +68,20 @@ def test_after_a_crash_of_the_first_batch_nothing_is_refused():
     assert first(before(7), state(floor=7, head=8, committed=7)) == 7
 
 
+def test_the_option_changes_nothing_for_a_checkpoint_that_knows_the_log():
+    assert first(at(12), state(), LogStart.EARLIEST) == 12
+
+
+def test_segments_below_the_floor_are_nobodys():
+    assert LogState.of([1, 2, 4, 11, 12], 10, LogProgress(), WHERE) == LogState(
+        10, 12, LogProgress()
+    )
+
+
+def test_an_empty_log_stands_at_its_floor():
+    assert LogState.of([], 7, LogProgress(), WHERE) == LogState(7, 7, LogProgress())
+
+
 @pytest.mark.parametrize("numbers", [[12], [11, 13], [11, 12, 14, 15]])
 def test_a_gap_is_refused(numbers):
     with pytest.raises(LostSegment, match=rf"is missing in the write-ahead log {WHERE}"):
@@ -108,6 +122,11 @@ def test_the_floor_waits_for_what_is_not_old_enough(old, expected):
     at = state(floor=2, committed=200, done=199)
     assert new_floor(at, 10, old) == expected
     assert new_floor(state(floor=2, committed=200, done=3), 10, 50) == 3, "not what is needed"
+
+
+def test_a_log_has_a_limit_however_young_its_batches_are():
+    at = state(floor=2, committed=KEPT_AT_MOST + 7, done=KEPT_AT_MOST + 7)
+    assert new_floor(at, 10, 2) == 7
 
 
 def test_what_is_old_enough_goes_in_order_and_not_all_at_once():

@@ -9,7 +9,7 @@ from log_stores import MemoryLogStore, Put
 from refs import ACCOUNT, ORDERS
 from segments import a_message
 
-from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
+from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
@@ -37,6 +37,16 @@ def committed(number: int) -> LogProgress:
 @pytest.fixture
 def store() -> MemoryLogStore:
     return MemoryLogStore()
+
+
+def test_a_new_writer_goes_on_behind_the_segments_that_stand(store):
+    first = a_log(store)
+    assert [put(first), put(first)] == [1, 2]
+
+    second = a_log(store.another())
+
+    assert (second.state.floor, second.state.head) == (0, 2)
+    assert put(second) == 3
 
 
 def test_a_writer_that_was_overtaken_stops_after_its_next_put(store):
@@ -130,6 +140,17 @@ def test_a_lower_claim_than_the_newest_progress_is_raised(store):
     assert a_log(store.another()).state.progress.committed == 3
 
 
+def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next(store):
+    first = a_log(store)
+    store.next_puts(Put.LOST_AFTER)
+
+    with pytest.raises(ServiceError) as raised:
+        put(first)
+
+    assert raised.value.may_have_taken_effect
+    assert a_log(store.another()).state.head == 1
+
+
 def test_a_put_that_lands_after_the_next_writer_has_listed_is_a_conflict_for_it(store):
     first = a_log(store)
     store.next_puts(Put.LATE)
@@ -150,6 +171,50 @@ def test_our_own_bytes_under_the_number_are_ours(store, monkeypatch):
     monkeypatch.setattr(store, "put_new", lambda name, data: create(name, data) and False)
 
     assert put(log) == 1
+
+
+def test_a_refused_put_says_that_nothing_was_written(store):
+    log = a_log(store)
+    store.next_puts(Put.REFUSED)
+
+    with pytest.raises(ServiceError) as raised:
+        put(log)
+
+    assert not raised.value.may_have_taken_effect
+    assert put(log) == 1
+
+
+def test_old_segments_are_removed_when_the_header_of_a_newer_one_says_so(store):
+    log = a_log(store)
+    for number in range(1, 31):
+        put(log, number, LogProgress(committed=number - 1, done=min(number - 1, 15)))
+
+    state = sorted(int(name[4:]) for name in store.objects if name.startswith("seg/"))
+    assert state == list(range(16, 31)), "deletes have ended up to 15"
+    assert a_log(store.another()).state.floor == 15
+
+
+def test_segments_that_an_earlier_process_should_have_removed_are_removed(store):
+    log = a_log(store)
+    put(log)
+    old = store.objects["seg/000000000001"]
+    for number in range(2, 31):
+        put(log, number, committed(number - 1))
+    store.objects["seg/000000000001"] = old
+
+    a_log(store.another())
+
+    assert "seg/000000000001" not in store.objects
+
+
+def test_a_gap_is_loud(store):
+    log = a_log(store)
+    for number in range(3):
+        put(log, number)
+    store.remove("seg/000000000002")
+
+    with pytest.raises(LostSegment, match="segment 2 is missing"):
+        a_log(store.another())
 
 
 def test_a_folder_of_another_account_is_refused(store):
@@ -225,6 +290,18 @@ def test_neighbours_that_do_not_belong_together_are_loud(store):
         late.segments.read(2)
 
 
+def test_a_mark_replaces_the_one_before_and_counts_for_the_next_writer(store):
+    log = a_log(store)
+    put(log)
+    for done in (0, 1):
+        log.mark(LogProgress(committed=1, done=done))
+
+    assert [name for name in store.objects if name.startswith("marks/")] == [
+        "marks/000000000001-000000000003"
+    ]
+    assert a_log(store.another()).state.progress.done == 1
+
+
 def test_a_writer_that_is_overtaken_while_it_marks_leaves_the_mark_before(store):
     """The next writer may have listed that mark, and be about to read it."""
     log = a_log(store)
@@ -237,6 +314,16 @@ def test_a_writer_that_is_overtaken_while_it_marks_leaves_the_mark_before(store)
         log.mark(committed(1))
 
     assert set(before) < {name for name in store.objects if name.startswith("marks/")}
+
+
+def test_a_mark_that_is_no_news_is_not_written(store):
+    log = a_log(store)
+    put(log, 1, committed(0))
+    calls = len(store.calls)
+
+    log.mark(committed(0))
+
+    assert len(store.calls) == calls
 
 
 def test_a_damaged_mark_is_left_out(store, caplog):
@@ -301,6 +388,10 @@ def test_a_flipped_bit_of_a_mark_is_noticed(at):
 
     with pytest.raises(Damaged):
         LogProgress.from_mark(bytes(data), account=ACCOUNT)
+
+
+def test_a_mark_comes_back_as_it_was():
+    assert LogProgress.from_mark(committed(3).to_mark(), account=ACCOUNT) == committed(3)
 
 
 @pytest.mark.parametrize("newer", ["mark", "header"])

@@ -86,3 +86,10 @@ def test_guilty_is_who_failed_alone_and_came_too_often(count, failed_alone, maxi
     for key in [(ORDERS, "x")] if failed_alone else [(ORDERS, "y"), (ref("returns"), "x")]:
         suspects.batch_failed([Lease(*key, "r")])
     assert suspects.is_poison(message("x", count)) is guilty
+
+
+def test_in_a_run_without_a_failure_nobody_is_a_suspect():
+    waiting = [message("suspect", 9), message("other")]
+
+    assert Suspects(3).choose(waiting, 64) == waiting
+    assert Suspects(3).room(waiting, 64) == 62

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_azqueue.source.intake.polling import Pace
+from spark_azqueue.source.intake.polling import FIRST_PAUSE_S, Pace
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,41 @@ from spark_azqueue.source.intake.polling import Pace
 )
 def test_twice_as_many_requests_while_pages_are_full(width, asked, got, after):
     assert Pace(width=width).page(asked=asked, got=got, widest=8).width == after
+
+
+def test_a_pace_stays_within_its_bound_from_the_first_page():
+    assert Pace().page(asked=32, got=32, widest=1).width == 1
+
+
+def test_after_a_look_that_found_something_the_next_comes_at_once():
+    pace = Pace(width=4, empty_looks=3, not_before=99.0).rest(found=True, now=100.0, longest_s=1.0)
+
+    assert pace == Pace(width=4, empty_looks=0, not_before=100.0)
+
+
+def test_pauses_double_while_the_queue_is_empty_and_end_at_the_longest():
+    pace, now, pauses = Pace(), 0.0, []
+    for _ in range(7):
+        pace = pace.rest(found=False, now=now, longest_s=1.5)
+        pauses.append(pace.not_before - now)
+        now = pace.not_before
+
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.5, 1.5, 1.5])
+
+
+def test_one_message_ends_the_pauses():
+    pace = Pace()
+    for _ in range(5):
+        pace = pace.rest(found=False, now=0.0, longest_s=60.0)
+    pace = pace.page(asked=32, got=1, widest=8).rest(found=True, now=0.0, longest_s=60.0)
+
+    assert pace.rest(found=False, now=0.0, longest_s=60.0).not_before == FIRST_PAUSE_S
+
+
+def test_years_of_emptiness_do_not_overflow():
+    pace = Pace(empty_looks=10**9).rest(found=False, now=0.0, longest_s=3600.0)
+
+    assert pace.not_before == 3600.0
 
 
 @pytest.mark.parametrize("longest", [0.1, 0.05])

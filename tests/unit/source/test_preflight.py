@@ -56,6 +56,17 @@ def test_metadata_decides_what_no_option_says(metadata, given, expected):
     assert not found.left_to_queue
 
 
+def test_without_the_option_nothing_is_left_to_the_queue():
+    assert not source_config(
+        {
+            "accountUrl": "https://acc.queue.core.windows.net",
+            "sasToken": "sig=x",
+            "queue": "orders",
+        },
+        {},
+    ).left_to_queue
+
+
 @pytest.mark.parametrize(
     ("key", "value", "expected", "option"),
     [

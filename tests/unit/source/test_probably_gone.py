@@ -3,6 +3,7 @@
 import pytest
 from consuming import SOON, batch
 from ledgers import TERM, lease, message
+from refs import ORDERS
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.queues.calls import Delete
@@ -42,6 +43,49 @@ def test_it_counts_as_deleted_and_is_neither_held_nor_remembered():
     assert ledger.state(lease("r1")) is State.PROBABLY_GONE
 
 
+def test_if_it_comes_back_it_gives_no_row_and_is_counted_once():
+    ledger = ledger_with(message("r1"))
+
+    assert ledger.dequeued(*message("r2"), TERM) is Fate.DELETE
+    ledger.settled(lease("r2"), Outcome.OK)
+
+    assert len(ledger) == 0
+    assert ledger.counts.deleted == 1
+    assert ledger.dequeued(*message("r3"), TERM) is Fate.ROW
+
+
+def test_if_somebody_updated_it_meanwhile_it_is_a_new_message():
+    ledger = ledger_with(message("r1"))
+
+    assert ledger.dequeued(*message("r2", text="updated"), TERM) is Fate.ROW
+    assert ledger.held == 1
+
+
+def test_if_it_comes_back_and_is_refused_it_is_remembered():
+    ledger = ledger_with(message("r1"))
+    ledger.dequeued(*message("r2"), TERM)
+
+    ledger.settled(lease("r2"), Outcome.GONE)
+
+    assert ledger.state(lease("r2")) is State.REMEMBERED
+    assert (ledger.remembered, ledger.held) == (1, 0)
+    assert ledger.counts.deletes_refused == 1
+
+
+def test_one_that_is_remembered_is_so_no_more_when_it_is_probably_gone():
+    ledger = Ledger()
+    ledger.dequeued(*message("r1"), TERM)
+    ledger.hand_out([message("r1")], 1)
+    ledger.committed(1)
+    ledger.settled(lease("r1"), Outcome.GONE)
+    ledger.dequeued(*message("r2"), TERM)
+
+    ledger.settled(lease("r2"), Outcome.PROBABLY)
+
+    assert ledger.remembered == 0
+    assert ledger.counts.deleted == 1
+
+
 def test_the_oldest_are_forgotten_beyond_a_bound_of_their_own():
     messages = [message("r1", f"m{number}") for number in range(5)]
     ledger = ledger_with(*messages, doubt_at_most=3, remember_at_most=1)
@@ -50,6 +94,14 @@ def test_the_oldest_are_forgotten_beyond_a_bound_of_their_own():
 
     assert known == [False, False, True, True, True]
     assert len(ledger) == 3
+
+
+def test_its_blob_stays_until_the_service_says_that_the_message_is_deleted():
+    ledger = ledger_with(message("r1"), blobs={(ORDERS, "x"): "blob"})
+
+    ledger.dequeued(*message("r2"), TERM)
+
+    assert ledger.settled(lease("r2"), Outcome.OK) == "blob"
 
 
 def test_a_lost_answer_to_a_delete_is_no_lost_lease(spark, fake):

@@ -70,6 +70,16 @@ def test_queues_come_and_go(fake, watch, clock):
     assert names(queues) == ["orders-2", "orders-3"]
 
 
+def test_queues_given_by_name_are_never_looked_for(fake, watch, clock):
+    fake.create_queue("orders-1")
+    queues = watch("orders-1")
+    queues.open(poison_too=True)
+    clock.now += 1e6
+
+    assert queues.seconds_until_due() is None
+    assert fake.requests["list"] == 0
+
+
 def test_a_queue_given_by_name_has_to_exist(fake, watch):
     fake.create_queue("orders-1")
 

@@ -94,6 +94,12 @@ def test_only_closed_plans_are_read(store, writer, log):
     assert {method for method, _ in store.calls} <= {"get", "names", "close"}, "it writes nothing"
 
 
+def test_an_empty_log_has_no_rows(writer, log):
+    assert read(log) == []
+    writer.plan()
+    assert read(log) == []
+
+
 @pytest.mark.parametrize("pause", range(24))
 def test_whatever_the_writer_does_meanwhile_no_batch_is_halved(store, writer, log, pause):
     for number in (1, 2, 3, 4):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS
-from replayed_log import log_in, read, rows
+from replayed_log import a_config, log_in, read, rows
 from segments import a_message
 
 from spark_azqueue.errors import (
@@ -22,14 +22,16 @@ from spark_azqueue.journal.identity import opened as make_log
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.service.names import FILES, TRANSACTIONS
+from spark_azqueue.service.names import FILES, TRANSACTIONS, WRITE_AHEAD
 from spark_azqueue.source import large_bodies
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.readers import AzQueueReader
+from spark_azqueue.source.replay.batches import chosen, parted, pieces_of
 from spark_azqueue.source.replay.readers import LogReader
+from spark_azqueue.source.replay.survey import history_of
 
 RETENTION = 10
 
@@ -81,6 +83,20 @@ def writer(store: MemoryLogStore) -> Writer:
 @pytest.fixture
 def log(store: MemoryLogStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Journal]:
     return log_in(store, monkeypatch)
+
+
+def test_only_committed_batches_are_read(store, writer, log):
+    writer.write(5)
+    assert read(log) == rows(1, 2, 3, 4), "as the newest header says"
+    writer.commit(5)
+    assert read(log) == rows(1, 2, 3, 4, 5), "as the mark says"
+    assert {method for method, _ in store.calls} <= {"get", "names", "close"}, "it writes nothing"
+
+
+def test_an_empty_log_has_no_rows(writer, log):
+    assert read(log) == []
+    writer.write()
+    assert read(log) == []
 
 
 def test_a_batch_that_was_given_up_has_no_rows(writer, log):
@@ -255,6 +271,21 @@ def test_a_log_whose_identity_is_damaged_is_told(store, writer, log):
     store.damage("log.json")
     with pytest.raises(LogDamaged, match=r"'log\.json'"):
         log()
+
+
+def test_small_objects_share_a_partition_and_large_ones_have_one(writer, log):
+    writer.write(8)
+    pieces = pieces_of(chosen(history_of(log()).survey(), a_config())[0])
+    assert [len(part) for part in parted(pieces)] == [7]
+    large = [piece._replace(size=3 * 2**20) for piece in pieces]
+    assert [len(part) for part in parted(large)] == [1] * 7
+    assert [len(part) for part in parted(pieces * 20)] == [64, 64, 12]
+    assert [piece for part in parted(large) for piece in part] == large
+
+
+def test_a_kind_for_reading_asks_for_less():
+    assert "'r' and 'l'" in WRITE_AHEAD.for_reading().needs
+    assert "'d'" in WRITE_AHEAD.needs
 
 
 def test_no_filter_of_spark_narrows_what_is_read():

@@ -1,6 +1,7 @@
 """Rows as Arrow: the types that Spark compares exactly, and partitions that stay small."""
 
 import base64
+import datetime
 import random
 
 import pyarrow as pa
@@ -12,9 +13,10 @@ from spark_azqueue.service.messages import Lease, Message
 from spark_azqueue.sink.writers import tuples
 from spark_azqueue.source.batches.batch import BatchRows
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.rows import Row, partitions, record_batches
+from spark_azqueue.source.rows import Row, partitions, record_batches, streams
 
 COLUMNS = source_columns(BodyType.STRING, permissive=True)
+UTC = datetime.timezone.utc
 
 
 def message(number=1, text="hello", **changed):
@@ -29,6 +31,25 @@ def message(number=1, text="hello", **changed):
 
 def rows_of(parts):
     return [row for part in parts for batch in record_batches(part) for row in batch.to_pylist()]
+
+
+def test_a_row_holds_the_message_as_it_was_dequeued():
+    leased = [Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))]
+    (part,) = streams([leased], COLUMNS, deleted_by_user=True)
+
+    assert rows_of([part]) == [
+        {
+            "message_id": "m1",
+            "body": "hello",
+            "queue": "orders",
+            "insertion_time": datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+            "expiration_time": datetime.datetime(2023, 11, 21, 22, 13, 20, tzinfo=UTC),
+            "next_visible_time": datetime.datetime(2023, 11, 14, 22, 18, 20, tzinfo=UTC),
+            "dequeue_count": 2,
+            "pop_receipt": "r+/=",
+            "_corrupt_record": None,
+        }
+    ]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +67,47 @@ def test_types_are_the_ones_that_spark_compares_with(name, expected):
 
     assert batch.schema.field(name).type == expected
     assert batch.schema.field(name).nullable
+
+
+def test_a_receipt_says_that_the_source_deletes_unless_that_is_up_to_the_user():
+    (part,) = partitions([Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))], COLUMNS, 10)
+
+    (row,) = rows_of([part])
+    assert row["pop_receipt"] == "deleteOnCommit=true r+/="
+
+
+def test_only_the_columns_asked_for_in_that_order():
+    columns = (("queue", "string"), ("body", "binary"))
+
+    (part,) = partitions([Row(message(), b"\xff")], columns, 10)
+
+    (batch,) = record_batches(part)
+    assert batch.schema.names == ["queue", "body"]
+    assert batch.to_pylist() == [{"queue": "orders", "body": b"\xff"}]
+
+
+def test_an_undecodable_body_is_null_and_its_text_is_in_the_extra_column():
+    (part,) = partitions([Row(message(text="raw"), None, corrupt="raw")], COLUMNS, 10)
+
+    (row,) = rows_of([part])
+    assert (row["body"], row["_corrupt_record"]) == (None, "raw")
+
+
+def test_what_a_peek_does_not_say_is_null():
+    (part,) = partitions([Row(message(next_visible_time=None), "hello")], COLUMNS, 10)
+
+    (row,) = rows_of([part])
+    assert (row["next_visible_time"], row["pop_receipt"]) == (None, None)
+
+
+def test_a_message_that_never_expires():
+    # The service's way to say so: 9999-12-31T23:59:59Z
+    (part,) = partitions(
+        [Row(message(expiration_time=253_402_300_799_000_000), "hello")], COLUMNS, 10
+    )
+
+    (row,) = rows_of([part])
+    assert row["expiration_time"].year == 9999
 
 
 @pytest.mark.parametrize(
@@ -100,6 +162,12 @@ def test_large_texts_make_partitions_below_the_size_that_spark_warns_of(
     assert max(map(len, parts)) < 1000 * 1024
     assert len(rows_of(parts[:1])) in rows_in_each
     assert [row["body"] for row in rows_of(parts)] == bodies
+
+
+def test_the_same_partition_gives_the_same_rows_again():
+    (part,) = partitions([Row(message(), "hello")], COLUMNS, 10)
+
+    assert rows_of([part]) == rows_of([part])
 
 
 def test_the_sink_takes_record_batches_apart():

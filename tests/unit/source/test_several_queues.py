@@ -24,6 +24,14 @@ def shares(consumer, batches):
     return found
 
 
+def test_a_queue_that_is_never_short_does_not_starve_another(spark, fake):
+    names = queues(fake, busy=1_000, quiet=10)
+
+    found = shares(spark.start(queue=names, maxMessagesPerTrigger="32"), 3)
+
+    assert sum(found, Counter())["quiet"] == 10
+
+
 def test_of_ten_full_queues_each_is_in_the_first_batches(spark, fake):
     names = queues(fake, **{f"q-{n}": 400 for n in range(10)})
 

@@ -1,6 +1,7 @@
 """The fake of blobs: what its faults do. What it does without is in the contract of log stores."""
 
 import http.client
+import time
 
 import pytest
 
@@ -70,6 +71,13 @@ def test_a_late_put_takes_effect_later_and_overwrites_nothing():
 def test_a_put_alone_can_be_late():
     with pytest.raises(ValueError, match="late cannot happen to get_blob"):
         Fault("get_blob", "late")
+
+
+def test_its_answers_may_take_longer(blobs):
+    blobs.latency_s = 0.1
+    began = time.monotonic()
+    ask(blobs, "GET")
+    assert time.monotonic() - began >= 0.1
 
 
 def test_what_is_no_operation_on_a_blob_is_refused(blobs):

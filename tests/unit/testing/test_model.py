@@ -1,12 +1,15 @@
 """The fake's model queue and clock: what the service promises of messages, as tables."""
 
 import base64
+import copy
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_azqueue.testing import FakeClock, Refusal
-from spark_azqueue.testing.model import ModelAccount, ModelQueue
+from spark_azqueue.testing.model import Minter, ModelAccount, ModelQueue
 
 NOW = 1_700_000_000.0
 DAY = 86_400
@@ -97,6 +100,52 @@ class TestDequeueAndPeek:
         )
         assert len(queue.dequeue(now=NOW, visibility=1)) == 1
 
+    def test_a_lease(self, queue):
+        put = queue.put("x", now=NOW)
+        [leased] = queue.dequeue(now=NOW + 5, visibility=7 * DAY)
+        assert leased == put._replace(
+            next_visible=NOW + 5 + 7 * DAY,
+            dequeue_count=1,
+            receipt=leased.receipt,
+            visible=False,
+        )
+        assert leased.receipt != put.receipt
+        assert queue.dequeue(now=NOW + 6) == []
+
+    def test_order_is_by_visible_time_then_insertion(self, queue):
+        for text, at, delay in [("late", 0, 9), ("b", 1, 0), ("c", 1, 0), ("early", 2, 3)]:
+            queue.put(text, now=NOW + at, visibility_delay=delay)
+        [leased] = queue.dequeue(now=NOW + 2, visibility=4)
+        assert leased.text == "b"
+        expected = ["c", "early", "b", "late"]
+        assert [m.text for m in queue.peek(now=NOW + 20, count=32)] == expected
+        assert [m.text for m in queue.dequeue(now=NOW + 20, count=32)] == expected
+
+    def test_peek_sees_visible_messages_only(self, queue):
+        queue.put("later", now=NOW, visibility_delay=5)
+        queue.put("leased", now=NOW)
+        queue.dequeue(now=NOW, visibility=5)
+        assert queue.peek(now=NOW + 4, count=32) == []
+        assert queue.has_visible(now=NOW + 4) is False
+        assert [m.text for m in queue.peek(now=NOW + 5, count=32)] == ["later", "leased"]
+        assert queue.has_visible(now=NOW + 5) is True
+
+    def test_delivered_twice(self, queue):
+        put = queue.put("x", now=NOW)
+        [first] = queue.dequeue(now=NOW, visibility=30, twice=True)
+        assert first.next_visible == NOW + 30
+        [second] = queue.dequeue(now=NOW, visibility=30)
+        assert (first.id, second.id) == (put.id, put.id)
+        assert (first.dequeue_count, second.dequeue_count) == (1, 2)
+        assert queue.dequeue(now=NOW) == []
+        assert refused(queue.delete, first.id, first.receipt, now=NOW) == (404, "MessageNotFound")
+        queue.delete(second.id, second.receipt, now=NOW)
+
+    def test_a_page_delivered_twice_holds_each_message_once(self, queue):
+        for n in range(3):
+            queue.put(str(n), now=NOW)
+        assert [m.text for m in queue.dequeue(now=NOW, count=32, twice=True)] == ["0", "1", "2"]
+
 
 class TestReceipts:
     @pytest.mark.parametrize("visibility", [1, 30, 604_800])
@@ -109,6 +158,35 @@ class TestReceipts:
             assert int.from_bytes(raw[12:20], "little") // 10**7 - 11_644_473_600 == int(
                 message.next_visible
             )
+
+    def test_on_a_clock_that_stands_still_no_older_one_comes_again(self, queue):
+        queue.put("x", now=NOW)
+        old = []
+        for _ in range(100):
+            [leased] = queue.dequeue(now=NOW, visibility=60)
+            updated = queue.update(leased.id, leased.receipt, now=NOW, visibility=0)
+            old += [leased.receipt, updated.receipt]
+        assert len(set(old)) == 200
+
+    @given(
+        st.lists(
+            st.tuples(st.floats(0, 4e9, allow_nan=False), st.booleans()), min_size=1, max_size=50
+        )
+    )
+    def test_look_like_the_services_and_never_repeat(self, calls):
+        minter = Minter()
+        receipts = [minter.receipt(now, updated=updated) for now, updated in calls]
+        assert len(set(receipts)) == len(receipts)
+        for receipt, (_, updated) in zip(receipts, calls, strict=True):
+            assert set("+/" if updated else "+/=") <= set(receipt)
+            assert len(base64.b64decode(receipt, validate=True)) == (24 if updated else 20)
+
+    def test_queues_of_an_account_share_none(self):
+        account = ModelAccount()
+        for name in ("one", "two"):
+            account.create(name)
+        messages = [account.queue(name).put("x", now=NOW) for name in ("one", "two") * 5]
+        assert len({m.receipt for m in messages}) == len({m.id for m in messages}) == 10
 
     @pytest.mark.parametrize(
         ("receipt", "refusal"),
@@ -127,6 +205,10 @@ class TestReceipts:
         assert refused(queue.delete, message.id, receipt, now=NOW) == refusal
         assert refused(queue.update, message.id, receipt, now=NOW, visibility=1) == refusal
         assert queue.messages(now=NOW) == [message]
+
+    def test_of_another_message(self, queue):
+        one, other = queue.put("1", now=NOW), queue.put("2", now=NOW)
+        assert refused(queue.delete, one.id, other.receipt, now=NOW) == (404, "MessageNotFound")
 
     @pytest.mark.parametrize("event", ["dequeue", "update", "delete", "expire", "clear"])
     def test_void_after(self, queue, event):
@@ -167,6 +249,46 @@ class TestUpdate:
             queue.update, message.id, message.receipt, now=NOW, visibility=visibility
         ) == (400, "OutOfRangeQueryParameterValue")
 
+    def test_released_messages_go_behind_those_already_visible(self, queue):
+        for text in "abc":
+            queue.put(text, now=NOW)
+        [leased] = queue.dequeue(now=NOW + 1)
+        queue.update(leased.id, leased.receipt, now=NOW + 2, visibility=0)
+        assert [m.text for m in queue.dequeue(now=NOW + 2, count=32)] == ["b", "c", "a"]
+
+
+class TestCountAndExpiry:
+    def test_expired_messages_vanish_even_when_leased(self, queue):
+        queue.put("short", now=NOW, ttl=10)
+        queue.put("long", now=NOW, ttl=20)
+        queue.put("ever", now=NOW, ttl=-1)
+        queue.dequeue(now=NOW, visibility=100)
+        assert queue.approximate_count(now=NOW + 9.9) == 3
+        assert queue.approximate_count(now=NOW + 10) == 2
+        assert [m.text for m in queue.peek(now=NOW + 19, count=32)] == ["long", "ever"]
+        assert [m.text for m in queue.messages(now=NOW + 100 * 365 * DAY)] == ["ever"]
+
+    def test_clear(self, queue):
+        for _ in range(3):
+            queue.put("x", now=NOW)
+        queue.dequeue(now=NOW)
+        queue.clear()
+        assert queue.approximate_count(now=NOW) == 0
+        assert queue.dequeue(now=NOW + 60) == []
+
+    def test_what_is_gone_leaves_nothing_behind(self, queue):
+        kept = queue.put("kept", now=NOW, ttl=-1)
+        for _ in range(200):
+            message = queue.put("x", now=NOW)
+            for _ in range(5):
+                message = queue.update(message.id, message.receipt, now=NOW, visibility=60)
+            queue.delete(message.id, message.receipt, now=NOW)
+        full = ModelQueue()
+        for _ in range(100):
+            full.put("x", now=NOW)
+        assert len(pickle.dumps(queue)) < len(pickle.dumps(full))
+        assert queue.messages(now=NOW) == [kept]
+
 
 class TestAccount:
     @pytest.mark.parametrize("name", ["abc", "a-b", "0orders-1", "a" * 63])
@@ -197,6 +319,33 @@ class TestAccount:
         assert account.metadata("orders") == {"Owner": "me"}
         assert refused(account.set_metadata, "orders", {"a-b": "x"}) == (400, "InvalidMetadata")
 
+    def test_a_deleted_queue_comes_back_empty(self):
+        account = ModelAccount()
+        account.create("orders")
+        first = account.queue("orders").put("x", now=NOW)
+        account.delete("orders")
+        assert account.names() == []
+        account.create("orders")
+        second = account.queue("orders").put("x", now=NOW)
+        assert second.id != first.id
+        assert account.queue("orders").approximate_count(now=NOW) == 1
+
+    def test_same_seed_same_ids(self):
+        ids = []
+        for seed in (1, 1, 2):
+            account = ModelAccount(seed)
+            account.create("orders")
+            ids.append(account.queue("orders").put("x", now=NOW).id)
+        assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_copy_of_a_queue_goes_its_own_way(queue):
+    message = queue.put("x", now=NOW)
+    other = copy.deepcopy(queue)
+    queue.delete(message.id, message.receipt, now=NOW)
+    assert other.messages(now=NOW) == [message]
+    other.delete(message.id, message.receipt, now=NOW)
+
 
 def test_refusals_can_be_pickled():
     error = Refusal(404, "QueueNotFound", "no", (("Reason", "x"),))
@@ -211,6 +360,19 @@ def test_refusals_can_be_pickled():
 
 
 class TestClock:
+    def test_frozen(self):
+        clock = FakeClock(NOW, frozen=True)
+        assert clock.now() == clock.now() == NOW
+        assert clock.advance(30) == NOW + 30
+        assert clock.now() == NOW + 30
+
+    def test_runs_along_with_real_time(self):
+        clock = FakeClock(NOW)
+        first = clock.now()
+        assert NOW <= first < NOW + 60
+        assert clock.now() >= first
+        assert clock.advance(3600) >= first + 3600
+
     def test_never_backwards(self):
         with pytest.raises(ValueError, match="forward"):
             FakeClock().advance(-1)

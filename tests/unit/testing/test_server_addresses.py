@@ -4,6 +4,7 @@ import pytest
 from fake_calls import refusal
 
 from spark_azqueue.testing import Refusal
+from spark_azqueue.testing.model import ModelAccount
 
 NO_VERB = (405, "UnsupportedHttpVerb")
 
@@ -59,6 +60,22 @@ def test_a_test_is_told_which_name_and_the_rule(service, name):
     assert "3 to 63 lower-case letters, digits and single hyphens" in str(raised.value)
     assert len(str(raised.value)) < 400
     assert "lower-case" not in raised.value.message, "the answer is that of the service"
+
+
+def test_a_test_is_told_what_was_wrong(service):
+    with pytest.raises(Refusal, match=r"QueueNotFound.*'nowhere'.*create_queue"):
+        service.put("nowhere", "x")
+    with pytest.raises(Refusal, match=r"messagettl=0: must be positive or -1"):
+        service.put("orders", "x", ttl=0)
+    with pytest.raises(Refusal, match=r"visibilitytimeout=-1; allowed: 0 to 604800"):
+        service.put("orders", "x", -1)
+
+
+def test_the_model_refuses_an_illegal_name_before_a_missing_one():
+    with pytest.raises(Refusal, match="InvalidResourceName"):
+        ModelAccount().queue("Orders")
+    with pytest.raises(Refusal, match="QueueNotFound"):
+        ModelAccount().queue("orders")
 
 
 @pytest.mark.parametrize("path", ["/orders/messages", "/orders/messages?numofmessages=32"])

@@ -1,5 +1,6 @@
 """The fake service: a SAS with a user delegation key, made by Azure's SDK or by itself."""
 
+import datetime
 from urllib.parse import parse_qs
 
 import pytest
@@ -43,6 +44,20 @@ def test_it_is_accepted(call, service, made):
     assert put(call, sas) == 201
 
 
+def test_the_fakes_own_is_the_same_as_the_sdks(service):
+    own = {name: values[0] for name, values in parse_qs(service.delegated_sas("orders")).items()}
+    expiry = datetime.datetime.fromisoformat(own["se"].replace("Z", "+00:00"))
+    theirs = generate_queue_sas(
+        service.account,
+        "orders",
+        permission="raup",
+        expiry=expiry,
+        user_delegation_key=service.delegation_key(),
+    )
+
+    assert {*own} == {*parse_qs(theirs)}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -59,6 +74,12 @@ def test_it_is_accepted(call, service, made):
 )
 def test_one_that_was_changed_is_refused(call, service, change):
     assert put(call, changed(service.delegated_sas("orders"), **change)) == DENIED
+
+
+def test_a_letter_that_is_missing(call, service):
+    sas = service.delegated_sas("orders", "p")
+
+    assert put(call, sas) == (403, "AuthorizationPermissionMismatch")
 
 
 def test_it_ends_with_its_key_of_seven_days_at_most(call, service):

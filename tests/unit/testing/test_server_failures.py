@@ -53,10 +53,27 @@ def test_a_test_that_did_not_look_fails_all_the_same():
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.usefixtures("broken")
+def test_the_failure_of_the_test_itself_goes_before():
+    def a_test():
+        with FakeQueueService() as service, PoolManager(retries=False) as pool:
+            caller(service, pool)("GET", "/orders/messages?peekonly=true")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        a_test()
+
+
 @pytest.mark.parametrize("value", ["\u65e5\u672c", "a\r\nx: y", "\x00"])
 def test_metadata_that_no_header_can_hold_is_refused(service, value):
     with pytest.raises(Refusal, match="InvalidMetadata"):
         service.set_metadata("orders", {"note": value})
+
+
+def test_refusals_are_no_mistakes(call, service):
+    for path in ("/nowhere/messages", "/orders/messages?numofmessages=x", "/NO/messages"):
+        assert call("GET", path).status in (400, 404)
+    assert service.failures == []
 
 
 _PARTS = st.one_of(

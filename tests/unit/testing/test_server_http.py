@@ -6,6 +6,8 @@ import socket
 import pytest
 from fake_calls import message_xml, port_of
 
+from spark_azqueue.testing import Fault
+
 
 class TestConnections:
     def exchange(self, service, *pieces):
@@ -23,6 +25,35 @@ class TestConnections:
         head = f"{method} /fakeaccount{path} HTTP/1.1\r\nHost: x\r\n"
         length = f"Content-Length: {len(body)}\r\n"
         return b"".join((head.encode(), length.encode(), extra, b"\r\n", body))
+
+    def test_pipelined_requests_are_answered_in_order(self, service):
+        received = self.exchange(
+            service,
+            self.request(service, "POST", "/orders/messages", message_xml("a"))
+            + self.request(service, "HEAD", "/orders?comp=metadata")
+            + self.request(service, "GET", "/orders/messages")
+            + self.request(service, "GET", "/nowhere/messages", extra=b"Connection: close\r\n")
+            + self.request(service, "GET", "/orders/messages"),
+        )
+        assert re.findall(rb"HTTP/1.1 (\d+)", received) == [b"201", b"200", b"200", b"404"]
+        assert service.requests["dequeue"] == 2
+
+    def test_a_slow_answer_keeps_the_order_of_its_connection(self, service):
+        service.faults.add(Fault("put", "slow", nth=1, seconds=0.05))
+        received = self.exchange(
+            service,
+            self.request(service, "POST", "/orders/messages", message_xml("a"))
+            + self.request(service, "GET", "/orders/messages", extra=b"Connection: close\r\n"),
+        )
+        assert re.findall(rb"HTTP/1.1 (\d+)", received) == [b"201", b"200"]
+
+    def test_requests_in_pieces(self, service):
+        whole = self.request(
+            service, "POST", "/orders/messages", message_xml("a"), extra=b"Connection: close\r\n"
+        )
+        received = self.exchange(service, *(whole[n : n + 1] for n in range(len(whole))))
+        assert received.startswith(b"HTTP/1.1 201 ")
+        assert service.count("orders") == 1
 
     def test_expect_continue(self, service):
         whole = self.request(
@@ -50,3 +81,11 @@ class TestConnections:
         received = self.exchange(service, request_bytes)
         assert received.startswith(b"HTTP/1.1 " + status)
         assert service.requests.total() == 0
+
+    def test_answers_are_chunked_as_the_services_are(self, service):
+        received = self.exchange(
+            service,
+            self.request(service, "GET", "/orders/messages", extra=b"Connection: close\r\n"),
+        )
+        assert b"\r\nTransfer-Encoding: chunked\r\n" in received
+        assert received.endswith(b"\r\n0\r\n\r\n")

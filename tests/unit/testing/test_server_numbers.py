@@ -65,6 +65,11 @@ def test_a_number_out_of_range(call, method, path, body, lowest, highest):
         assert call(method, f"{path}{number}", body).status in (200, 201, 404)
 
 
+def test_a_time_to_live_may_be_as_long_as_32_bits_hold(call, service):
+    assert call("POST", "/orders/messages?messagettl=2147483647", message_xml("x")).status == 201
+    assert service.messages("orders")[0].expiration == NOW + 2147483647
+
+
 @pytest.mark.parametrize("number", [0, -2, -2147483648])
 def test_a_time_to_live_of_nothing(call, number):
     reply = call("POST", f"/orders/messages?messagettl={number}", message_xml("x"))

@@ -5,6 +5,23 @@ from fake_calls import message_xml
 
 
 class TestAccess:
+    def test_without_credentials(self, call):
+        reply = call("GET", "/orders/messages", sas="")
+        assert (reply.status, reply.headers["x-ms-error-code"]) == (
+            401,
+            "NoAuthenticationInformation",
+        )
+
+    def test_a_signature_in_the_address_will_do(self, call, service):
+        assert call("GET", "/orders/messages", sas=service.sas("orders")).status == 200
+
+    def test_revoked(self, call, service):
+        service.revoked = True
+        reply = call("GET", "/orders/messages")
+        assert (reply.status, reply.headers["x-ms-error-code"]) == (403, "AuthenticationFailed")
+        service.revoked = False
+        assert call("GET", "/orders/messages").status == 200
+
     @pytest.mark.parametrize(
         ("letter", "method", "path", "body", "status"),
         [

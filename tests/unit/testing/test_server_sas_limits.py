@@ -41,6 +41,21 @@ class TestTime:
                     assert "specified time frame" in caught.value.message
             assert service.count("orders") == good
 
+    def test_it_runs_out_while_it_is_used(self):
+        times = iter([1_800_000_000.0, 1_800_000_000.0, 1_800_003_600.0])
+        with FakeQueueService(credential_time=lambda: next(times)) as service:
+            service.create_queue("orders")
+            sas = service.sas("orders")
+            with QueueClient(service.url, "orders", credential=sas, retry_total=0) as client:
+                client.send_message("x")
+                with pytest.raises(ClientAuthenticationError):
+                    client.send_message("x")
+
+    def test_moving_the_clock_of_the_messages_leaves_credentials_alone(self, call, service):
+        sas = of_queue(service)
+        service.clock.advance(30 * 86_400)
+        assert ask(call, "put", sas) == "good"
+
     @pytest.mark.parametrize(
         ("text", "good"),
         [

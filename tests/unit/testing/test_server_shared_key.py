@@ -1,14 +1,23 @@
 """The fake service judges SharedKey: the SDK's signatures hold, and what is wrong is refused."""
 
+import base64
+import time
 from email.utils import formatdate
 
 import pytest
 import urllib3
-from azure.storage.queue import QueueServiceClient
+from azure.core.exceptions import ClientAuthenticationError
+from azure.storage.queue import QueueClient, QueueServiceClient
 from fake_calls import VERSION, detail, refusal
 from fake_signing import NONE, now, shared, signature, signed_get
 
 from spark_azqueue.testing import FakeQueueService
+
+OTHER_KEY = base64.b64encode(b"another key".ljust(64, b".")).decode()
+
+
+def test_a_signature_by_hand_holds(service, metadata):
+    assert metadata(signed_get(service)).status == 200
 
 
 def test_the_sdk_signs_every_operation_as_it_is_read_here(service):
@@ -29,6 +38,23 @@ def test_the_sdk_signs_every_operation_as_it_is_read_here(service):
         assert [queue.name for queue in found] == ["jobs"]
         jobs.delete_queue()
     assert service.statuses["unknown", 405] == 0
+
+
+def test_another_key_is_refused(service):
+    text = service.connection_string.replace(service.key, OTHER_KEY)
+    with QueueClient.from_connection_string(text, "orders", retry_total=0) as client:
+        with pytest.raises(ClientAuthenticationError) as caught:
+            client.send_message("x")
+    assert (caught.value.status_code, caught.value.error_code) == (403, "AuthenticationFailed")
+    assert service.count("orders") == 0
+
+
+def test_a_key_that_was_changed_no_longer_holds(service, metadata):
+    old = signed_get(service)
+    service.key = OTHER_KEY
+    assert refusal(metadata(old)) == (403, "AuthenticationFailed")
+    assert metadata(signed_get(service)).status == 200
+    assert OTHER_KEY in service.connection_string
 
 
 @pytest.mark.parametrize("key", ["not base64!", "a"])
@@ -65,6 +91,13 @@ def test_what_was_changed_after_signing_is_refused(service, metadata, change):
     assert "following string to sign: 'GET" in detail(reply)
 
 
+def test_another_address_than_the_one_signed_is_refused(service):
+    headers = signed_get(service)
+    for path in ("/other?comp=metadata", "/orders?comp=metadata&timeout=1", "/?comp=list"):
+        reply = urllib3.request("GET", service.url + path, headers=headers, retries=False)
+        assert refusal(reply) == (403, "AuthenticationFailed")
+
+
 def test_another_account_than_the_one_addressed_is_refused(service, metadata):
     headers = signed_get(service)
     headers["Authorization"] = headers["Authorization"].replace("fakeaccount", "other")
@@ -80,6 +113,17 @@ def test_shared_key_lite(service, metadata):
     assert metadata({**fields, **lite}).status == 200
     full = shared(service, signature(service, lines))
     assert refusal(metadata({**fields, **full})) == (403, "AuthenticationFailed")
+
+
+def test_a_date_header_will_do_and_is_signed_in_its_place(service, metadata):
+    date = now()
+    standard = ["", "", "", "", "", date, "", "", "", "", ""]
+    lines = ["GET", *standard, f"x-ms-version:{VERSION}"]
+    lines += [f"/{service.account}/{service.account}/orders", "comp:metadata"]
+    headers = {"x-ms-version": VERSION, **shared(service, signature(service, lines))}
+    assert metadata({**headers, "Date": date}).status == 200
+    late = formatdate(time.time() - 901, usegmt=True)
+    assert refusal(metadata({**headers, "Date": late})) == (403, "AuthenticationFailed")
 
 
 def test_x_ms_date_goes_before_date(service, metadata):
@@ -109,6 +153,11 @@ def test_a_request_is_good_for_15_minutes(seconds, word):
             assert word in detail(reply)
 
 
+def test_moving_the_clock_of_the_messages_leaves_credentials_alone(service, metadata):
+    service.clock.advance(30 * 86_400)
+    assert metadata(signed_get(service)).status == 200
+
+
 @pytest.mark.parametrize(
     "date",
     [
@@ -131,3 +180,9 @@ def test_no_date_is_refused(service, metadata):
     reply = metadata(headers)
     assert refusal(reply) == (403, "AuthenticationFailed")
     assert "date header not specified" in detail(reply)
+
+
+def test_a_header_twice_is_refused(service, metadata):
+    headers = urllib3.HTTPHeaderDict(signed_get(service))
+    headers.add("x-ms-version", VERSION)
+    assert refusal(metadata(headers))[0] == 400
