@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from accounts import account_of
+from budget import more
 
 from spark_azqueue.commands.scan import LEASE_S, End, TransferPlan
 from spark_azqueue.commands.transfer import Transfer
@@ -112,7 +113,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_ends_it(
     "number",
     [
         signal.SIGTERM,
-        *(pytest.param(other, marks=pytest.mark.more) for other in (signal.SIGINT, signal.SIGHUP)),
+        *more(signal.SIGINT, signal.SIGHUP),
     ],
 )
 def test_an_interruption_ends_with_whole_messages_and_releases_the_others(shop, number):

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from budget import more
 from file_logs import write_log, write_slots
 from log_stores import MemoryLogStore
 from replayed_log import COLUMNS, log_in
@@ -169,9 +170,7 @@ def test_what_is_put_meanwhile_or_does_not_fit_stays(shop, tmp_path, capsys):
     assert shop.visible(FROM) == 40
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, *more(signal.SIGINT)])
 def test_an_interrupted_export_releases_what_it_leased(shop, tmp_path, number):
     shop.put_many(FROM, MANY)
     shop.faults.add(Fault("dequeue", "slow", nth=20, seconds=2))
@@ -457,9 +456,7 @@ def test_with_faults_all_are_sent_and_doubles_are_counted(shop, file):
     assert 0 < doubles <= told["maybe_twice"]
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, *more(signal.SIGINT)])
 def test_an_interrupted_send_says_from_where_to_go_on(shop, file, number):
     shop.faults.add(Fault("put", "slow", nth=1_300, seconds=2))
     process = begin(shop, "send", TO, file)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 from accounts import account_of
 from broken import BREAKS
+from budget import more
 from reference import DOCS, with_assumptions
 
 from spark_azqueue.commands.command_line import main
@@ -248,9 +249,7 @@ def test_an_account_that_cannot_be_used_is_told_at_once(fake, monkeypatch, capsy
     assert "no credential" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.more)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, *more(signal.SIGINT)])
 def test_what_was_made_is_removed_after_an_interruption(fake, number):
     fake.faults.add(Fault("dequeue", "slow", nth=20, seconds=600))
     process = subprocess.Popen(

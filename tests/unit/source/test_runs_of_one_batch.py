@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from budget import more
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.columns import source_columns
@@ -22,8 +23,8 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.more)])
-@pytest.mark.parametrize("by", ["pattern", pytest.param("names", marks=pytest.mark.more)])
+@pytest.mark.parametrize("count", [8, *more(20)])
+@pytest.mark.parametrize("by", ["pattern", *more("names")])
 @pytest.mark.parametrize("mode", MODES)
 def test_each_queue_is_read(
     fake: FakeQueueService, tmp_path: Path, mode: str, by: str, count: int
