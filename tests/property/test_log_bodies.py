@@ -84,6 +84,27 @@ def test_and_after_a_restart(again: str) -> None:
         assert blobs.names == kept(spark)
 
 
+def test_what_was_to_be_removed_goes_at_the_next_start_without_a_new_batch() -> None:
+    service, spark, blobs = a_query()
+    names = send(service, blobs, 12)
+
+    def dies() -> None:
+        spark.kill()
+        raise Killed
+
+    blobs.before_delete = dies
+    for _ in range(12):
+        spark.trigger()
+    blobs.before_delete = lambda: None
+    assert kept(spark) == set(names)
+
+    spark.start_only_the_process()
+    assert spark.consumer
+    spark.consumer.latest(spark.checkpoint.offsets[-1], 1)
+
+    assert kept(spark) == set(names[1:])
+
+
 def test_a_rollback_finds_every_body() -> None:
     service, spark, blobs = a_query()
     send(service, blobs, 30)

@@ -18,6 +18,7 @@ from spark_azqueue.errors import (
     LostSegment,
 )
 from spark_azqueue.options.choices import DeleteAfter, LogStart
+from spark_azqueue.source.leases.timing import RENEWED_S
 from spark_azqueue.supervisor import PERMANENT
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
@@ -82,6 +83,49 @@ def test_a_start_with_another_segment_is_refused_at_each_call_and_changes_nothin
 
     assert {n for n in spark.store.objects if "claims/" not in n} == before
     assert len(service.views()) == len(left)
+
+
+def test_a_first_batch_of_another_log_is_refused() -> None:
+    """A checkpoint from before the log names no log but in the batch that Spark asks for."""
+    _, spark = a_query(16)
+    spark.trigger(dies="after_log")
+    spark.checkpoint.offsets[0] |= {"log": "0" * 32}
+
+    with pytest.raises(CheckpointMismatch, match="belongs to another write-ahead log"):
+        spark.start()
+
+
+@pytest.mark.parametrize("more_s", [0, 1])
+def test_a_restart_marks_only_that_it_leases_for_longer(more_s: int) -> None:
+    """A process that comes after a kill waits for as long as the last one may have leased."""
+    _, spark = a_query(16)
+    spark.trigger()
+    spark.kill()
+    before = names(spark, "marks/")
+    spark.next_start_with(visibilityTimeout=str(RENEWED_S + more_s))
+
+    spark.start()
+    assert spark.consumer
+    spark.consumer.committed(spark.checkpoint.offsets[-1])
+
+    assert (names(spark, "marks/") != before) == bool(more_s)
+
+
+def test_what_a_new_checkpoint_leaves_out_is_said_once_and_a_restart_says_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, spark = a_query(24)
+    drain(spark)
+    spark.stop()
+    drain(spark)
+    assert "not delivered" not in caplog.text
+
+    begin_anew(spark, start=LogStart.AFTER_COMMITTED)
+    drain(spark)
+
+    assert [text for text in caplog.messages if "not delivered" in text] == [
+        "batches 1 to 3 are not delivered"
+    ]
 
 
 def test_a_batch_that_was_not_planned_is_returned_again_to_a_call_without_a_start() -> None:

@@ -192,7 +192,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 3600, 86_400, 8 * 86_400]))
     def time_passes(self, seconds: int) -> None:
-        self.service.now += seconds
+        self.service.clock.advance(seconds)
 
     def is_visible(self, number: int) -> bool:
         return all(

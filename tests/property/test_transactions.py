@@ -211,7 +211,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 3600, 86_400, 8 * 86_400]))
     def time_passes(self, seconds: int) -> None:
-        self.service.now += seconds
+        self.service.clock.advance(seconds)
 
     def newest(self) -> int:
         found = names.records_in(names.all_parsed(self.log.objects)).get(KEY)
@@ -521,13 +521,15 @@ def last_second() -> None:
     first = process(service, log)
     plan = first.plan()
     first.tasks(plan, six(), abandoned=1)
-    service.now += WEEK - 1
+    service.clock.advance(WEEK - 1)
     assert len(service.consumer("aaa", read_committed=False)) == 3, "a plain reader may see them"
     reader = backlog.Isolation(IsolationLevel.READ_COMMITTED)
-    for name, each in service.queues["aaa"].items():
+    for each in service.views("aaa"):
         ref = QueueRef("shop", "aaa")
-        message = Message(ref, name, each.row, 1, int(each.expires * 1_000_000), 1)
-        assert reader.may_be_abandoned(message, int(service.now * 1_000_000)), "it gives a row"
+        message = Message(ref, each.id, each.text, 1, int(each.expiration * 1_000_000), 1)
+        assert reader.may_be_abandoned(message, int(service.clock.now() * 1_000_000)), (
+            "it gives a row"
+        )
 
 
 def no_receipt() -> None:

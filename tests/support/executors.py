@@ -56,7 +56,7 @@ class World(User):
         """how: Spark runs a query, if nothing else is said."""
         self.how = how or How()
         self.turns = Turns()
-        self.queues = Queues(NAMES + POISON, self._deleted)
+        self.queues = Queues(CONFIG.account, NAMES + POISON, self._deleted)
         self.late: list[Callable[[], object]] = []
         self.times: dict[str, float] = {}  # when each object was put
         self.log = self.store()

@@ -6,23 +6,23 @@ it visible before its last seconds was carried out.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from email.utils import formatdate
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore
+from simulated_queues import Flight, Queues
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.messages import Lease, QueueRef, seconds_of
+from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
-from spark_azqueue.service.queues.calls import Delete, Show
+from spark_azqueue.service.queues.calls import Show
+from spark_azqueue.service.queues.reach import ProbeUpdate
 from spark_azqueue.sink.transaction import log as logs
 from spark_azqueue.sink.transaction import record
 from spark_azqueue.sink.transaction import show as showing
@@ -38,76 +38,60 @@ WEEK = 7 * 86_400
 KEY = "A" * 86 + "=="
 
 
-@dataclass
-class Message:
-    row: str
-    receipt: str
-    visible: float
-    expires: float
+def options(**more: str) -> SinkConfig:
+    given = {"secret.connectionString": f"AccountName={ACCOUNT};AccountKey={KEY}"}
+    return sink_config(given | {"transactionLog": "file:/log"} | more, {})
 
 
-@dataclass
-class HiddenQueues:
-    """An account's queues, their clock, and what was seen of them.
+class HiddenQueues(Queues):
+    """An account's queues, and what was seen of them. A queue is there unless it was deleted.
 
     shown: the ids of the messages of each row that were shown. destroyed: rows of which a message
-    was hidden when its queue was cleared.
+    was in a queue that was cleared.
     """
 
-    now: float = 1_800_000_000.0
-    queues: dict[str, dict[str, Message]] = field(default_factory=lambda: defaultdict(dict))
-    deleted: set[str] = field(default_factory=set)
-    shown: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    destroyed: set[str] = field(default_factory=set)
-    faults: list[str] = field(default_factory=list)
-    before_show: Callable[[str], None] = lambda row: None
-    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    def clock(self) -> float:
-        return self.now
+    def __init__(
+        self, faults: Iterable[str] = (), before_show: Callable[[str], None] = lambda row: None
+    ) -> None:
+        super().__init__(options().account, (), lambda _: None)
+        self.faults = list(faults)
+        self.before_show = before_show
+        self.deleted: set[str] = set()
+        self.shown: dict[str, list[str]] = defaultdict(list)
+        self.destroyed: set[str] = set()
 
     def put(self, queue: str, row: str, life: int = WEEK, delay: int = 0) -> Hidden:
         self.deleted.discard(queue)  # as with createQueue
-        number = next(self.numbers)
-        message = Message(row, f"r{number}", self.now + life - 1, self.now + life)
-        self.queues[queue][f"id-{number}"] = message
-        lease = Lease(QueueRef(ACCOUNT, queue), f"id-{number}", message.receipt)
-        return Hidden(lease, int(self.now) + delay if delay else 0, int(message.expires))
+        self.account.create(queue)
+        now = self.clock.now()
+        view = self.account.queue(queue).put(row, now=now, visibility_delay=life - 1, ttl=life)
+        lease = Lease(QueueRef(ACCOUNT, queue), view.id, view.receipt)
+        return Hidden(lease, int(now) + delay if delay else 0, int(view.expiration))
 
-    def _live(self, lease: Lease) -> Message | None:
-        found = self.queues[lease.queue.name].get(lease.message_id)
-        if found is None or found.expires <= self.now or found.receipt != lease.pop_receipt:
-            return None
-        return found
-
-    def carry_out(self, call: Any) -> Outcome:
-        if call.queue.name in self.deleted:
-            raise QueueNotFound("no queue", status=404, date=formatdate(self.now, usegmt=True))
-        found = self._live(call.lease)
-        if found is None:
-            return Outcome.GONE
-        if isinstance(call, Delete):
-            del self.queues[call.queue.name][call.lease.message_id]
-            return Outcome.OK
-        assert isinstance(call, Show)
-        self.before_show(found.row)
-        found.receipt = f"r{next(self.numbers)}"
-        found.visible = self.now + seconds_of(call.delay, self.now)
-        self.shown[found.row].append(call.lease.message_id)
-        return Outcome.OK
+    def carried_out(self, call: Any, *, is_repeated: bool = False) -> Any:
+        if call.queue.name not in self.deleted:
+            self.account.create(call.queue.name)
+        if not isinstance(call, Show):
+            return super().carried_out(call, is_repeated=is_repeated)
+        lease = call.lease
+        held = {view.id: view for view in self.views(lease.queue.name)}.get(lease.message_id)
+        if held is not None and held.receipt == lease.pop_receipt:
+            self.before_show(held.text)
+        outcome = super().carried_out(call, is_repeated=is_repeated)
+        if outcome is Outcome.OK:
+            assert held
+            self.shown[held.text].append(held.id)
+        return outcome
 
     def consumer(self, queue: str, *, read_committed: bool) -> list[str]:
         """The rows that a consumer would get now."""
-        last = 2 if read_committed else 0
-        return [
-            each.row
-            for each in self.queues[queue].values()
-            if each.visible <= self.now < each.expires and each.expires - self.now > last
-        ]
+        last = self.clock.now() + (2 if read_committed else 0)
+        return [view.text for view in self.views(queue) if view.visible and view.expiration > last]
 
     def clear(self, queue: str, *, delete: bool = False) -> None:
-        self.destroyed |= {each.row for each in self.queues[queue].values()}
-        self.queues[queue].clear()
+        self.destroyed |= {view.text for view in self.views(queue)}
+        if queue in self.account.names():
+            self.account.delete(queue)
         if delete:
             self.deleted.add(queue)
 
@@ -153,57 +137,42 @@ class Client:
 
     def check(self) -> datetime:
         self.steps.step()
-        if self.ref.name in self.service.deleted:
-            date = formatdate(self.service.now, usegmt=True)
-            raise QueueNotFound("no queue", status=404, date=date)
-        return datetime.fromtimestamp(int(self.service.now), timezone.utc)
+        now: datetime = self.service.carried_out(ProbeUpdate(self.ref))
+        return now
 
     def in_flight(self) -> Flight:
-        return Flight(self)
+        return Unordered(self._made)
 
-    def close(self) -> None:
-        pass
-
-
-class Flight:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._results: list[tuple[Any, Any]] = []
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def begin(self, tag: Any, call: Any, retry: Any = None) -> None:
-        self._client.steps.step()
-        self._results.append((tag, self._result(call)))
-
-    def try_begin(self, tag: Any, call: Any, retry: Any = None) -> bool:
-        if len(self._results) >= 2:
-            return False
-        self.begin(tag, call, retry)
-        return True
-
-    def ended(self, timeout_s: float | None = None) -> list[tuple[Any, Any]]:
-        results, self._results = self._results[::-1], []
-        return results
-
-    def _result(self, call: Any) -> Any:
-        service = self._client.service
+    def _made(self, call: Any) -> Any:
+        """The result, or the error."""
+        self.steps.step()
+        service = self.service
         fault = service.faults.pop(0) if service.faults else None
         if fault == "busy":
             return ServiceUnavailable("HTTP 503", status=503, outcome=Outcome.RETRY)
         if fault == "denied":
             return AccessDenied("HTTP 403", status=403)
         try:
-            found = service.carry_out(call)
-            if fault == "lost":  # the answer: the repeat is refused
-                return Outcome.PROBABLY if found is Outcome.OK else found
+            found = service.carried_out(call)
+            return service.carried_out(call, is_repeated=True) if fault == "lost" else found
         except QueueNotFound as error:
             return error
-        return found
 
     def close(self) -> None:
-        self._results.clear()
+        pass
+
+
+class Unordered(Flight):
+    """At most two at once, whose results come in another order."""
+
+    def try_begin(self, tag: Any, call: Any, *_: Any) -> bool:
+        if len(self) >= 2:
+            return False
+        self.begin(tag, call)
+        return True
+
+    def ended(self, timeout_s: float | None = None) -> list[tuple[Any, Any]]:
+        return super().ended()[::-1]
 
 
 Rows = Sequence[tuple[str, str, int]]
@@ -230,17 +199,12 @@ class Process:
         writer: Writer,
         *,
         lossy: bool = False,
-        **options: str,
+        **more: str,
     ) -> Process:
         steps = Steps()
         store = Store(log.where, log.objects, kind=TRANSACTIONS)
         store.steps = steps
-        given = {
-            "secret.connectionString": f"AccountName={ACCOUNT};AccountKey={KEY}",
-            "transactionLog": "file:/log",
-            "failOnDataLoss": str(not lossy).lower(),
-        }
-        config = sink_config(given | options, {})
+        config = options(**{"failOnDataLoss": str(not lossy).lower(), **more})
         client: Any = Client(service, steps)
         transactions = Transactions(config, store, client)
         return cls(service, store, steps, transactions, writer, config, client)
@@ -285,13 +249,13 @@ def twice(service: HiddenQueues) -> dict[str, int]:
 
 def of_service(service: HiddenQueues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes' clocks are the service's."""
-    monkeypatch.setattr(showing, "ServiceClock", lambda date: ServiceClock(date, service.clock))
+    monkeypatch.setattr(showing, "ServiceClock", lambda date: ServiceClock(date, service.clock.now))
 
 
 def small(patch: pytest.MonkeyPatch) -> None:
     """Parts, chunks and marks with few rows."""
     for module in (logs, record):
         patch.setattr(module, "CHUNK_ROWS", 2)
-    patch.setattr(record, "INLINE_AT_MOST", 150)
-    patch.setattr(record, "PART_BYTES", 150)
+    patch.setattr(record, "INLINE_AT_MOST", 350)
+    patch.setattr(record, "PART_BYTES", 350)
     patch.setattr(showing, "MARK_EVERY", 2)

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
 from typing import Any
 
 from log_stores import MemoryLogStore, Put
+from simulated_queues import Flight, Queues
 from turns import Turns
 
-from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError, ServiceUnavailable
+from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.concurrency import Limits
 from spark_azqueue.service.queues.http import Session
-from spark_azqueue.service.queues.reach import ProbeUpdate
-from spark_azqueue.testing import FakeClock, MessageView, Refusal, documents
-from spark_azqueue.testing.model import ModelAccount
 
 PUTS = {
     "no answer, took effect": Put.LOST_AFTER,
@@ -96,96 +92,6 @@ class SteppedStore(MemoryLogStore):
             raise ServiceUnavailable(f"could not {call}", status=503, outcome=Outcome.RETRY)
 
 
-class Queues:
-    """The account, and its clock."""
-
-    def __init__(self, names: tuple[str, ...], deleted: Callable[[str], None]) -> None:
-        self.clock = FakeClock(1_800_000_000.25, frozen=True)
-        self.account = ModelAccount()
-        self._skew_s = 0
-        self._twice = False
-        self._deleted = deleted
-        for name in names:
-            self.account.create(name)
-
-    def skew(self, seconds: int) -> None:
-        """From now on the clock that dates its refusals differs so much from that of its leases."""
-        self._skew_s = seconds
-
-    def deliver_twice(self) -> None:
-        """The next messages that are dequeued stay visible to the dequeue after that, as well."""
-        self._twice = True
-
-    def views(self, queue: str) -> list[MessageView]:
-        if queue not in self.account.names():
-            return []
-        return self.account.queue(queue).messages(now=self.clock.now())
-
-    def carried_out(self, call: calls.Call[Any], *, is_repeated: bool = False) -> Any:
-        """The result of a request that takes effect now. Raises ServiceError."""
-        try:
-            return self._result(call)
-        except Refusal as refusal:
-            date = documents.http_date(self.clock.now() + self._skew_s)
-            outcome = Outcome.GONE if refusal.status == 404 else Outcome.FATAL
-            if refusal.code == "QueueNotFound":
-                raise QueueNotFound(str(refusal), status=404, outcome=Outcome.FATAL) from None
-            error = ServiceError(str(refusal), status=refusal.status, outcome=outcome, date=date)
-            error.unanswered = is_repeated
-            if call.by_receipt and outcome.refused:
-                return call.refused(error)
-            raise error from None
-
-    def _result(self, call: calls.Call[Any]) -> Any:
-        now = self.clock.now()
-        if isinstance(call, ProbeUpdate):
-            return datetime.fromtimestamp(int(now), timezone.utc)
-        queue = self.account.queue(call.queue.name)
-        at = int(now) * 1_000_000
-        if isinstance(call, calls.Dequeue):
-            views = queue.dequeue(
-                now=now, count=call.count, visibility=call.visibility_s, twice=self._twice
-            )
-            self._twice &= not views
-            page = tuple(
-                Received(
-                    _message(call.queue, view, int(view.next_visible)),
-                    Lease(call.queue, view.id, view.receipt),
-                )
-                for view in views
-            )
-            return calls.Page(page, call.count, now, at, call.queue)
-        if isinstance(call, calls.Peek):
-            peeked = queue.peek(now=now, count=call.count)
-            return calls.Peeked(tuple(_message(call.queue, view, None) for view in peeked), at)
-        if isinstance(call, calls.DatedDelete):
-            queue.delete(call.lease.message_id, call.lease.pop_receipt, now=now)
-            self._deleted(call.lease.message_id)
-            return calls.Deleted(Outcome.OK)
-        if isinstance(call, calls.Release):
-            lease = call.lease
-            queue.update(lease.message_id, lease.pop_receipt, now=now, visibility=0)
-            return Outcome.OK
-        if isinstance(call, calls.Count):
-            return queue.approximate_count(now=now)
-        assert isinstance(call, calls.Put)
-        queue.put(call.text, now=now, visibility_delay=int(call.delay_s), ttl=call.ttl_s or 604_800)
-        return None
-
-
-def _message(queue: QueueRef, view: MessageView, next_visible: int | None) -> Message:
-    second = 1_000_000
-    return Message(
-        queue,
-        view.id,
-        view.text,
-        int(view.insertion) * second,
-        int(view.expiration) * second,
-        view.dequeue_count,
-        None if next_visible is None else next_visible * second,
-    )
-
-
 class SteppedClient(QueueClient):
     """The queues as one process sees them."""
 
@@ -205,7 +111,7 @@ class SteppedClient(QueueClient):
         self._late = late
 
     def in_flight(self) -> Any:
-        return _Flight(self._made)
+        return Flight(self._made)
 
     def names(self, prefix: str) -> list[str]:
         if self._turns.stop_before("list queues"):
@@ -238,34 +144,3 @@ class SteppedClient(QueueClient):
     def _lands(self, call: calls.Call[Any]) -> None:
         with contextlib.suppress(ServiceError):
             self._queues.carried_out(call)
-
-
-class _Flight:
-    """In place of `InFlight`: requests are made when they begin, with all their repeats."""
-
-    def __init__(self, made: Callable[[calls.Call[Any]], Any]) -> None:
-        self._made = made
-        self._results: list[tuple[Any, Any]] = []
-
-    def __enter__(self) -> _Flight:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def begin(self, tag: Any, call: calls.Call[Any], *_: Any) -> None:
-        self._results.append((tag, self._made(call)))
-
-    def try_begin(self, tag: Any, call: calls.Call[Any], *_: Any) -> bool:
-        self.begin(tag, call)
-        return True
-
-    def ended(self, timeout_s: float | None = None) -> list[tuple[Any, Any]]:
-        results, self._results = self._results, []
-        return results
-
-    def close(self) -> None:
-        self._results.clear()

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from simulated_queues import answer, refusal
+
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.queues.calls import (
@@ -29,7 +31,7 @@ from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.queues.concurrency import Limits
 from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.reach import ProbeUpdate
-from spark_azqueue.testing import FakeClock, MessageView, Refusal, documents
+from spark_azqueue.testing import FakeClock, MessageView
 from spark_azqueue.testing.model import ModelAccount
 
 SOURCE = "orders"
@@ -140,30 +142,30 @@ class Service:
         if hang is Hang.LATE:
             heapq.heappush(self._late, (now + limit_s + seconds, next(self._order), call))
         elif hang is not Hang.NEVER:
-            answer = self._take_effect(call)
+            given = self._take_effect(call)
             if hang is Hang.SLOW and seconds < limit_s:
-                return now + seconds, self._noted(call, answer)
+                return now + seconds, self._noted(call, given)
         nothing = NoAnswer(f"nothing came within {limit_s} s", untrusted=False)
         return now + limit_s, self._noted(call, nothing)
 
-    def _noted(self, call: Call[Any], answer: Answer | NoAnswer) -> Answer | NoAnswer:
+    def _noted(self, call: Call[Any], given: Answer | NoAnswer) -> Answer | NoAnswer:
         if isinstance(call, Update):
-            sure = isinstance(answer, Answer) and answer.status < 300
+            sure = isinstance(given, Answer) and given.status < 300
             (self.unsure.discard if sure else self.unsure.add)(call.lease.message_id)
-        return answer
+        return given
 
     def _answer(self, call: Call[Any], operation: str) -> Answer | NoAnswer:
         if self._take(self.busy, operation):
-            return self._refusal(503, "ServerBusy")
+            return refusal(503, "ServerBusy", self.clock.now())
         lost = NoAnswer("the connection was lost", untrusted=False)
         if self._take(self.lost_requests, operation):
             return lost
         leased: set[str] = set()
-        answer = self._take_effect(call, leased)
+        given = self._take_effect(call, leased)
         if self._take(self.lost_replies, operation):
             return lost
         self.unsure -= leased
-        return answer
+        return given
 
     def _take(self, counter: Counter[str], operation: str) -> bool:
         if counter[operation] <= 0:
@@ -173,55 +175,23 @@ class Service:
 
     def _take_effect(self, call: Call[Any], leased: set[str] | None = None) -> Answer:
         """Carry it out on the model. leased: takes the ids of messages that are surely leased."""
-        try:
-            return self._carried_out(call, set() if leased is None else leased)
-        except Refusal as refusal:
-            return self._refusal(refusal.status, refusal.code)
-
-    def _carried_out(self, call: Call[Any], leased: set[str]) -> Answer:
-        now = self.clock.now()
-        if isinstance(call, Dequeue) and self.before_dequeue:
-            self.before_dequeue(call.queue.name)
-            now = self.clock.now()
-        queue = self.account.queue(call.queue.name)
         if isinstance(call, Dequeue):
-            twice, self.twice = self.twice > 0, 0
-            views = queue.dequeue(
-                now=now, count=call.count, visibility=call.visibility_s, twice=twice
-            )
-            ids = {view.id for view in views}
+            return self._dequeued(call, set() if leased is None else leased)
+        if isinstance(call, Update | Release):
+            self.updates += 1
+            self.releases += isinstance(call, Release) or call.visibility_s == 0
+        return answer(self.account, call, self.clock.now())
+
+    def _dequeued(self, call: Dequeue, leased: set[str]) -> Answer:
+        if self.before_dequeue:
+            self.before_dequeue(call.queue.name)
+        twice, self.twice = self.twice > 0, 0
+        given = answer(self.account, call, self.clock.now(), twice=twice)
+        if given.status == 200:
+            ids = {message.message_id for message, _ in call.result(given).received}
             self.unsure |= ids
             leased |= set() if twice else ids
-            date = f"Date: {documents.http_date(now)}".encode()
-            return Answer(200, date, documents.dequeue_reply(views), now)
-        if isinstance(call, Put):
-            queue.put(
-                call.text,
-                now=now,
-                visibility_delay=call.delay_s,
-                ttl=7 * 86_400 if call.ttl_s is None else call.ttl_s,
-            )
-            return Answer(201, b"", b"", now)
-        if isinstance(call, Delete):
-            queue.delete(call.lease.message_id, call.lease.pop_receipt, now=now)
-            return Answer(204, b"", b"", now)
-        if isinstance(call, Count):
-            header = f"x-ms-approximate-messages-count: {queue.approximate_count(now=now)}"
-            return Answer(200, header.encode(), b"", now)
-        if isinstance(call, ProbeUpdate):
-            return self._refusal(404, "MessageNotFound")
-        visibility = call.visibility_s if isinstance(call, Update) else 0
-        self.updates += 1
-        self.releases += visibility == 0
-        view = queue.update(
-            call.lease.message_id, call.lease.pop_receipt, now=now, visibility=visibility
-        )
-        return Answer(204, f"x-ms-popreceipt: {view.receipt}".encode(), b"", now)
-
-    def _refusal(self, status: int, code: str) -> Answer:
-        now = self.clock.now()
-        head = f"x-ms-error-code: {code}\r\nDate: {documents.http_date(now)}\r\n"
-        return Answer(status, head.encode(), b"", now)
+        return given
 
 
 def _operation(call: Call[Any]) -> str:
@@ -295,8 +265,8 @@ class SimulatedWire:
     ) -> None:
         if self._client.alive:
             limit_s = LIMIT_S if limit_s is None else max(A_MOMENT_S, min(limit_s, LIMIT_S))
-            ends_at, answer = self._service.ask(tag.call, limit_s)
-            self._under_way.append((ends_at, tag, answer))
+            ends_at, given = self._service.ask(tag.call, limit_s)
+            self._under_way.append((ends_at, tag, given))
 
     def ended(self, timeout_s: float) -> list[tuple[Any, Answer | NoAnswer]]:
         if not len(self):
@@ -308,7 +278,7 @@ class SimulatedWire:
         if not len(self):  # it was killed meanwhile
             return []
         now = clock.now()
-        ended = [(tag, answer) for ends_at, tag, answer in self._under_way if ends_at <= now]
+        ended = [(tag, given) for ends_at, tag, given in self._under_way if ends_at <= now]
         self._under_way = [each for each in self._under_way if each[0] > now]
         return ended
 

@@ -193,7 +193,6 @@ class LogRecovery:
         self.after = self._first_segment(state, asked)
         if self.after > start.number:
             log.warning("batches %d to %d are not delivered", start.number + 1, self.after)
-        self._log.skip_to(start.number)
         if not start.is_of_log:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
             is_new = state.head > state.floor and self._progress.began != first

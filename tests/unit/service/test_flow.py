@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hidden_queues import Client, Flight, HiddenQueues, Steps
+from hidden_queues import Client, HiddenQueues, Steps, Unordered
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.queues.calls import Show
@@ -59,7 +59,7 @@ def test_it_closes_its_calls_and_ends_when_its_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed = []
-    monkeypatch.setattr(Flight, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(Unordered, "close", lambda self: closed.append(self))
     service = HiddenQueues()
     assert not list(results_of(client(service), shows(service, 5), SETTLE, within_s=0))
     assert not service.shown

@@ -58,13 +58,13 @@ def test_all_are_shown_at_once_or_when_they_are_due(
     one = process(service, log)
     plan = one.plan()
     given = one.tasks(plan, [("aaa", "now", 0), ("aaa", "soon", 10), ("aaa", "later", 100)])
-    service.now += 30
+    service.clock.advance(30)
     found = one.commit(plan, given)
     assert (found.step, found.shown.shown) == (Step.WRITE, 3)
     assert service.consumer("aaa", read_committed=True) == ["now", "soon"]
-    service.now += 69
+    service.clock.advance(69)
     assert "later" not in service.consumer("aaa", read_committed=True)
-    service.now += 2
+    service.clock.advance(2)
     assert "later" in service.consumer("aaa", read_committed=True)
 
 
@@ -74,9 +74,9 @@ def test_a_delay_that_ends_with_the_message_leaves_it_visible_for_a_minute(
 ) -> None:
     """As with `visible_at` and a clock that goes wrong, or a record of an earlier release."""
     process(service, log).run([("aaa", "late", WEEK - early)], 1)
-    service.now += WEEK - 61
+    service.clock.advance(WEEK - 61)
     assert not service.consumer("aaa", read_committed=True)
-    service.now += 1
+    service.clock.advance(1)
     assert service.consumer("aaa", read_committed=True) == ["late"]
 
 
@@ -142,7 +142,7 @@ def test_what_expired_before_it_was_shown_raises_unless_loss_is_allowed(
     service: HiddenQueues, log: MemoryLogStore
 ) -> None:
     die(service, log, "m0")
-    service.now += WEEK + 1
+    service.clock.advance(WEEK + 1)
     for _ in range(2):  # a start that is repeated is no leave to go on
         with pytest.raises(TransactionExpired, match="up to 6 of 6 messages expired before"):
             process(service, log).run(ROWS)
@@ -157,7 +157,7 @@ def test_what_would_expire_while_it_is_shown_is_not_recorded(
     one = process(service, log)
     plan = one.plan()
     given = one.tasks(plan, ROWS)
-    service.now += WEEK - 30
+    service.clock.advance(WEEK - 30)
     with pytest.raises(TransactionExpired, match="so nothing was recorded"):
         one.commit(plan, given)
     assert not names.records_in(names.all_parsed(log.objects))

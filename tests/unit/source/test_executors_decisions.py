@@ -16,9 +16,9 @@ from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import MOST, Damaged
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source.executors import closing
+from spark_azqueue.source.executors import closing, objects
 from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
 from spark_azqueue.source.executors.names import START, PlanId
@@ -48,6 +48,7 @@ from spark_azqueue.testing import FakeQueueService
 
 ORDERS = QueueRef("acc", "orders")
 AGAIN = Part(PlanId(1, "1" * 32), 0, 0, 5)
+A_DAY_S = 86_400
 
 
 def plan(*slots: Slot, lease_s: int = 90) -> Plan:
@@ -193,6 +194,40 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     assert cleaning.floor == folder.floor() == 1
     driver.close()
     query.close()
+
+
+def test_of_what_a_plan_has_only_what_its_slots_gave_counts_as_bytes(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake)
+    folder = PlanFolder(query.store, query.config.account.name)
+    cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), None)  # type: ignore[arg-type]
+
+    cleaning.ended(replace(plan(Slot((ORDERS,), 1, 1)), has_known=True), [100], ["more"])
+
+    assert cleaning.bytes == 100
+    query.close()
+
+
+def test_messages_that_are_seen_again_count_as_new_and_a_day_after_they_expired_as_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With too many of them the oldest are forgotten."""
+    monkeypatch.setattr(objects, "KNOWN_AT_MOST", 2)
+    first, second, third = (
+        PendingDelete(MessageKey(ORDERS, name), 1, expires)
+        for name, expires in (("first", 0), ("second", 100), ("third", 101))
+    )
+
+    known, evicted = SeenMessages([first, second]).after([SlotReport(pending=(third, first))], 0)
+    assert evicted == 1
+    assert [each.key in known for each in (first, second, third)] == [True, False, True]
+
+    known, evicted = SeenMessages([first, second]).after([], 100 + A_DAY_S)
+    assert (len(known), evicted) == (2, 0)
+    known, evicted = known.after([SlotReport(pending=(third,))], 101 + A_DAY_S)
+    assert (len(known), evicted) == (2, 0)
+    assert second.key not in known
 
 
 def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at_its_end() -> None:
@@ -392,5 +427,7 @@ def test_a_closed_plan_says_what_its_slots_gave_and_what_comes_again() -> None:
     closed = Closed(given, (None, None, SlotReport(messages=2)))
 
     assert closed.stored == [Part(given.id, 2, 0, 2)]
+    assert closed.sizes == [0, 0, 0]
+    assert replace(closed, slots=(None, None, SlotReport(size=7))).sizes == [0, 0, 7]
     assert closed.waiting == ((AGAIN,),)
     assert Closed(given, (SlotReport(), None, None)).waiting == ()

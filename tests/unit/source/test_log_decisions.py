@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 from ledgers import lease
@@ -12,6 +13,7 @@ from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
+from spark_azqueue.source.log.recovery import LogRecovery
 from spark_azqueue.source.log.state import LogOffset, LogState, ProgressKeeper, first_segment
 
 WHERE = "file:/logs/orders"
@@ -225,6 +227,29 @@ def test_an_idle_query_notes_its_progress_a_minute_after_the_last_time(holder: H
         due.append(progress.is_due())
 
     assert due == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("start", "floor", "committed", "head", "first"),
+    [
+        (LogStart.EARLIEST, 4, 6, 9, 5),
+        (LogStart.EARLIEST, 4, 4, 9, None),
+        (LogStart.EARLIEST, 4, 6, 4, None),
+        (LogStart.AFTER_COMMITTED, 4, 6, 9, None),
+        (None, 4, 6, 9, None),
+    ],
+)
+def test_earliest_begins_with_the_oldest_batch_that_is_kept_of_a_log_that_was_read(
+    start: LogStart | None, floor: int, committed: int, head: int, first: int | None
+) -> None:
+    """On 4.0 and 4.1, before Spark has said where it is."""
+    wal = SimpleNamespace(state=LogState(floor, head, LogProgress(committed=committed)))
+    engine, settings = SimpleNamespace(config=None), SimpleNamespace(start=start)
+    others = (None,) * 4
+
+    recovery = LogRecovery(engine, settings, wal, *others)  # type: ignore[arg-type]
+
+    assert recovery.first_of_all == first
 
 
 def test_an_offset_from_before_the_log_is_a_position_without_a_segment() -> None:
