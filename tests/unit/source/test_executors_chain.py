@@ -93,6 +93,17 @@ def test_without_the_option_the_newest_batch_of_the_chain_is_named(query: Query)
         first_plan(query)
 
 
+@pytest.mark.parametrize("choice", [LogStart.EARLIEST, LogStart.AFTER_COMMITTED])
+def test_a_used_folder_that_lost_its_plans_says_so(query: Query, choice: LogStart) -> None:
+    folder = folder_of(query)
+    folder.open()
+    folder.raise_floor(3)
+    starts_with(query, choice)
+
+    with pytest.raises(LostSegment, match="does not say what followed batch 3"):
+        first_plan(query)
+
+
 # ── another query's folder ────────────────────────────────────────────────────────────────────────
 
 
