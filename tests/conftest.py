@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -35,6 +36,10 @@ hypothesis.settings.register_profile("search", derandomize=False, **PATIENT)
 hypothesis.settings.load_profile("search" if os.environ.get("AZQUEUE_SEARCH") else "same")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+# A background job of a shell ignores Ctrl-C, and so would the processes that tests start and end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Each Spark that a test starts, in this process or in one of its own, takes these.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
