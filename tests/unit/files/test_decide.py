@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_azqueue.errors import LogConflict
 from spark_azqueue.files.decide import (
     EMPTIED,
     GONE,
@@ -313,6 +314,26 @@ def test_a_long_path_is_not_taken_for_the_name_that_it_begins_with(tmp_path: Pat
     list_of(log, RULES, 1, [event(longest + "y", etag="2")], means, 201.0)
 
     assert list_of(log, RULES, 2, [event(longest, etag="3")], means, 202.0) is None, "read once"
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_a_repeated_batch_has_no_file_that_its_list_does_not_know(
+    tmp_path: Path, overwrites: bool
+) -> None:
+    """With allow_overwrites it may have: the list then has another version of it."""
+    log, rules = new_log(tmp_path, overwrites), RULES._replace(allow_overwrites=overwrites)
+    means = Means(lambda files: None, all_files, 1, lambda events: None)
+    events = [event("a"), event("left out")]
+    record = list_of(log, rules, 0, events, means, 200.0)
+
+    assert list_of(log, rules, 0, events, means, 201.0) == record
+    if overwrites:
+        assert list_of(log, rules, 0, [event("b")], means, 202.0) == record
+    else:
+        with pytest.raises(LogConflict, match=r"does not have 2 files .* such as 'b'"):
+            list_of(log, rules, 0, [*events, event("b"), event("c")], means, 202.0)
+    with pytest.raises(LogConflict, match="lists up to batch 0, and the query is at batch -1"):
+        list_of(log, rules, -1, events, means, 203.0)
 
 
 def test_nothing_is_put_back_as_long_as_nobody_can_look(tmp_path: Path) -> None:

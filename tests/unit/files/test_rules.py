@@ -10,6 +10,7 @@ from spark_azqueue.files.rules import (
     Root,
     glob_pattern,
     is_hidden,
+    is_inside,
     may_be_a_mount,
     path_below,
     roots_of,
@@ -124,6 +125,27 @@ def test_sparks_default_file_system_may_be_any(spark: str, found: str) -> None:
 )
 def test_a_file_of_another_place_is_not_below(spark: str, found: str) -> None:
     assert path_below(ROOT._replace(spark=spark), found) is None
+
+
+@pytest.mark.parametrize(
+    ("spark", "path", "inside"),
+    [
+        ("abfss://landing@shopdata.dfs.core.windows.net/", "", False),
+        ("file:/mnt/landing/", "file:/mnt/landing", True),
+        ("file:/mnt/landing/", "FILE:///mnt//landing/_log", True),
+        ("file:/mnt/landing/", "/mnt/landing/_log", True),
+        ("/mnt/landing/", "dbfs:/mnt/landing/_log", True),
+        ("file:/mnt/landing/", "dbfs:/mnt/landing/_log", False),
+        ("/mnt/landing/", "dbfs:/mnt/landing2", False),
+        ("s3a://b/in/", "s3a://b/in/x", True),
+        ("s3a://b/in/", "s3a://c/in/x", False),
+        ("/mnt/landing/", "wasbs://landing@shopdata.blob.core.windows.net/x", True),
+        ("/mnt/landing/", "abfss://other@shopdata.dfs.core.windows.net/x", False),
+    ],
+)
+def test_a_folder_in_a_container_that_is_read_is_known(spark: str, path: str, inside: bool) -> None:
+    """By any scheme that Spark may use for it: what is written there would be announced."""
+    assert is_inside(ROOT._replace(spark=spark), path) is inside
 
 
 @pytest.mark.parametrize(
