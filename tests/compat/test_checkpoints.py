@@ -7,13 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from going_on import go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.testing import FakeQueueService
+
+from .going_on import go_on
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 

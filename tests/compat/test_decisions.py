@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from going_on import copied, go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
+
+from .going_on import copied, go_on
 
 WITH_DECISIONS = "0.1-decisions"
 ROWS = ["order 0 ü", "order 2 ü"]

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from going_on import copied, go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.doctor.log_checks import examine_log
@@ -17,6 +16,8 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.testing import FakeQueueService
+
+from .going_on import copied, go_on
 
 FOLDERS = Path(__file__).parent / "executors"
 

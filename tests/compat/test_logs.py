@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from going_on import copied, go_on
 from pyspark.sql import SparkSession
 
 from spark_azqueue.journal.file_store import FileStore
@@ -15,6 +14,8 @@ from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.segment import decode
 from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.testing import FakeQueueService
+
+from .going_on import copied, go_on
 
 LOGS = Path(__file__).parent / "logs"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_contributing_names_every_package() -> None:
     told = set(re.findall(r"`(spark_azqueue/[a-z_/]+)/`", text("CONTRIBUTING.md")))
 
     assert {str(folder.relative_to(REPOSITORY)) for folder in folders} <= told
+
+
+def test_pytest_can_collect_all_tests_at_once() -> None:
+    """It takes two files of one name for one module, unless they are in packages."""
+    files = (REPOSITORY / "tests").rglob("test_*.py")
+    names = Counter(each.name for each in files if not (each.parent / "__init__.py").exists())
+
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
