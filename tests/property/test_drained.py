@@ -86,22 +86,6 @@ def test_also_if_the_process_that_gave_it_up_has_ended(ends: str) -> None:
     assert service.views() == []
 
 
-def test_without_a_log_what_a_replay_could_not_release_is_read_by_the_same_run() -> None:
-    service = Service()
-    service.account.create(SOURCE)
-    send(service, *(f"m{number}" for number in range(8)))
-    spark = Spark(service, {})
-    spark.trigger(dies="after_sink", meanwhile=renewed(spark))
-    assert visible(service) == 0
-    spark.available_now = True
-
-    while spark.trigger():
-        pass
-
-    assert sorted(spark.committed_texts.elements()) == each_once(8)
-    assert service.views() == []
-
-
 @pytest.mark.parametrize("settings", [{}, {"delete_after": DeleteAfter.LOG}], ids=["commit", "log"])
 @pytest.mark.parametrize("kills", [1, 2])
 def test_what_was_committed_is_deleted_by_the_run_that_drains(

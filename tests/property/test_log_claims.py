@@ -77,17 +77,6 @@ def test_claims_removed_twice_and_a_put_without_an_answer(fault: tuple[int, Put]
     scene.teardown()
 
 
-def test_claims_removed_twice_and_a_kill_after_a_put() -> None:
-    scene = Scene()
-    scene.sends_and_triggers(3)
-    scene.the_claim_is_removed()
-    scene.step(lambda: scene.it_dies_in_the_midst(8, True))
-    scene.sends_and_triggers(1)
-    scene.the_claim_is_removed()
-    ends_well(scene)
-    scene.teardown()
-
-
 # ── what the rule is made of ──────────────────────────────────────────────────────────────────────
 
 ACCOUNT = "memory"

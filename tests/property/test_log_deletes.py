@@ -38,15 +38,6 @@ def is_over(service: Service, spark: LoggedSpark, count: int) -> None:
     assert service.views() == []
 
 
-def test_a_message_is_deleted_while_its_batch_runs() -> None:
-    service, spark = a_query(8, LOG)
-
-    spark.trigger(meanwhile=lambda: spark.consumer and spark.consumer.engine.wait(10.0))
-
-    assert service.views() == []
-    assert bodies(spark) == each_once(8)
-
-
 @pytest.mark.parametrize("bare", [False, True], ids=["4.2", "4.0"])
 @pytest.mark.parametrize("pause", [0, 10 * VISIBILITY_S])
 @pytest.mark.parametrize("batches", [0, 1, 3])
@@ -214,21 +205,6 @@ def test_runs_of_one_batch_leave_none_behind() -> None:
     is_over(service, spark, 40)
 
 
-def test_after_a_kill_the_batch_that_was_written_ahead_is_given_out_at_once() -> None:
-    _, spark = a_query(80, COMMIT)
-    spark.trigger()
-    spark.trigger()
-    spark.trigger(dies="after_sink")
-    ahead = segments(spark)[-1]
-    assert ahead == 4
-    expected = {each.text for each in decode(spark.store.objects[f"seg/{ahead:012d}"]).messages}
-
-    spark.start()
-    spark.trigger(dies="after_sink")
-
-    assert {body for _, body in spark.sink.batches[3]} == expected
-
-
 @pytest.mark.parametrize("fault", list(Put))
 @pytest.mark.parametrize("settings", [COMMIT, LOG], ids=["commit", "log"])
 def test_a_put_ahead_that_fails_stops_the_query_at_the_next_call(
@@ -291,19 +267,6 @@ def test_on_old_spark_a_scheduled_run_goes_on_behind_a_batch_that_was_written_ah
 
     assert sorted(set(bodies(spark))) == each_once(60)
     is_over(service, spark, 60)
-
-
-def test_on_old_spark_a_batch_that_fails_does_not_grow_with_each_start() -> None:
-    _, spark = a_query(60, LOG)
-    spark.bare = True
-    for _ in range(5):
-        spark.start_only_the_process()
-        assert spark.consumer
-        end = spark.consumer.latest(None, None)
-        assert end["batch"] == 1, "a batch that Spark has not named is news enough"
-        spark.kill()
-
-    assert segments(spark) == [1]
 
 
 class Hung(AtOnce):

@@ -317,19 +317,6 @@ def test_a_batch_that_gets_another_try_keeps_its_rows_in_that_run() -> None:
     assert outcomes(spark) == {}
 
 
-def test_after_a_rollback_a_batch_that_was_given_up_has_no_rows() -> None:
-    service, spark = a_query(8, "m3", maxDequeueCount="1")
-    drain(service, spark)
-    before = dict(spark.sink.batches)
-    spark.roll_back(spark.checkpoint.commits - 1)
-    spark.sink.batches = {0: before[0]}
-
-    drain(service, spark)
-
-    assert before[0] == []
-    assert spark.sink.batches == before
-
-
 @pytest.mark.parametrize("notes", ["noted", "killed at once"])
 def test_a_batch_that_was_committed_is_not_given_up_after_a_rollback(notes: str) -> None:
     """Its messages are deleted: they could not come again."""
@@ -340,18 +327,6 @@ def test_a_batch_that_was_committed_is_not_given_up_after_a_rollback(notes: str)
     spark.consumer.engine.wait(10.0)
     assert service.views() == []
     spark.stop() if notes == "noted" else spark.kill()
-    roll_back_and_keep_failing(service, spark)
-
-
-def test_nor_one_that_was_committed_before_there_was_a_maximum() -> None:
-    service, spark = a_query(8)
-    del spark.options["maxDequeueCount"]
-    spark.restart_with()
-    while spark.trigger():
-        pass
-    assert service.views() == []
-    spark.restart_with(maxDequeueCount="1")
-    assert outcomes(spark) == {}
     roll_back_and_keep_failing(service, spark)
 
 
@@ -496,21 +471,6 @@ def test_a_suspect_that_was_never_given_out_is_not_poison() -> None:
     assert written(spark) == ["m0", "m1"]
 
 
-def test_without_the_maximum_what_was_given_up_stays_so() -> None:
-    service, spark = a_query(8, "m3", maxDequeueCount="1")
-    fail_until_given_up(spark)
-    spark.kill()
-    del spark.options["maxDequeueCount"]
-    spark.restart_with()
-    spark.is_poison = lambda _: False
-
-    drain(service, spark)
-
-    assert spark.sink.batches[0] == []
-    assert written(spark) == [f"m{number}" for number in range(8)]
-    assert service.views() == []
-
-
 def test_the_search_goes_on_after_a_restart() -> None:
     service, spark = a_query(64, "m40", maxDequeueCount="3", maxMessagesPerTrigger="64")
     fail_until_given_up(spark)
@@ -534,22 +494,6 @@ def test_an_available_now_run_gives_up_and_comes_to_an_end() -> None:
     assert len(written(spark)) == 7
 
 
-def test_verdicts_and_tries_go_with_their_segments() -> None:
-    service, spark = a_query(8, "m3", maxDequeueCount="1")
-    drain(service, spark)
-    numbers = set(outcomes(spark))
-    assert any(name.startswith("tries/") for name in spark.store.objects)
-    for number in range(30):
-        service.account.queue(SOURCE).put(f"new {number}", now=service.clock.now())
-        spark.trigger()
-        spark.trigger()
-
-    assert numbers.isdisjoint(outcomes(spark))
-    assert not any(name.startswith("tries/") for name in spark.store.objects)
-    segments = {int(name[4:]) for name in spark.store.objects if name.startswith("seg/")}
-    assert set(outcomes(spark)) <= segments
-
-
 @pytest.mark.parametrize("how", ["a byte", "another word"])
 def test_a_verdict_that_cannot_be_read_stops_the_query(how: str) -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
@@ -566,18 +510,3 @@ def test_a_verdict_that_cannot_be_read_stops_the_query(how: str) -> None:
         spark.trigger()
 
     assert len(service.views()) == 8
-
-
-def test_a_message_with_a_new_text_is_not_deleted_for_the_poison_that_it_was() -> None:
-    service, spark = a_query(1, "m0", maxDequeueCount="1")
-    spark.trigger()
-    spark.trigger()
-    service.pass_time(VISIBILITY_S + 1)
-    queue = service.account.queue(SOURCE)
-    (view,) = queue.dequeue(now=service.clock.now(), count=1, visibility=30)
-    queue.update(view.id, view.receipt, now=service.clock.now(), visibility=0, text="corrected")
-
-    drain(service, spark)
-
-    assert aside(service) == ["m0"]
-    assert written(spark) == ["corrected"]

@@ -271,20 +271,6 @@ def test_a_rollback_within_the_retention_gives_the_same_batches_again() -> None:
     assert service.views() == []
 
 
-def test_the_only_batch_of_a_checkpoint_can_be_rolled_back() -> None:
-    service, spark = a_query()
-    drain(spark)
-    before = dict(spark.sink.batches)
-    spark.kill()
-    spark.checkpoint.commits, spark.sink.batches = 0, {}  # its offset stays, as the recipe says
-    send(service, "new")
-
-    drain(spark)
-
-    assert spark.sink.batches[0] == before[0]
-    assert [body for _, body in spark.sink.batches[1]] == ["new"]
-
-
 @pytest.mark.parametrize("is_ours", [False, True])
 def test_the_messages_of_a_put_that_found_its_name_taken_are_given_back(is_ours: bool) -> None:
     """Unless the put has worked, and only the claim is gone: then the next run gives them out."""
@@ -401,25 +387,6 @@ def test_a_queue_whose_messages_are_not_deleted_yet_is_not_left_out() -> None:
     assert service.views("returns") == []
 
 
-def test_the_leases_of_a_replayed_batch_are_renewed_while_it_runs() -> None:
-    service, spark = a_query()
-    spark.trigger(dies="after_log")
-    taken: list[Any] = []
-
-    def long_work() -> None:
-        for _ in range(5 * VISIBILITY_S // 10):
-            spark.renew()
-            service.pass_time(10)
-            taken.extend(service.account.queue(SOURCE).dequeue(now=service.clock.now(), count=32))
-
-    spark.run_replay(long_work)
-
-    assert taken == []
-    drain(spark)
-    assert bodies(spark) == each_once(8)
-    assert service.views() == []
-
-
 def test_another_segment_under_the_number_that_the_checkpoint_names_is_loud() -> None:
     """As after a backup was restored: rows of one would be given out for the other."""
     service, spark = a_query()
@@ -474,15 +441,6 @@ def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> No
     assert bodies(spark) == ["m0", "m1", "short"]
 
 
-def test_what_killed_processes_left_in_the_folder_is_swept_once_at_a_start() -> None:
-    _, spark = a_query()
-    drain(spark)
-
-    methods = [method for method, _ in spark.store.calls]
-    assert methods.count("sweep") == 1
-    assert ("get", "log.json") in spark.store.calls[: methods.index("sweep")], "it is a log"
-
-
 def test_the_log_reports_what_it_holds() -> None:
     service, spark = a_query(20)
     spark.start()
@@ -518,19 +476,6 @@ def test_what_the_log_holds_stays_within_the_retention() -> None:
     assert report
     assert (report.segments, report.bytes) == (len(segments), sum(map(len, segments)))
     assert report.segments < 14
-
-
-def test_an_owed_delete_is_reported() -> None:
-    service, spark = a_query(0)
-    service.account.queue(SOURCE).put("short", now=service.clock.now(), ttl=60)
-    spark.trigger()
-    service.pass_time(120)
-    drain(spark)
-
-    assert spark.consumer
-    report = spark.consumer.report().log
-    assert report
-    assert (report.seen, report.pending_deletes) == (1, 1)
 
 
 @pytest.mark.parametrize("settings", [{"delete_after": each} for each in DeleteAfter], ids=str)

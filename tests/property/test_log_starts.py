@@ -140,19 +140,6 @@ def test_a_batch_that_was_not_planned_is_returned_again_to_a_call_without_a_star
     assert len(names(spark, "seg/")) == 1
 
 
-def test_a_position_that_was_assumed_is_marked_in_the_first_batch_alone() -> None:
-    _, spark = a_query(24, {})
-    spark.bare = True
-    spark.trigger()
-    marked = names(spark, "marks/")
-    assert marked
-
-    drain(spark)
-
-    assert spark.checkpoint.commits == 3
-    assert names(spark, "marks/") == marked
-
-
 @BARE
 @pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
 def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
@@ -280,27 +267,6 @@ def test_after_a_late_put_of_an_ended_process_another_start_goes_on() -> None:
     service.pass_time(2 * VISIBILITY_S)
     drain(spark)
     assert bodies(spark) == each_once(8)
-    assert service.views() == []
-
-
-def test_once_it_went_on_without_a_lost_segment_the_option_may_be_true_again() -> None:
-    service, spark = a_query(40, {"fail_on_data_loss": False})
-    for _ in range(3):
-        spark.trigger()
-    spark.trigger(dies="after_log")
-    spark.store.remove("seg/000000000004")
-    drain(spark)
-    service.pass_time(2 * VISIBILITY_S)
-    drain(spark)
-    spark.stop()
-    assert spark.sink.batches[3] == []
-    assert bodies(spark) == each_once(40)
-    spark.settings = {}
-    send(service, "new")
-
-    drain(spark)
-
-    assert bodies(spark) == [*each_once(40), "new"]
     assert service.views() == []
 
 

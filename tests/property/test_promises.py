@@ -482,15 +482,6 @@ def test_a_lost_lease_is_not_renewed_for_ever() -> None:
     assert service.updates == 1
 
 
-def test_suspects_held_back_are_given_back_when_the_query_stops() -> None:
-    service, spark = a_query(6, maxDequeueCount="1")
-    spark.trigger(dies="batch")
-    spark.trigger()  # one suspect alone; the others of its page wait, leased
-    assert [view.visible for view in service.views()].count(False) == 3
-    spark.stop()
-    assert [view.visible for view in service.views()].count(False) == 1
-
-
 def test_a_committed_message_whose_delete_was_refused_is_deleted_when_it_comes_back() -> None:
     """Promise 2: whatever happened to its lease, it gives no second row in this run."""
     service, spark = a_query(1)

@@ -8,15 +8,14 @@ import threading
 import time
 
 import pytest
-from refs import ORDERS, ref
+from refs import ORDERS
 
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import NoAnswer
-from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues import http as session_module
-from spark_azqueue.service.queues.calls import Delete, Dequeue, Page, Peek, Put, Release
+from spark_azqueue.service.queues.calls import Dequeue, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Wire
 from spark_azqueue.service.retry import RetryPolicy
@@ -49,21 +48,6 @@ def test_each_result_comes_with_its_tag(fake, flight):
     assert sorted(m.text for m in fake.messages("orders")) == sorted(map(str, range(200)))
 
 
-def test_calls_of_several_kinds_and_queues_go_together(fake, flight):
-    fake.create_queue("others")
-    fake.put("others", "a")
-
-    flight.begin("put", Put(ORDERS, "b"))
-    flight.begin("page", Dequeue(ref("others"), 32, 60))
-    flight.begin("gone", Delete(Lease(ORDERS, "nobody", "AAAA")))
-    results = everything(flight)
-
-    assert results["put"] is None
-    assert isinstance(results["page"], Page)
-    assert [m.text for m, _ in results["page"].received] == ["a"]
-    assert results["gone"].refused
-
-
 def test_a_slow_one_keeps_nobody_waiting(fake, flight):
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
 
@@ -71,14 +55,6 @@ def test_a_slow_one_keeps_nobody_waiting(fake, flight):
     flight.begin("quick", Put(ORDERS, "a"))
 
     assert flight.ended() == [("quick", None)]
-    assert len(flight) == 1
-
-
-def test_waiting_ends_when_the_time_is_up(fake, flight):
-    fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
-    flight.begin("slow", Dequeue(ORDERS, 1, 60))
-
-    assert flight.ended(0.05) == []
     assert len(flight) == 1
 
 
@@ -96,26 +72,6 @@ def test_one_that_pauses_before_its_retry_keeps_nobody_waiting(fake, flight):
     assert flight.ended() == [("other", None)]
     assert len(flight) == 1
     assert flight.ended() == [("busy", None)]
-
-
-def test_retries_that_are_used_up_give_the_last_error(fake, flight):
-    fake.faults.add(Fault("put", "busy_503", seconds=0))
-
-    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(0.3))
-    ((_, error),) = flight.ended()
-
-    assert isinstance(error, ServiceUnavailable)
-    assert fake.requests["put"] >= 2
-
-
-def test_what_no_retry_helps_is_told_at_once(fake, flight):
-    fake.permissions = "rup"
-
-    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))
-    ((_, error),) = flight.ended()
-
-    assert isinstance(error, AccessDenied)
-    assert fake.requests["put"] == 1
 
 
 def test_a_proof_that_was_not_believed_is_renewed_once(fake, flight):
@@ -156,26 +112,6 @@ def test_what_is_broken_off_is_forgotten_and_the_connections_serve_others(fake, 
     second.begin("a", Put(ORDERS, "a"))
     assert second.ended() == [("a", None)]
     second.close()
-
-
-def test_two_threads_have_their_calls_each_to_themselves(fake, client):
-    seen = {}
-
-    def work(name):
-        flight = client.in_flight()
-        for number in range(100):
-            flight.begin(number, Put(ORDERS, f"{name}-{number}"))
-        seen[name] = everything(flight)
-        flight.close()
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SOON)
-
-    assert {name: len(results) for name, results in seen.items()} == dict.fromkeys("abcd", 100)
-    assert len({m.text for m in fake.messages("orders")}) == 400
 
 
 def test_an_interrupted_wait_is_no_error(fake, flight):
@@ -270,15 +206,3 @@ def test_a_request_without_an_answer_is_unavailable():
         transport.now(Peek(ORDERS, 1))
 
     assert time.monotonic() - started < SOON
-
-
-def test_each_request_is_counted_by_its_operation_repeats_too(fake, client, flight):
-    fake.faults.add(Fault("put", "busy_503", nth=1))
-    flight.begin(None, Put(ORDERS, "a"), RetryPolicy(5.0))
-    everything(flight)
-    (received,) = client.now(Dequeue(ORDERS, 32, 60)).received
-    client.now(Release(received.lease))
-    client.queue(ORDERS).check()
-
-    assert client.requests() == {"put": 2, "dequeue": 1, "update": 2}
-    assert sum(client.requests().values()) == len(fake.log)

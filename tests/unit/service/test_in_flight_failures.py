@@ -8,7 +8,7 @@ from senders import client_of
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.queues import http as session_module
 from spark_azqueue.service.queues import http as wire
-from spark_azqueue.service.queues.calls import Dequeue, Page, Put
+from spark_azqueue.service.queues.calls import Dequeue, Put
 from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.testing import Fault
 
@@ -124,61 +124,7 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(servi
     assert isinstance(results["refused"], RuntimeError)
 
 
-def test_what_was_not_sent_is_forgotten_by_a_flight_that_is_closed(fake, client, monkeypatch):
-    monkeypatch.setattr(pycurl, "Curl", Fails(pycurl.Curl, 1))
-    first = client.in_flight()
-    first.begin("never sent", Put(ORDERS, "a"))
-    first.close()
-
-    second = client.in_flight()
-    second.begin("b", Put(ORDERS, "b"))
-    assert everything(second) == {"b": None}
-    second.close()
-
-
 # ── a limit of time ───────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_call_that_is_not_answered_within_its_time_is_given_up(fake, client):
-    fake.faults.add(Fault("dequeue", "slow", seconds=30.0, times=1))
-
-    flight = client.in_flight()
-    flight.begin("slow", Dequeue(ORDERS, 1, 60), RetryPolicy(30.0), 0.2)
-    ((tag, error),) = flight.ended(10.0)
-
-    assert tag == "slow"
-    assert isinstance(error, ServiceUnavailable)
-    assert error.outcome is Outcome.RETRY
-    # The same handle serves the next call, which has no limit.
-    fake.faults.add(Fault("dequeue", "slow", seconds=0.5, times=1))
-    flight.begin("next", Dequeue(ORDERS, 1, 60))
-    ((_, page),) = flight.ended(10.0)
-    assert isinstance(page, Page)
-    flight.close()
-
-
-def test_a_call_that_fails_early_is_repeated_within_its_time(fake, client):
-    fake.faults.add(Fault("put", "busy_503", times=2, seconds=0))
-
-    flight = client.in_flight()
-    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0), 20.0)
-    results = everything(flight)
-    flight.close()
-
-    assert results == {"a": None}
-    assert fake.requests["put"] == 3
-
-
-def test_no_pause_is_longer_than_the_time_of_the_call(fake, client):
-    fake.faults.add(Fault("put", "busy_503", seconds=5))
-
-    flight = client.in_flight()
-    flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0), 0.5)
-    ((_, error),) = flight.ended()
-    flight.close()
-
-    assert isinstance(error, ServiceUnavailable)
-    assert fake.requests["put"] == 1
 
 
 @pytest.mark.parametrize(

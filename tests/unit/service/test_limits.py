@@ -217,17 +217,6 @@ def test_a_refused_receipt_and_an_error_end_a_call_too(told, flight):
     assert ("missing", Turn.AHEAD, Response.DONE) in told.response
 
 
-def test_what_begins_without_asking_does_not_count(service, told, flight):
-    service.faults.add(Fault("put", "busy_503", nth=1))
-
-    for number in range(3 * FIRST):
-        flight.begin(number, Put(ORDERS, "text"), RetryPolicy(SOON))
-    assert len(results_of(flight)) == 3 * FIRST
-
-    assert told.response == []
-    assert told.allowed(ORDERS) is None
-
-
 def test_deletes_that_fill_the_limit_hold_up_no_renewal_and_no_release(service, told, flight):
     service.faults.add(Fault("put", "slow", every=1, seconds=5.0))
     begun = 0

@@ -188,19 +188,6 @@ def test_the_control_plane_renews_it_too(fake, giver):
     assert giver.given == 2
 
 
-def test_a_sas_with_a_user_delegation_key_is_a_sas_like_any_other(fake):
-    fake.create_queue("orders")
-    options = {"accountUrl": fake.url, "sasToken": fake.delegated_sas("orders")}
-    orders = OneQueue(read_account(options, {}), ORDERS)
-
-    orders.put("hello")
-
-    (received,) = orders.dequeue(1, 60).received
-    orders.delete(received.lease)
-    orders.check()
-    assert fake.count("orders") == 0
-
-
 def test_a_sas_that_is_bound_to_a_user_goes_with_a_token(fake, giver):
     fake.create_queue("orders")
     giver.token = fake.token(oid=USER)

@@ -1,7 +1,5 @@
 """One attempt per call, against the fake: messages, calls by receipt, checks."""
 
-import time
-
 import pytest
 from queues import OneQueue
 from refs import ORDERS
@@ -34,14 +32,6 @@ def test_a_dequeued_message_is_as_the_service_tells():
     assert message.next_visible_time == 1_700_000_060_000_000
     assert message.dequeue_count == 1
     assert message.intact
-
-
-def test_a_page_tells_when_its_request_left(orders):
-    before = time.monotonic()
-
-    page = orders.dequeue(1, 60)
-
-    assert before <= page.sent_at <= time.monotonic()
 
 
 def test_a_delete_by_a_receipt_with_plus_slash_and_equals_signs(service, orders):
@@ -78,14 +68,3 @@ def test_an_id_is_escaped(service, orders):
     (entry,) = [entry for entry in service.log if entry.op == "delete"]
     assert entry.id == "../messages?x="
     assert service.count("orders") == 1
-
-
-def test_a_check_tells_the_services_time_and_changes_nothing(service, orders):
-    service.put("orders", "hello")
-    service.clock.advance(86_400)
-
-    found = orders.check()
-
-    assert found.tzinfo is not None
-    assert 0 <= service.clock.now() - found.timestamp() < 2
-    assert service.visible("orders") == 1

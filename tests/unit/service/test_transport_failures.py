@@ -59,14 +59,6 @@ def test_each_fault_is_told_apart_and_never_retried_here(
     assert service.requests[operation] == (2 if status == 401 else 1)
 
 
-def test_a_connection_that_the_service_closed_is_replaced(service, orders):
-    orders.dequeue(1, 60)
-    service.stop()
-    service.start()
-
-    assert orders.dequeue(1, 60).received == ()
-
-
 @pytest.mark.parametrize(
     ("letters", "call", "needs"),
     [
@@ -111,13 +103,6 @@ def test_a_sas_for_one_queue_can_never_create_it(service):
 
     with pytest.raises(AccessDenied, match="a SAS for one queue can never create it"):
         create_queue(account, "orders")
-
-
-def test_a_service_that_asks_for_a_put_without_an_effect_puts_nothing(service, orders):
-    orders.check_put()
-
-    assert service.count("orders") == 0
-    assert service.statuses["put", 400] == 1
 
 
 def test_a_service_that_takes_the_probe_shows_it_to_nobody(service, orders, monkeypatch):

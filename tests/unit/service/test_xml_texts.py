@@ -5,9 +5,8 @@ import datetime
 import pytest
 from refs import ORDERS
 
-from spark_azqueue.errors import Outcome, ServiceError
+from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.queues.xml import read_messages
-from spark_azqueue.testing import Fault
 
 MESSAGE = (
     "<QueueMessage><MessageId>{id}</MessageId>"
@@ -73,17 +72,6 @@ def test_bytes_that_are_no_utf8_damage_only_their_own_message():
 
     assert (first.text, first.intact) == ("first", True)
     assert (second.text, second.intact) == ("a\ufffdb", False)
-
-
-def test_a_spoilt_page_of_the_service_loses_no_lease(service, orders):
-    service.put_many("orders", [f"body {n}" for n in range(32)])
-    service.faults.add(Fault("dequeue", "broken_xml"))
-
-    received = orders.dequeue(32, 60).received
-
-    assert len(received) == 32
-    assert [message.intact for message, _ in received].count(False) == 1
-    assert [orders.delete(lease) for _, lease in received] == [Outcome.OK] * 32
 
 
 def test_an_answer_that_is_no_list_of_messages_is_not_an_empty_queue():

@@ -250,17 +250,6 @@ def test_if_deletes_are_not_allowed_the_error_of_the_write_is_the_one_to_see(
     assert fake.requests["delete"] == 1, "the others would fare alike"
 
 
-def test_a_delete_without_an_answer_is_repeated(fake: FakeQueueService) -> None:
-    fake.create_queue(QUEUE)
-    made = send(config(fake), rows(4))
-    fake.faults.add(Fault("delete", "reply_lost", nth=2), Fault("delete", "busy_503", nth=4))
-    assert made.receipts is not None
-
-    assert retract(client(fake), [made.receipts], 2) == Retracted(deleted=4)
-
-    assert fake.count(QUEUE) == 0
-
-
 def test_it_ends_in_time(fake: FakeQueueService, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.create_queue(QUEUE)
     made = send(config(fake), rows(4))

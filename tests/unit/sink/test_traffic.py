@@ -29,13 +29,6 @@ def send(made: Task, *bodies: str | bytes) -> Traffic:
     return made.sender.traffic
 
 
-def test_bytes_are_those_that_are_stored(fake: FakeQueueService) -> None:
-    fake.create_queue("orders")
-
-    assert send(sender(fake), "abc", "ü€") == Traffic(bytes=3 + 5)
-    assert send(sender(fake, messageEncoding="base64"), b"abc", "") == Traffic(bytes=4)
-
-
 def test_repeated_requests_are_counted_and_why(fake: FakeQueueService) -> None:
     fake.create_queue("orders")
     fake.faults.add(Fault("put", "busy_503", nth=2), Fault("put", "error_500", nth=3))

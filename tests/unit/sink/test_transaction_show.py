@@ -80,25 +80,6 @@ def test_a_delay_that_ends_with_the_message_leaves_it_visible_for_a_minute(
     assert service.consumer("aaa", read_committed=True) == ["late"]
 
 
-def test_a_restart_goes_on_behind_the_last_mark(service: HiddenQueues, log: MemoryLogStore) -> None:
-    die(service, log, "m4")
-    assert marks(log) == [2, 4]
-    found = process(service, log).run(ROWS, 1)
-    assert (found.step, found.rows) == (Step.SHOW, 6)
-    assert (found.shown.shown, found.shown.before) == (2, 0)
-    assert marks(log)[-1] == 6
-    assert process(service, log).run(ROWS, 1).shown.shown == 0
-
-
-def test_an_answer_that_was_lost_counts_as_shown(
-    service: HiddenQueues, log: MemoryLogStore
-) -> None:
-    service.faults = ["", "lost"]
-    found = process(service, log).run(ROWS)
-    assert (found.shown.shown, found.shown.before + found.shown.vanished) == (5, 1)
-    assert len(service.shown) == 6
-
-
 def test_a_busy_service_stops_it_and_the_next_start_shows_the_rest(
     service: HiddenQueues, log: MemoryLogStore
 ) -> None:

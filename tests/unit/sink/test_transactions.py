@@ -103,13 +103,6 @@ def test_the_head_says_when_the_first_message_expires(world: WrittenQueue) -> No
         world.store.objects.clear()
 
 
-def test_an_empty_batch_is_recorded_too(world: WrittenQueue) -> None:
-    process = world.process()
-    process.write(0, [])
-    process.write(1, ["a"])
-    assert world.visible() == ["a"]
-
-
 def test_parts_chunks_and_marks_of_a_large_batch(
     world: WrittenQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

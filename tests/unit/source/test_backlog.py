@@ -1,7 +1,5 @@
 """The backlog: asked seldom, and in nobody's way."""
 
-import time
-
 import pytest
 from doubles import Clock
 from refs import ORDERS, ref
@@ -92,14 +90,6 @@ def test_a_credential_that_may_not_count_is_told_once_and_not_asked_again(
     assert len(told) == 2
     assert "the backlog of queue 'orders' stays unknown in this run" in "".join(told)
     assert "needs the SAS letter 'r' or the role 'Storage Queue Data Reader'" in "".join(told)
-
-
-def test_a_service_that_does_not_answer_holds_nothing_up(fake, queues, monkeypatch):
-    monkeypatch.setattr("spark_azqueue.source.intake.backlog.PATIENCE_S", 0.2)
-    backlog = Backlog(queues, QUEUES, time.monotonic)
-    fake.faults.add(Fault("properties", "slow", queue="refunds", seconds=30))
-
-    assert backlog.newest(idle=False) == {"orders": 3}
 
 
 def test_whatever_else_goes_wrong_is_no_concern_of_the_stream(clock):

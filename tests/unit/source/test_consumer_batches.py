@@ -6,17 +6,9 @@ Here and in the other tests of the consumer eN is the offset that ends micro-bat
 """
 
 import pytest
-from consuming import SOON, batch, leased, rows, texts, wait_until
+from consuming import SOON, batch, leased, rows, wait_until
 
 from spark_azqueue.testing import Fault
-
-
-def test_an_empty_queue_moves_nothing(spark, fake):
-    consumer = spark.start()
-
-    assert consumer.latest(consumer.initial, None) == consumer.initial
-    assert consumer.plan(consumer.initial, consumer.initial) == []
-    assert fake.requests["update"] == 1  # the check at the start
 
 
 def test_nothing_is_sent_before_the_first_call(spark, fake):
@@ -88,28 +80,6 @@ def test_copies_within_one_batch_give_one_row_and_are_deleted(spark, fake):
 
     assert sorted(found) == sorted(map(str, range(40)))
     consumer.latest(e1, None)
-    assert fake.count("orders") == 0
-
-
-def test_a_copy_of_a_committed_message_gives_no_row_and_is_deleted(spark, fake):
-    # Given a committed message whose lease somebody else took over before the delete
-    fake.put("orders", "a")
-    consumer = spark.start()
-    e1, _ = batch(consumer, consumer.initial)
-    fake.faults.add(Fault("delete", "not_found", times=1))
-    assert consumer.latest(e1, None) == e1
-    assert texts(fake) == ["a"]
-    report = consumer.report()
-    assert (report.held, report.unconfirmed_deletes, report.counters.deletes_refused) == (0, 1, 1)
-
-    # When it comes again
-    fake.clock.advance(3600)
-    fake.put("orders", "b")
-    e2, found = batch(consumer, e1)
-
-    # Then only the other one is a row, and both are gone in the end
-    assert found == ["b"]
-    consumer.latest(e2, None)
     assert fake.count("orders") == 0
 
 

@@ -1,7 +1,6 @@
 """A call that fails releases what it had leased."""
 
 import pytest
-from consuming import batch, leased
 
 from spark_azqueue.errors import AccessDenied, UndecodableBody
 from spark_azqueue.testing import Fault
@@ -29,21 +28,3 @@ def test_an_undecodable_body_stops_the_query_and_everything_is_back(spark, fake)
     assert "no base64!" not in str(caught.value)
     assert fake.visible("orders") == 3
     assert fake.requests["delete"] == 0
-
-
-def test_a_page_that_cannot_be_set_aside_is_given_back_whole(spark, fake):
-    # Given a message that failed alone, and others behind it
-    fake.put("orders", "guilty")
-    first = spark.start(maxDequeueCount="1")
-    e1, _ = batch(first, first.initial)
-    second = spark.start(maxDequeueCount="1")
-    second.plan(second.initial, e1)
-    fake.put_many("orders", ["b", "c", "d"])
-
-    # When the poison queue takes nothing any more
-    fake.faults.add(Fault("put", "forbidden", queue="orders-poison"))
-    with pytest.raises(AccessDenied):
-        second.latest(e1, None)
-
-    # Then nothing stays leased
-    assert leased(fake) == []

@@ -6,7 +6,6 @@ import pytest
 from consuming import batch
 
 from spark_azqueue.metrics.report import Counters, Report
-from spark_azqueue.testing import Fault
 
 
 def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fake):
@@ -38,16 +37,6 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     assert (done.held, done.counters) == (0, replace(counted, deleted=3))
 
 
-def test_a_report_is_a_moment_and_does_not_change(spark, fake):
-    fake.put("orders", "a")
-    consumer = spark.start()
-    e1, _ = batch(consumer, consumer.initial)
-    then = consumer.report()
-    consumer.latest(e1, None)
-
-    assert then.counters == Counters(dequeued=1, delivered=1, delivered_bytes=1)
-
-
 def test_poison_queues_are_counted_if_they_may_be_used(spark, fake):
     fake.create_queue("orders-poison")
     fake.put_many("orders-poison", ["bad", "worse"])
@@ -68,17 +57,6 @@ def test_a_message_that_never_expires_is_no_next_expiry(spark, fake):
     fake.put("orders", "b", ttl=60)
     batch(consumer, e1)
     assert consumer.report().expires == pytest.approx(fake.clock.now() + 60, abs=5)
-
-
-def test_answers_of_a_busy_service_are_counted(spark, fake):
-    fake.put("orders", "a")
-    consumer = spark.start()
-    fake.faults.add(Fault("dequeue", "busy_503", times=2))
-    batch(consumer, consumer.initial)
-
-    assert consumer.report().counters.throttled == 2
-    assert consumer.report().counters.delivered == 1
-    assert consumer.report().counters.delivered_bytes == 1
 
 
 def test_the_age_of_what_waits_behind_a_batch_is_reported(spark, fake):

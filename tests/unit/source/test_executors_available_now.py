@@ -37,23 +37,6 @@ def test_pages_of_newer_messages_do_not_keep_it_going(scene):
     assert world.in_queues() >= newer
 
 
-def test_a_queue_that_was_empty_in_the_batch_before_is_looked_at(scene):
-    world = scene.world
-    scene.idle()
-    world.put(0)
-    scene.until(lambda: scene.driver.plan is not None)
-    world.steal(0)  # so its task finds nothing
-    scene.until(lambda: scene.driver.plan is None)
-    world.kill(scene.driver.actor)
-    later = world.put(0)
-    run = world.start(available_now=True)
-
-    scene.until(lambda: run.actor.is_over)
-
-    assert run.error is None
-    assert later in world.checkpoints[0].rows()
-
-
 # ── what killed tasks hide ────────────────────────────────────────────────────────────────────────
 
 

@@ -156,17 +156,6 @@ def test_a_query_that_was_fenced_by_one_of_other_queues_does_not_get_its_rows(
     assert folder.following(plans[1].id)
 
 
-def test_a_folder_that_nobody_has_read_from_may_get_other_queues(query: Query) -> None:
-    reads(query, "orders")
-    fill(query, 2)
-    first_plan(query)
-    reads(query, "returns")
-
-    _, plan = first_plan(query)
-
-    assert {queue.name for queue in plan.queues} == {"returns"}
-
-
 # ── which batch Spark asks for ────────────────────────────────────────────────────────────────────
 
 
@@ -186,16 +175,6 @@ def test_a_repeated_range_of_batches_gives_all_their_slots(query: Query) -> None
     assert [query.rows(plan) for plan in plans[2:]] == rows[2:]
     more = fill(query, 2, "n")
     assert query.rows(query.plan(restarted.latest(plans[4].to_json(), None))) == more
-
-
-def test_a_batch_of_a_range_that_was_given_up_has_no_rows(query: Query) -> None:
-    _, plans, _ = batches(query, 3)
-    name = names.following(plans[2].id)
-    query.store.objects[name] = replace(plans[3], gave_up=True).to_bytes()
-
-    parts = query.driver().plan(plans[1].to_json(), plans[3].to_json())
-
-    assert set(numbers_told(parts, plans)) == {3}
 
 
 @pytest.mark.parametrize(("before", "end"), [(1, 4), (2, 1), (2, 0), (3, 2), (4, 4 - 1)])

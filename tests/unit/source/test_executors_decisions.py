@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,10 +16,9 @@ from spark_azqueue.journal.codec import MOST, Damaged
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
-from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing, objects
-from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
-from spark_azqueue.source.executors.folder import PlanFolder, PlanStatus
+from spark_azqueue.source.executors.closing import Cleaning, Noting
+from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import (
     Closed,
@@ -299,26 +297,6 @@ def test_what_an_earlier_run_left_below_the_floor_is_removed(
     cleaning.found(objects, 5, {})
     cleaning.clean(3, SeenMessages())
     assert [given[1:3] for given in begun] == [(5, {left: {"a": 1}, last: {"b": 0}})]
-    query.close()
-
-
-def test_a_segment_that_was_put_after_the_listing_is_closed_as_one_with_messages(
-    fake: FakeQueueService,
-) -> None:
-    query = Query(fake, executorSlots="1")
-    fake.put_many("orders", ["a", "b"])
-    driver, given = first_plan(query)
-    before = PlanStatus(frozenset(), frozenset(), is_closed=False)
-    assert query.rows(given) == ["a", "b"]
-    folder = PlanFolder(query.store, query.config.account.name)
-    folder.open()
-    with contextlib.closing(QueueClient(query.config.account)) as client:
-        closes = Closing(query.config, folder, client, AtOnce(1, "close"))
-        (slot,) = closes.close(given, before).slots
-
-    assert slot
-    assert slot.messages == 2
-    driver.close()
     query.close()
 
 

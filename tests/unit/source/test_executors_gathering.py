@@ -100,32 +100,3 @@ def test_waiting_costs_no_more_requests_than_polling(
 
     assert 100 < polling < 150, "two queues, each once in ten seconds"
     assert idle == waiting == polling
-
-
-def test_the_delay_counts_from_when_a_message_was_sent(
-    start: Start, fake: FakeQueueService, time_: Clock
-) -> None:
-    # Given a message that waits, and a query that is started again before its delay is over
-    gathering = {"minMessagesPerTrigger": "5", "maxTriggerDelay": "5 minutes"}
-    _, driver = start(**gathering)
-    fake.put_many("orders", ["a"])
-    assert asked_until(driver, driver.initial, time_, 250) == driver.initial
-    fake.clock.advance(250)
-
-    # Then it waits for the rest of its delay alone
-    query, driver = start(**gathering)
-    assert asked_until(driver, driver.initial, time_, 295) == driver.initial
-    first = asked_until(driver, driver.initial, time_, 305)
-    assert query.rows(query.plan(first)) == ["a"]
-
-
-def test_a_batch_begins_before_a_message_expires(
-    start: Start, fake: FakeQueueService, time_: Clock
-) -> None:
-    query, driver = start(minMessagesPerTrigger="5", maxTriggerDelay="1 hour")
-    fake.put_many("orders", ["stays"])
-    fake.put_many("orders", ["expires"], ttl=90)
-    assert asked_until(driver, driver.initial, time_, 55) == driver.initial
-
-    first = asked_until(driver, driver.initial, time_, 65)
-    assert sorted(query.rows(query.plan(first))) == ["expires", "stays"]

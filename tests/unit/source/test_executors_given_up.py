@@ -102,18 +102,6 @@ def test_the_counters_count_rows_once(query: Query) -> None:
     assert (counters.dequeued, counters.deletes_refused) == (0, 0), "an earlier process did that"
 
 
-def test_what_waits_comes_before_what_is_new(query: Query) -> None:
-    fill(query, 40)
-    run = Run(query, sick="m0")
-    for _ in range(3):
-        assert not run.start()
-    fill(query, 10, "new")
-    run.until_done()
-    first = next(number for number, rows in enumerate(run.batches) if "new1" in rows)
-    assert sum(len(rows) for rows in run.batches[:first]) == 39
-    assert sorted(run.batches[first]) == sorted(f"new{each}" for each in range(10))
-
-
 def test_what_waits_does_not_wait_for_more_messages(fake: FakeQueueService) -> None:
     query = Query(fake, maxDequeueCount="1", minMessagesPerTrigger="40", maxTriggerDelay="1 hour")
     sent = fill(query, 40)
@@ -122,33 +110,6 @@ def test_what_waits_does_not_wait_for_more_messages(fake: FakeQueueService) -> N
     run.until_done()
     assert sorted(row for rows in run.batches for row in rows) == sorted({*sent} - {"m0"})
     query.close()
-
-
-def test_tasks_are_not_told_what_waits(query: Query) -> None:
-    fill(query, 40)
-    run = Run(query, sick="m0")
-    assert not any(run.start() for _ in range(4))
-    assert b"waiting" in query.plan(run.offsets[-1]).to_bytes()
-    parts = run.driver.plan(run.before, run.offsets[-1])
-    assert parts
-    assert all(b"waiting" not in part for part in parts)
-
-
-def test_a_run_that_is_to_end_does_not_end_while_messages_wait(query: Query) -> None:
-    fill(query, 40)
-    run = Run(query, sick="m0")
-    for _ in range(3):
-        assert not run.start()
-    run.sick = ""
-    driver = run.driver = query.driver()
-    driver.freeze_cutoff()
-    assert run.rows() == []
-    run.batches.append([])
-    while (offset := driver.latest(run.before, None)) != run.before:
-        run.offsets.append(offset)
-        run.batches.append(run.rows())
-    assert sum(map(len, run.batches)) == 40
-    assert len(run.batches) == 1 + 8
 
 
 def test_without_the_option_a_batch_is_repeated_for_ever(fake: FakeQueueService) -> None:
@@ -160,16 +121,6 @@ def test_without_the_option_a_batch_is_repeated_for_ever(fake: FakeQueueService)
         found.kind == "t" for found in map(names.parsed, query.store.objects) if found is not None
     )
     query.close()
-
-
-def test_a_batch_of_which_nothing_is_stored_is_not_given_up(query: Query) -> None:
-    sent = fill(query, 4)
-    first = query.driver()
-    offset = first.latest(first.initial, None)
-    for _ in range(5):
-        driver = query.driver()
-        assert driver.plan(driver.initial, offset), "its sink cannot start, for example"
-    assert query.rows(query.plan(offset)) == sent
 
 
 def test_a_batch_that_was_committed_once_is_never_given_up(query: Query) -> None:
@@ -200,17 +151,6 @@ def test_a_batch_that_is_being_removed_is_not_given_up(query: Query) -> None:
     driver = query.driver()
     assert driver.plan(driver.initial, run.offsets[-1]), "its tasks say what is lost"
     assert before == {name for name in query.store.objects if name.startswith(names.SLOTS)}
-
-
-def test_a_process_that_is_asked_twice_counts_once(query: Query) -> None:
-    fill(query, 4)
-    run = Run(query, sick="m0")
-    assert not run.start()
-    driver = query.driver()
-    folder = PlanFolder(query.store.another(), query.config.account.name)
-    for number in range(5):
-        assert driver.plan(driver.initial, run.offsets[-1]), "its tasks are at work"
-        folder.note_attempt(query.plan(run.offsets[-1]).id, f"{number:032x}")
 
 
 class Removed:
@@ -288,23 +228,6 @@ def test_a_copy_that_was_not_made_is_made_before_messages_are_given_again(
     for offset in run.offsets[1:]:
         query.rows(query.plan(offset))
     assert fake.count("orders-poison") == copies
-    query.close()
-
-
-def test_a_body_that_does_not_decode_is_found_as_any_other(fake: FakeQueueService) -> None:
-    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", onUndecodable="fail")
-    fake.create_queue("orders-poison")
-    fake.put_many("orders", ["YWI=", "not base64!", "Y2Q="])
-    run = Run(query, sick="none")
-    is_done, failures = False, 0
-    while not is_done:
-        try:
-            is_done = run.start()
-        except UndecodableBody:
-            failures += 1
-    assert failures == 2 + 2
-    assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
-    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
     query.close()
 
 

@@ -26,59 +26,7 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.testing import FakeClock, FakeQueueService
-
-
-def test_a_batch_and_the_next_one(query: Query) -> None:
-    sent = fill(query, 40)
-    driver, plan = first_plan(query)
-    assert query.rows(plan) == sent
-    assert query.left() == 0
-    assert query.rows(plan) == sent, "a second action"
-    assert driver.latest(plan.to_json(), None) == plan.to_json(), "nothing is new"
-    more = fill(query, 6, "n")
-    again = query.driver()
-    following = query.plan(again.latest(plan.to_json(), None))
-    assert (following.number, query.rows(following)) == (2, more)
-    counters = driver.report().counters
-    assert (counters.delivered, counters.deleted, counters.dequeued) == (40, 40, 40)
-    assert counters.delivered_bytes == sum(map(len, sent))
-
-
-def test_bytes_are_those_of_the_rows(fake: FakeQueueService) -> None:
-    query = Query(fake, messageEncoding="base64", onUndecodable="poison")
-    for queue in ("orders-poison", "returns-poison"):
-        fake.create_queue(queue)
-    fake.put_many("orders", ["YWI=", "not base64!"])
-    driver, plan = first_plan(query)
-    assert query.rows(plan) == ["ab"]
-    driver.latest(plan.to_json(), None)
-    counters = driver.report().counters
-    assert (counters.delivered, counters.delivered_bytes, counters.poison_moved) == (1, 4, 1)
-    query.close()
-
-
-def test_what_was_settled_with_other_options_is_set_aside_before_its_row_is_left_out(
-    fake: FakeQueueService,
-) -> None:
-    query = Query(fake, messageEncoding="base64", onUndecodable="fail")
-    fake.create_queue("orders-poison")
-    fake.put_many("orders", ["YWI=", "not base64!"])
-    _, plan = first_plan(query)
-    with pytest.raises(UndecodableBody):
-        query.rows(plan)
-    assert query.left() == 0
-
-    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
-    assert query.rows(plan) == ["ab"]
-    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
-
-    fake.put_many("orders", ["Y2Q=", "nor this!"])
-    driver = query.driver()
-    following = query.plan(driver.latest(plan.to_json(), None))
-    assert [query.rows(following), query.rows(following)] == [["cd"], ["cd"]]
-    assert fake.count("orders-poison") == 2, "what a task set aside is not set aside again"
-    query.close()
+from spark_azqueue.testing import FakeQueueService
 
 
 def test_who_comes_second_gives_the_rows_of_the_first_and_gives_back_its_own(query: Query) -> None:
@@ -137,28 +85,6 @@ def test_a_task_that_comes_after_the_close_finds_a_tombstone(query: Query) -> No
     assert query.rows(plan) == []
     assert query.left() == len(sent)
     assert query.rows(following) == sent
-
-
-def test_deletes_that_nobody_answered_are_repeated_when_the_plan_is_closed(query: Query) -> None:
-    sent = fill(query, 8)
-    driver, plan = first_plan(query)
-    _task, store = query.task(plan)
-
-    class Killed(BaseException):
-        pass
-
-    def settled(*_: object) -> None:
-        raise Killed
-
-    folder = PlanFolder(store, query.config.account.name)
-    folder.settled = settled  # type: ignore[assignment,method-assign]
-    with pytest.raises(Killed):
-        SlotTask(query.config, plan, 0, folder, query.clients[0]).segment()
-    assert query.fake.count("orders") == 4, "stored, and not deleted"
-    query.rows(Plan(plan.account, plan.log, plan.id, plan.slots[:1]))
-    assert query.fake.count("orders") == 0
-    driver.latest(plan.to_json(), None)
-    assert [body for body in query.rows(plan) if int(body[1:]) % 2 == 0] == sent[::2]
 
 
 def test_a_message_that_somebody_else_has_since_is_known_and_gives_no_second_row(
@@ -307,27 +233,6 @@ def test_a_run_whose_process_is_killed_has_noted_its_last_batch(query: Query) ->
     assert logged_rows(query) == sent
 
 
-def test_an_idle_query_notes_its_last_batch_once_and_a_busy_one_does_not(query: Query) -> None:
-    sent = fill(query, 8)
-    time = FakeClock(frozen=True)
-    driver = query.driver(time.now, time.advance)
-    plan = query.plan(driver.latest(driver.initial, None))
-    assert query.rows(plan) == sent
-
-    assert driver.latest(plan.to_json(), None) == plan.to_json()
-    assert logged_rows(query) == [], "the next one may come at once"
-    time.advance(11)
-    for _ in range(3):
-        assert driver.latest(plan.to_json(), None) == plan.to_json()
-
-    assert logged_rows(query) == sent
-    more = fill(query, 2, "n")
-    time.advance(5)
-    following = query.plan(driver.latest(plan.to_json(), None))
-    assert query.rows(following) == more
-    assert logged_rows(query) == sent
-
-
 def test_what_options_decided_is_what_a_reader_of_the_log_gets(fake: FakeQueueService) -> None:
     query = Query(fake, messageEncoding="base64", onUndecodable="fail")
     fake.create_queue("orders-poison")
@@ -371,26 +276,6 @@ def test_another_message_that_does_not_decode_is_not_left_out(fake: FakeQueueSer
     driver.latest(plan.to_json(), None)
     driver.close()
     assert logged_rows(query) == ["/w==", "ab"]
-    query.close()
-
-
-def test_a_decision_is_removed_with_its_plan(fake: FakeQueueService) -> None:
-    more = {"messageEncoding": "base64", "onUndecodable": "poison"}
-    query = Query(fake, writeAheadLogRetention="10", **more)
-    fake.create_queue("orders-poison")
-    driver = query.driver()
-    offset = driver.initial
-    for number in range(24):
-        fake.put_many("orders", [f"not base64! {number}"])
-        offset = driver.latest(offset, None)
-        assert query.rows(query.plan(offset)) == []
-    driver.close()
-
-    found = [each for each in map(names.parsed, query.store.objects) if each]
-    decided = {each.plan.number for each in found if each.kind == "r"}
-    assert decided == {each.plan.number for each in found if each.kind == "s"}
-    assert 1 not in decided
-    assert fake.count("orders-poison") == 24
     query.close()
 
 

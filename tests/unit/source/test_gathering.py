@@ -127,15 +127,6 @@ def test_messages_that_are_hidden_count_as_waiting(start, fake, time_):
     assert size_of(first) == 1
 
 
-def test_several_queues_are_counted_together(start, fake, time_):
-    fake.create_queue("returns")
-    fake.put_many("orders", ["a"] * 6)
-    fake.put_many("returns", ["a"] * 4)
-    consumer = start("orders,returns", minMessagesPerTrigger="10", maxTriggerDelay="1 hour")
-
-    assert size_of(asked_until(consumer, consumer.initial, time_, 5)) == 10
-
-
 def test_an_available_now_run_ignores_it_and_says_so(start, fake, time_, caplog):
     fake.put_many("orders", ["a"])
     consumer = start(minMessagesPerTrigger="10")
@@ -215,17 +206,6 @@ def test_one_that_comes_later_and_expires_sooner_is_seen(both, start, fake, time
     fake.put_many("orders", ["b"], ttl=60)
 
     assert size_of(asked_until(consumer, consumer.initial, time_, 335)) == 2
-
-
-def test_no_batch_begins_for_what_a_transaction_abandoned(both, start, fake, time_):
-    # Given a message that is visible in its last second alone, as a sink leaves it
-    fake.put_many("orders", ["waits"])
-    fake.put_many("orders", ["abandoned"], delay=599, ttl=600)
-    consumer = start(
-        minMessagesPerTrigger="10", maxTriggerDelay="1 hour", isolationLevel="readCommitted"
-    )
-
-    assert asked_until(consumer, consumer.initial, time_, 700) == consumer.initial
 
 
 def test_without_the_right_to_peek_the_delay_counts_from_when_a_message_is_seen(

@@ -132,14 +132,6 @@ def test_any_other_message_gives_its_row(query, still, options, left_s):
     assert consumer.report().counters == Counters(dequeued=1, delivered=1, delivered_bytes=size)
 
 
-def test_an_answer_without_a_time_gives_rows(query, still, monkeypatch):
-    monkeypatch.setattr("spark_azqueue.service.queues.calls.answered_at", lambda answer: None)
-    abandoned(still)
-    consumer = query.start(**READ_COMMITTED)
-
-    assert batch(consumer, consumer.initial)[1] == ["abandoned 0"]
-
-
 def test_a_message_that_expires_while_it_waits_for_its_batch_gives_its_row(query, still):
     for number in range(2):
         still.put("orders", str(number), ttl=TTL)
@@ -228,18 +220,3 @@ def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query,
 
     assert again.report().counters.skipped_near_expiry == 1
     assert still.count("orders") == 0
-
-
-def test_it_is_not_counted_as_poison(query, still):
-    still.create_queue("orders-poison")
-    still.put("orders", "failed alone", ttl=TTL)
-    first = query.start(maxDequeueCount="1")
-    end = first.latest(first.initial, None)
-    still.clock.advance(TTL - 2)
-    again = query.start(maxDequeueCount="1", **READ_COMMITTED)
-    again.plan(again.initial, end)
-
-    assert again.latest(end, None) == end
-
-    assert still.count("orders-poison") == 0
-    assert again.report().counters == Counters(dequeued=1, skipped_near_expiry=1)

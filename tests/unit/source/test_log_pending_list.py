@@ -11,7 +11,7 @@ from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import Damaged
-from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, PendingList, SegmentHeader
@@ -58,16 +58,6 @@ def test_few_stand_in_the_header_as_in_earlier_releases(store):
     assert json.loads(header.to_bytes())["version"] == 1
     assert header.progress.pending == pending(*range(IN_PLACE))
     assert lists(store) == []
-
-
-def test_many_are_written_once_and_no_segment_repeats_them(store):
-    log = a_log(store)
-    headers = [put(log, *range(MANY)) for _ in range(5)]
-
-    assert len(lists(store)) == 1
-    assert max(len(header.to_bytes()) for header in headers) < 2_500
-    assert json.loads(headers[0].to_bytes())["version"] == 2
-    assert found(store) == set(pending(*range(MANY)))
 
 
 def test_what_goes_and_what_comes_is_known_after_each_segment_and_mark(store):
@@ -156,17 +146,6 @@ def test_a_list_that_cannot_be_read_is_loud(store, how, caplog):
 def test_what_the_log_would_not_write_is_damaged(value):
     with pytest.raises(Damaged):
         LogProgress.from_json({**LogProgress().to_json(), "owed": value}, account=ACCOUNT)
-
-
-def test_of_more_than_the_most_the_newest_are_kept_and_read_back(store):
-    log = a_log(store)
-    everything = range(PENDING_AT_MOST + 50)
-
-    put(log, *everything)
-    put(log, *everything)
-
-    assert found(store) == set(pending(*everything[50:]))
-    assert decode(store.objects["seg/000000000002"]).header.number == 2
 
 
 def test_a_list_that_is_replaced_while_it_is_looked_for_is_not_lost(store):

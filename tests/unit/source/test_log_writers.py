@@ -184,16 +184,6 @@ def test_a_refused_put_says_that_nothing_was_written(store):
     assert put(log) == 1
 
 
-def test_old_segments_are_removed_when_the_header_of_a_newer_one_says_so(store):
-    log = a_log(store)
-    for number in range(1, 31):
-        put(log, number, LogProgress(committed=number - 1, done=min(number - 1, 15)))
-
-    state = sorted(int(name[4:]) for name in store.objects if name.startswith("seg/"))
-    assert state == list(range(16, 31)), "deletes have ended up to 15"
-    assert a_log(store.another()).state.floor == 15
-
-
 def test_segments_that_an_earlier_process_should_have_removed_are_removed(store):
     log = a_log(store)
     put(log)
@@ -288,18 +278,6 @@ def test_neighbours_that_do_not_belong_together_are_loud(store):
     late.segments.read(1)
     with pytest.raises(LogDamaged, match="does not follow"):
         late.segments.read(2)
-
-
-def test_a_mark_replaces_the_one_before_and_counts_for_the_next_writer(store):
-    log = a_log(store)
-    put(log)
-    for done in (0, 1):
-        log.mark(LogProgress(committed=1, done=done))
-
-    assert [name for name in store.objects if name.startswith("marks/")] == [
-        "marks/000000000001-000000000003"
-    ]
-    assert a_log(store.another()).state.progress.done == 1
 
 
 def test_a_writer_that_is_overtaken_while_it_marks_leaves_the_mark_before(store):

@@ -1,28 +1,11 @@
 """At most one batch's deletes are outstanding: a commit waits for those of the batch before."""
 
-import threading
-
 import pytest
-from consuming import SOON, batch, texts
+from consuming import batch
 from doubles import NeverRuns
 
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source import engine as engine_module
-
-
-class Held:
-    """Workers that begin nothing before they are let go."""
-
-    def __init__(self, go):
-        self._go = go
-        self._workers = Workers(1, "held")
-
-    def submit(self, call, *arguments):
-        def run():
-            assert self._go.wait(SOON)
-            return call(*arguments)
-
-        return self._workers.submit(run)
 
 
 def two_batches(spark, fake, settle):
@@ -39,30 +22,6 @@ def two_batches(spark, fake, settle):
     e2, second = batch(consumer, e1)
     assert (len(first), len(second)) == (2, 3)
     return consumer, e2
-
-
-def test_a_commit_waits_for_the_deletes_of_the_batch_before(spark, fake):
-    # Given a first batch whose deletes do not get on
-    go, left = threading.Event(), []
-    consumer, e2 = two_batches(spark, fake, Held(go))
-
-    # When the second one is committed
-    def commit():
-        consumer.committed(e2)
-        left.append(texts(fake))
-
-    commits = threading.Thread(target=commit)
-    commits.start()
-    commits.join(0.2)
-    waited = commits.is_alive()
-    go.set()
-    commits.join(SOON)
-
-    # Then that returns only when the first is gone
-    assert waited
-    ((*after,),) = left
-    assert not {"a", "b"} & set(after)
-    fake.wait_until(lambda: fake.count("orders") == 0, SOON)
 
 
 def test_deletes_that_take_too_long_are_given_up_before_more_are_begun(spark, fake, monkeypatch):

@@ -8,7 +8,6 @@ from consuming import SOON, batch, bodies, rows, wait_until
 
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.source.batches import batch as making
-from spark_azqueue.source.leases.timing import MARGIN
 from spark_azqueue.testing import Fault
 
 
@@ -19,17 +18,6 @@ def hidden(fake):
 
 def fill(fake, count):
     fake.put_many("orders", [str(n) for n in range(count)])
-
-
-def test_while_spark_works_on_a_full_batch_the_next_one_is_leased_and_no_more(spark, fake):
-    fill(fake, 100)
-    consumer = spark.start(maxMessagesPerTrigger="20")
-
-    batch(consumer, consumer.initial)
-
-    fake.wait_until(lambda: hidden(fake) == 40, SOON)
-    spark.wait_for("prefetch")
-    assert hidden(fake) == 40
 
 
 def test_what_was_leased_ahead_makes_the_next_batch(spark, fake):
@@ -48,34 +36,12 @@ def test_what_was_leased_ahead_makes_the_next_batch(spark, fake):
     assert fake.count("orders") == 0
 
 
-def test_a_batch_that_took_all_there_was_leases_nothing_ahead(spark, fake):
-    fill(fake, 19)
-    consumer = spark.start(maxMessagesPerTrigger="20")
-    batch(consumer, consumer.initial)
-    fill(fake, 5)
-
-    spark.wait_for("prefetch")
-
-    assert hidden(fake) == 19
-
-
 def test_it_can_be_switched_off(spark, fake):
     fill(fake, 100)
     consumer = spark.start(maxMessagesPerTrigger="20", dequeueAhead="false")
 
     batch(consumer, consumer.initial)
     spark.wait_for("prefetch")
-
-    assert hidden(fake) == 20
-
-
-def test_stopping_gives_back_what_was_leased_ahead_and_leaves_the_batch_alone(spark, fake):
-    fill(fake, 100)
-    consumer = spark.start(maxMessagesPerTrigger="20")
-    batch(consumer, consumer.initial)
-    fake.wait_until(lambda: hidden(fake) == 40, SOON)
-
-    consumer.close()
 
     assert hidden(fake) == 20
 
@@ -108,40 +74,6 @@ def test_an_error_met_ahead_comes_at_the_next_call_and_nothing_stays_leased(spar
     fake.wait_until(lambda: fake.count("orders") == 60 and hidden(fake) == 0, SOON)
 
 
-def test_stopping_ends_a_look_ahead_early(spark, fake):
-    fill(fake, 2000)
-    consumer = spark.start(maxMessagesPerTrigger="1000", receiveParallelism="1")
-    e1 = consumer.latest(consumer.initial, None)
-    fake.faults.add(Fault("dequeue", "slow", seconds=0.02))
-    fake.reset_counters()
-    consumer.plan(consumer.initial, e1)
-
-    consumer.close()
-
-    assert fake.requests["dequeue"] < 1000 / 32
-    assert hidden(fake) == 1000
-
-
-def test_while_somebody_is_suspected_nothing_is_leased_ahead(spark, fake):
-    # Given a run that begins with the replay of a batch of eight, which come in groups of four
-    fill(fake, 8)
-    dead = spark.start(maxDequeueCount="3", maxMessagesPerTrigger="8")
-    e1 = dead.latest(dead.initial, None)
-    consumer = spark.start(maxDequeueCount="3", maxMessagesPerTrigger="8")
-    assert consumer.plan(dead.initial, e1) == []
-    e2, first = batch(consumer, e1)
-    fill(fake, 100)
-
-    # When the second group is given out, the first one proven committed
-    _, second = batch(consumer, e2)
-    consumer.engine.wait(SOON)
-    spark.wait_for("prefetch")
-
-    # Then only the second group is leased
-    assert (len(first), len(second)) == (4, 4)
-    assert hidden(fake) == 4
-
-
 def test_bytes_bound_what_is_leased_ahead(spark, fake):
     fake.put_many("orders", ["x" * 60_000 for _ in range(96)])
     consumer = spark.start(maxBytesPerTrigger="300k", receiveParallelism="1")
@@ -161,26 +93,6 @@ def test_with_a_log_a_batch_has_no_more_bytes_than_it_may(spark, fake):
     _, second = batch(consumer, e1)
 
     assert (len(first), len(second)) == (5, 5)
-
-
-def test_leases_last_from_when_they_were_dequeued_ahead(spark, fake):
-    # Given a clock, a batch that is settled at once, and the next one, leased ahead
-    now = [0.0]
-    fill(fake, 40)
-    consumer = spark.start(maxMessagesPerTrigger="20", clock=lambda: now[0])
-    e1, _ = batch(consumer, consumer.initial)
-    spark.wait_for("prefetch")
-    consumer.committed(e1)
-    consumer.engine.wait(SOON)
-
-    # When that one is given out 500 s later, and is done at once
-    now[0] = 500.0
-    e2, _ = batch(consumer, e1)
-    consumer.latest(e2, None)
-    consumer.engine.wait(SOON)
-
-    # Then it counts as having been leased all that time
-    assert consumer.report().visibility_timeout == MARGIN * 500
 
 
 def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fake):
@@ -237,16 +149,6 @@ def test_the_rows_of_a_full_batch_are_made_while_spark_works(spark, fake, made_i
     assert sorted(first + second + third, key=int) == [str(n) for n in range(50)]
     consumer.latest(e3, None)
     assert fake.count("orders") == 0
-
-
-def test_rows_with_receipts_for_the_user_are_made_when_they_are_given_out(spark, fake, made_in):
-    fill(fake, 50)
-    consumer = spark.start(maxMessagesPerTrigger="20", deleteOnCommit="false")
-
-    batch(consumer, consumer.initial)
-    spark.wait_for("prefetch")
-
-    assert len(made_in) == 1
 
 
 def test_a_smaller_limit_applies_to_what_was_made_ahead(spark, fake):

@@ -93,12 +93,6 @@ def test_only_committed_batches_are_read(store, writer, log):
     assert {method for method, _ in store.calls} <= {"get", "names", "close"}, "it writes nothing"
 
 
-def test_an_empty_log_has_no_rows(writer, log):
-    assert read(log) == []
-    writer.write()
-    assert read(log) == []
-
-
 def test_a_batch_that_was_given_up_has_no_rows(writer, log):
     writer.write(4)
     for number, outcome in (

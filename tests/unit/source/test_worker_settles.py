@@ -1,7 +1,6 @@
 """Deletes and releases: each outcome is reported, and waiting for them is bounded."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from doubles import OneByOne
@@ -9,7 +8,7 @@ from queues import OneQueue
 from refs import ORDERS
 from settled import Recorded, worker_of
 
-from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
+from spark_azqueue.errors import Outcome, QueueNotFound, ServiceUnavailable
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.client import QueueClient
@@ -50,17 +49,6 @@ def bench(fake):
     return Bench(fake)
 
 
-def test_deletes_go_on_in_the_background_and_each_is_reported_once(bench):
-    leases = bench.lease(100)
-
-    bench.worker.delete(leases)
-    bench.worker.wait(SOON)
-
-    assert bench.ledger.outcomes == dict.fromkeys(leases, Outcome.OK)
-    assert set(bench.ledger.times.values()) == {1}
-    assert bench.fake.count("orders") == 0
-
-
 def test_nothing_to_wait_for(bench):
     bench.worker.delete([])
     bench.worker.wait(0.0)
@@ -83,17 +71,6 @@ def test_a_refused_delete_is_reported_and_not_repeated(bench, kind, outcome):
     assert bench.fake.requests["delete"] == 1
 
 
-def test_a_delete_whose_answer_was_lost_is_found_to_be_done(bench):
-    (lease,) = bench.lease(1)
-    bench.fake.faults.add(Fault("delete", "reply_lost", times=1))
-
-    bench.worker.delete([lease])
-    bench.worker.wait(SOON)
-
-    assert bench.ledger.outcomes == {lease: Outcome.PROBABLY}
-    assert bench.fake.count("orders") == 0
-
-
 def test_a_service_that_stays_away_is_given_up_and_reported(bench, monkeypatch, caplog):
     monkeypatch.setattr(working, "SETTLE", RetryPolicy(0.1))
     (lease,) = bench.lease(1)
@@ -104,18 +81,6 @@ def test_a_service_that_stays_away_is_given_up_and_reported(bench, monkeypatch, 
 
     assert bench.ledger.outcomes == {lease: Outcome.RETRY}
     assert "is remembered" in caplog.text
-
-
-def test_what_no_retry_helps_is_raised_once_by_the_next_wait(bench):
-    (lease,) = bench.lease(1)
-    bench.fake.permissions = "rau"
-
-    bench.worker.delete([lease])
-    with pytest.raises(AccessDenied):
-        bench.worker.wait(SOON)
-
-    assert bench.ledger.outcomes == {lease: Outcome.RETRY}
-    bench.worker.wait(SOON)
 
 
 def test_an_error_that_nobody_foresaw_is_not_swallowed(bench, fake):
@@ -174,24 +139,6 @@ def test_a_group_tells_once_whether_any_receipt_was_refused(bench, refuse, told)
 # ── on the main road ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_restored_deletes_are_done_when_the_call_returns(bench):
-    leases = bench.lease(100)
-
-    bench.worker.delete_restored(leases)
-
-    assert bench.fake.count("orders") == 0
-    assert bench.ledger.outcomes == {}
-
-
-def test_a_refusal_is_an_end_of_a_restored_delete(bench):
-    leases = bench.lease(3)
-    bench.queue.delete(leases[1])
-
-    bench.worker.delete_restored(leases)
-
-    assert bench.fake.count("orders") == 0
-
-
 def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
     leases = bench.lease(3)
     bench.fake.delete_queue("orders")
@@ -213,62 +160,12 @@ def test_without_an_answer_a_restart_does_not_go_on(bench, monkeypatch, act):
         act(bench.worker, leases)
 
 
-def test_released_messages_are_visible_and_their_receipts_dead(bench):
-    leases = bench.lease(100)
-
-    assert bench.worker.release(leases) == 100
-
-    assert bench.fake.visible("orders") == 100
-    assert bench.queue.delete(leases[0]) is Outcome.GONE
-
-
-def test_a_refused_release_counts_as_dead_but_not_as_released(bench):
-    leases = bench.lease(3)
-    bench.queue.update(leases[1], 600)
-
-    assert bench.worker.release(leases) == 2
-
-    assert bench.fake.visible("orders") == 2
-
-
-def test_a_release_whose_answer_was_lost_is_found_to_be_dead(bench):
-    leases = bench.lease(3)
-    bench.fake.faults.add(Fault("update", "reply_lost", times=1))
-
-    assert bench.worker.release(leases) == 2
-
-    assert bench.fake.visible("orders") == 3
-
-
-def test_a_release_that_no_right_allows_is_refused(bench):
-    leases = bench.lease(1)
-    bench.fake.permissions = "rap"
-
-    with pytest.raises(AccessDenied):
-        bench.worker.release(leases)
-
-
 def test_a_release_on_the_way_out_is_bounded(bench):
     leases = bench.lease(2)
     bench.fake.faults.add(Fault("update", "slow", seconds=0.5))
 
     with pytest.raises(TimeoutError):
         bench.worker.release(leases, LAST_WORDS, timeout_s=0.01)
-
-
-def test_two_threads_may_begin_while_a_third_waits(bench):
-    leases = bench.lease(200)
-
-    with ThreadPoolExecutor(3) as pool:
-        for future in [
-            pool.submit(bench.worker.delete, leases[:100]),
-            pool.submit(bench.worker.wait, SOON),
-            pool.submit(bench.worker.delete, leases[100:]),
-        ]:
-            future.result(SOON)
-    bench.worker.wait(SOON)
-
-    assert bench.ledger.outcomes == dict.fromkeys(leases, Outcome.OK)
 
 
 def test_a_missing_queue_is_told_by_the_wait(bench):
