@@ -114,3 +114,14 @@ def test_what_names_no_container_is_refused(text: str) -> None:
 def test_nothing_trusted_is_refused() -> None:
     with pytest.raises(ValueError, match="trusted is empty"):
         places([])
+
+
+@pytest.mark.parametrize(
+    ("text", "account"),
+    [
+        ("http://10.0.0.5:10000/devstoreaccount1/landing", "devstoreaccount1"),
+        ("https://shopdata.storage.corp/landing", "shopdata"),
+    ],
+)
+def test_the_account_is_in_the_path_or_in_the_host(text: str, account: str) -> None:
+    assert [place.account for place in places(text)] == [account]

@@ -17,7 +17,7 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.answers import service_error
 from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues.calls import Peek
+from spark_azqueue.service.queues.calls import DatedDelete, Delete, Deleted, Peek, Show
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.retry import RetryPolicy
@@ -220,3 +220,15 @@ def test_an_untrusted_certificate_is_no_doubt(answered):
         answered(untrusted).now(Peek(ORDERS, 1))
 
     assert not caught.value.may_have_taken_effect
+
+
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_a_refusal_after_an_attempt_without_an_answer_is_no_certain_one(unanswered):
+    date = "Sun, 06 Nov 1994 08:49:37 GMT"
+    error = ServiceError("not found", status=404, outcome=Outcome.GONE, date=date)
+    error.unanswered = unanswered
+    outcome = Outcome.PROBABLY if unanswered else Outcome.GONE
+
+    assert Delete(LEASE).refused(error) is outcome
+    assert DatedDelete(LEASE).refused(error) == Deleted(outcome, 784_111_777)
+    assert Show(LEASE).refused(error) is outcome
