@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from doubles import Clock
+from executors_query import Query
 from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import Driver
@@ -16,11 +17,14 @@ from turns import Actor
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
 from spark_azqueue.source.executors.plan import Plan, Slot
+from spark_azqueue.source.executors.planning import ReadyQueues
 from spark_azqueue.source.executors.totals import Drained
+from spark_azqueue.source.intake.backlog import Isolation
 
 
 def test_pages_of_newer_messages_do_not_keep_it_going(scene):
@@ -35,6 +39,24 @@ def test_pages_of_newer_messages_do_not_keep_it_going(scene):
 
     assert run.error is None
     assert world.in_queues() >= newer
+
+
+@pytest.mark.parametrize(("cutoff_s", "found"), [(None, []), (60, ["orders"]), (-60, [])])
+def test_a_run_looks_at_every_queue_at_once_and_at_messages_that_were_there(
+    query: Query, cutoff_s: int | None, found: list[str]
+) -> None:
+    """It ends if none has messages; another query lets a queue rest that was empty just now."""
+    client, level = QueueClient(query.config.account), Isolation(query.config.isolation_level)
+    query.clients.append(client)
+    ready = ReadyQueues(client, level, 10.0, lambda: 5.0, lambda queue: False)
+    ready.read_from([QueueRef(query.config.account.name, name) for name in ("orders", "returns")])
+    assert ready.with_messages() == []
+
+    query.fake.put_many("orders", ["a"])
+    if cutoff_s is not None:
+        ready.only_until(int(query.fake.clock.now() + cutoff_s) * 1_000_000)
+
+    assert [queue.name for queue in ready.with_messages()] == found
 
 
 # ── what killed tasks hide ────────────────────────────────────────────────────────────────────────
