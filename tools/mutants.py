@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -213,7 +214,7 @@ class Runner:
                 for each in functions[mutant.function]:
                     each.__code__ = mutant.code
                 end = time.monotonic() + self._seconds
-                for at, following in zip(order, [*order[1:], None], strict=True):
+                for at, following in pairwise([*order, None]):
                     if time.monotonic() > end:
                         break
                     if not passes(session, at, following):
