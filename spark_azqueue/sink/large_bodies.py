@@ -79,9 +79,8 @@ class LargeBodies:
             self._blobs.close()
 
     def _stored(self, request: RowRequest) -> Call[Any]:
-        if request.large is None:
-            return request
-        assert self._blobs is not None, "there are no Large bodies without largeBody=blob"
+        assert self._blobs, "there are no Large bodies without largeBody=blob"
+        assert request.large
         text = encode(self._blobs.put(request.large).text, self._config.encoding)
         return dataclasses.replace(request, text=text, large=None)
 

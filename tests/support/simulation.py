@@ -19,6 +19,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.leases.states import State
 from spark_azqueue.source.rows import record_batches
 from spark_azqueue.source.runtime import Runtime
 
@@ -249,12 +250,13 @@ class Spark:
         """Ids of messages in hand that a dequeue could take, though their leases are certain."""
         if self.consumer is None:
             return set()
-        keeps = self.consumer.engine.holder.keeps
-        return {
-            view.id
+        holder = self.consumer.engine.holder
+        visible = {
+            Lease(queue, view.id, "")
             for queue in self.queues_there()
             for view in self.service.views(queue.name)
-            if view.visible
-            and view.id not in self.service.unsure
-            and keeps(Lease(queue, view.id, ""))
+            if view.visible and view.id not in self.service.unsure
         }
+        with holder.ledger as ledger:
+            held = {each for each in visible if ledger.state(each) is State.HELD}
+        return set() if holder.worker.is_stopped else {each.message_id for each in held}

@@ -20,7 +20,7 @@ from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import MakeWorkers
 
 from .ledger import Ledger
-from .states import WAITING, Fate, State
+from .states import WAITING, Fate
 from .timing import START_BY_USER_S, START_S, LeaseLengths, Term
 from .worker import LeaseWorker
 
@@ -78,11 +78,6 @@ class LeaseHolder:
     def ledger(self) -> AbstractContextManager[Ledger]:
         """The ledger under its lock: `with holder.ledger as ledger`. Call only the ledger then."""
         return self.worker
-
-    def keeps(self, lease: Lease) -> bool:
-        """True if this message is in hand, and its lease is renewed when that is due."""
-        with self.worker as ledger:
-            return not self.worker.is_stopped and ledger.state(lease) is State.HELD
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> bool:
         """Note a message that a dequeue brought. Returns True if it is new, so that it gives a row.

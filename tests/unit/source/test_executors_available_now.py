@@ -25,6 +25,8 @@ from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.executors.planning import ReadyQueues
 from spark_azqueue.source.executors.totals import Drained
 from spark_azqueue.source.intake.backlog import Isolation
+from spark_azqueue.source.intake.queues import LOOK_AGAIN_S
+from spark_azqueue.testing import FakeQueueService
 
 
 def test_pages_of_newer_messages_do_not_keep_it_going(scene):
@@ -57,6 +59,31 @@ def test_a_run_looks_at_every_queue_at_once_and_at_messages_that_were_there(
         ready.only_until(int(query.fake.clock.now() + cutoff_s) * 1_000_000)
 
     assert [queue.name for queue in ready.with_messages()] == found
+
+
+def test_a_run_plans_nothing_for_messages_that_came_after_it_began(query: Query) -> None:
+    driver = query.driver()
+    driver.freeze_cutoff()
+    query.fake.clock.advance(2)
+    query.fake.put_many("orders", ["newer"])
+
+    assert driver.latest(driver.initial, None) == driver.initial
+    driver.close()
+
+
+def test_a_queue_that_appears_later_is_read(fake: FakeQueueService) -> None:
+    query, clock = Query(fake, queue="orders*"), Clock()
+    driver = query.driver(clock, sleep=lambda seconds: None)
+    assert driver.latest(driver.initial, None) == driver.initial
+    fake.create_queue("orders-new")
+    fake.put("orders-new", "a")
+
+    clock.now += LOOK_AGAIN_S
+    plan = query.plan(driver.latest(driver.initial, None))
+
+    assert [queue.name for queue in plan.queues] == ["orders-new"]
+    driver.close()
+    query.close()
 
 
 # ── what killed tasks hide ────────────────────────────────────────────────────────────────────────

@@ -16,8 +16,10 @@ from spark_azqueue.journal.codec import MOST, Damaged
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
+from spark_azqueue.service.queues.calls import Dequeue
+from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing, objects
-from spark_azqueue.source.executors.closing import Cleaning, Noting
+from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import (
@@ -27,6 +29,7 @@ from spark_azqueue.source.executors.objects import (
     SeenMessages,
     SlotHeader,
     SlotReport,
+    SlotSegment,
 )
 from spark_azqueue.source.executors.plan import (
     MOST_BYTES,
@@ -194,6 +197,70 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     query.close()
 
 
+def test_what_a_tombstone_should_have_given_comes_again_however_often_its_plan_is_closed(
+    fake: FakeQueueService,
+) -> None:
+    query = Query(fake)
+    client = QueueClient(query.config.account)
+    query.clients.append(client)
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    again, new = Slot((), 5, 1, AGAIN), Slot((QueueRef(folder.account, "orders"),), 5, 1)
+    given = replace(plan(again, new), account=folder.account, log=folder.uuid)
+    closes = Closing(query.config, folder, client, AtOnce(1, "slots"))
+
+    for _ in range(2):  # the first process ends before the next plan follows
+        closed = closes.close(given, folder.listed(given.id))
+        assert closed.slots == (None, None)
+        assert closed.waiting == ((AGAIN,),)
+    query.close()
+
+
+def test_messages_that_were_given_again_are_not_deleted_a_second_time(
+    fake: FakeQueueService,
+) -> None:
+    """They were, in the plan that was given up: a refusal would count as a delete that is owed."""
+    query = Query(fake)
+    fake.put("orders", "a")
+    client = QueueClient(query.config.account)
+    query.clients.append(client)
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    given = replace(plan(Slot((), 1, 1, AGAIN)), account=folder.account, log=folder.uuid)
+    received = client.now(Dequeue(QueueRef(folder.account, "orders"), 1, 60)).received
+    header = replace(HEADER, log=folder.uuid, plan=given.id, account=folder.account, messages=1)
+    header = replace(header, queues=tuple(lease.queue for _, lease in received))
+    folder.put_segment(SlotSegment(header, received))
+
+    closed = Closing(query.config, folder, client, AtOnce(1, "slots")).close(
+        given, folder.listed(given.id)
+    )
+
+    assert [(each.messages, each.deleted, each.pending) for each in closed.settled] == [(1, 0, ())]
+    assert fake.requests["delete"] == 0
+    query.close()
+
+
+def test_plans_go_though_somebody_removed_what_a_slot_gave(
+    fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    query, removed = Query(fake, **WITH_BLOBS), Removed()
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
+    first = plan(Slot((ORDERS,), 1, 1)).id
+    for number in range(closing.CLEAN_EVERY):
+        each = replace(plan(Slot((ORDERS,), 1, 1)), id=first._replace(number=number + 1))
+        cleaning.ended(each, [100])
+
+    cleaning.clean(closing.CLEAN_EVERY, SeenMessages())
+    cleaning.finish(5.0)
+
+    assert [each.number for each in cleaning.plans] == [closing.CLEAN_EVERY]
+    assert caplog.text == ""
+    query.close()
+
+
 def test_of_what_a_plan_has_only_what_its_slots_gave_counts_as_bytes(
     fake: FakeQueueService,
 ) -> None:
@@ -357,11 +424,16 @@ def test_a_batch_behind_the_floor_goes_on_and_several_plans_only_before_the_firs
 
     assert recovery.take(one, two) is None
     assert recovery.behind(one, three) == [two, three]
-    with pytest.raises(CheckpointMismatch):
+    with pytest.raises(CheckpointMismatch, match="batch 2 follows"):
         recovery.behind(one, three, has_answered=True)
     assert recovery.behind(two, three, has_answered=True) == [three]
     assert recovery.stands(three.id)
-    assert not recovery.stands(three.id._replace(nonce="f" * 32))
+    unknown = replace(three, id=three.id._replace(nonce="f" * 32))
+    assert not recovery.stands(unknown.id)
+    recovery = PlanRecovery(folder, query.config.write_ahead_log, query.config.selection)
+    with pytest.raises(CheckpointMismatch, match="is behind the checkpoint"):
+        recovery.take(unknown)
+    assert not recovery.is_done
     query.close()
 
 
@@ -385,6 +457,12 @@ def test_a_report_begins_with_what_the_segment_says() -> None:
     same = {"looked": HEADER.looked, "counts": HEADER.counts}
 
     assert SlotReport.of(HEADER, 7) == SlotReport(**expected, **same)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [7, {"0": 1, "1": True, "2": None}, [1, True], [1, 1, None]])
+def test_what_no_task_says_of_a_queue_is_damaged(value: object) -> None:
+    with pytest.raises(Damaged, match="what it says of a queue"):
+        Looked.from_json(value)
 
 
 def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None:

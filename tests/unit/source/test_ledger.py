@@ -11,6 +11,7 @@ from spark_azqueue.source.leases.states import Fate, State
 def test_the_same_id_in_two_queues_is_two_messages():
     ledger = Ledger()
 
+    assert ledger.handed_out == 0, "none is tracked but in an availableNow run"
     assert ledger.dequeued(*message("r1", queue=ref("a-queue")), TERM) is Fate.ROW
     assert ledger.dequeued(*message("r2", queue=ref("b-queue")), TERM) is Fate.ROW
 

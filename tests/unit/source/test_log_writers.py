@@ -63,8 +63,9 @@ def test_a_number_that_another_has_written_is_a_conflict(store):
     second = a_log(store.another())
     put(second)
 
-    with pytest.raises(LogConflict):
+    with pytest.raises(LogConflict) as caught:
         put(first)
+    assert caught.type is LogConflict, "no LateSegment: another writer is there"
     assert a_log(store.another()).segments.read(1).header.writer == second.writer
 
 

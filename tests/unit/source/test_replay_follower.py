@@ -99,6 +99,16 @@ def test_a_micro_batch_is_the_same_whenever_it_is_repeated(scene):
     assert again.plan(end, end) == []
 
 
+def test_on_4_0_and_4_1_a_batch_without_data_repeats_what_was_planned(scene):
+    """Another load of the query has data: it is no offset that Spark names late."""
+    scene.write(3)
+    stream = scene.stream()
+    end = stream.latest(None)
+
+    assert batches(stream, stream.initial, end) == [1, 2]
+    assert stream.plan(end, end) == []
+
+
 def test_an_idle_stream_asks_seldom_and_for_little(scene):
     scene.write(4)
     stream = scene.stream(maxPollInterval="2")

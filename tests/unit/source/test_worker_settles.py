@@ -136,6 +136,23 @@ def test_a_group_tells_once_whether_any_receipt_was_refused(bench, refuse, told)
     assert ends == told
 
 
+def test_the_blob_of_a_message_goes_when_that_is_deleted(bench):
+    class WithBlobs(Recorded):
+        def settled(self, lease, outcome):
+            super().settled(lease, outcome)
+            return f"blob of {lease.message_id}" if outcome is Outcome.OK else None
+
+    gone = []
+    leases = bench.lease(2)
+    bench.fake.faults.add(Fault("delete", "not_found", nth=1))
+    worker = worker_of(bench.service, WithBlobs(), on_deleted=gone.append)
+
+    worker.delete(leases)
+    worker.wait(SOON)
+
+    assert gone == [f"blob of {leases[1].message_id}"]
+
+
 # ── on the main road ──────────────────────────────────────────────────────────────────────────────
 
 
