@@ -12,13 +12,13 @@ from collections import Counter
 from typing import Any
 
 from budget import EXAMPLES
-from doubles import OneByOne
+from doubles import OneByOne, page_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refs import ref
 
 from spark_azqueue.options.choices import IsolationLevel, QueuePriority
-from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
+from spark_azqueue.service.messages import MAX_PER_REQUEST
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.source.executors.names import PlanId
@@ -42,14 +42,7 @@ class Endless:
         self.requests += 1
         count_given = 0 if self.empty else count
         first, self.given = self.given, self.given + count_given
-        messages = (
-            Received(
-                Message(self.ref, str(first + n), "T", 0, 0, 1),
-                Lease(self.ref, str(first + n), "r"),
-            )
-            for n in range(count_given)
-        )
-        return Page(tuple(messages), count, 0.0)
+        return page_of(self.ref, range(first, self.given), count)
 
 
 def batch(receiver: Receiver, most: int) -> Counter[str]:

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from budget import EXAMPLES
+from budget import EXAMPLES, more
 from fake_storage import Container, Reading, Thing
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,8 +250,10 @@ ACTIONS = st.lists(
 )
 
 
-@pytest.mark.parametrize("overwrites", [False, True])
-@pytest.mark.parametrize("replays_events", [False, True])
+@pytest.mark.parametrize(
+    ("overwrites", "replays_events"),
+    [(False, True), (True, False), *more((False, False), (True, True))],
+)
 @given(actions=ACTIONS, only_spark=st.booleans())
 @settings(max_examples=7 * EXAMPLES)
 def test_each_file_is_read_once(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from budget import some
+from budget import more, some
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from log_stores import Put
@@ -208,7 +208,7 @@ def run_to_the_end(kill_at: int | None, *, after_a_put: bool = False) -> tuple[i
     return len(spark.store.calls), spark
 
 
-@pytest.mark.parametrize("after_a_put", [False, True], ids=["before a call", "after a put"])
+@pytest.mark.parametrize("after_a_put", [False, *more(True)], ids=["before a call", "after a put"])
 def test_killed_at_any_step_nothing_is_lost_and_the_guilty_is_found(after_a_put: bool) -> None:
     calls, _ = run_to_the_end(None)
     for kill_at in some(range(calls)):

@@ -7,18 +7,17 @@ fewer messages than they have, as the service does.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from budget import EXAMPLES
-from doubles import OneByOne, OneByOneFlight
+from doubles import OneByOne, page_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limited import Limited
 from refs import ref
 
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, QueueRef, Received
-from spark_azqueue.service.queues.calls import Call, Page
-from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
+from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.source.intake.polling import Pace, StrictTurns
 
@@ -42,14 +41,7 @@ class Stock:
         self._events.append((self.ref.name, got))
         self.left -= got
         first, self.given = self.given, self.given + got
-        messages = (
-            Received(
-                Message(self.ref, str(first + n), "T", 0, 0, 1),
-                Lease(self.ref, str(first + n), "r"),
-            )
-            for n in range(got)
-        )
-        return Page(tuple(messages), count, 0.0)
+        return page_of(self.ref, range(first, self.given), count)
 
 
 counts = st.integers(0, 300)
@@ -116,38 +108,13 @@ def test_a_queue_that_rests_is_asked_before_one_that_is_due(due: list[bool]) -> 
     assert asked == queues[: last + 1]
 
 
-class Counted(OneByOne):
-    """A service that notes how many requests were under way at once."""
-
-    most_under_way = 0
-
-    def in_flight(self) -> OneByOneFlight:
-        return CountedFlight(self)
-
-
-class CountedFlight(OneByOneFlight):
-    def __init__(self, service: Counted) -> None:
-        super().__init__(service.queue)
-        self._service = service
-
-    def begin(
-        self,
-        tag: Any,
-        call: Call[Any],
-        retry: RetryPolicy | None = None,
-        within_s: float | None = None,
-    ) -> None:
-        super().begin(tag, call, retry, within_s)
-        self._service.most_under_way = max(self._service.most_under_way, len(self))
-
-
 def test_all_requests_under_way_may_go_to_the_first_queue() -> None:
     events: list[tuple[str, int]] = []
     stocks = [Stock(name, [0], events) for name in NAMES]
     for stock in stocks:
         stock.left = 10_000
     by_ref = {stock.ref: stock for stock in stocks}
-    client = Counted(by_ref.__getitem__)
+    client = Limited(by_ref.__getitem__)
     receiver = Receiver(client, list(by_ref), 8, 1.0, lambda: 0.0, QueuePriority.STRICT)
     taken = [0]
     for page in receiver.look(60, lambda: 3_000 - taken[0]):

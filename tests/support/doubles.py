@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
 from spark_azqueue.errors import Outcome, ServiceError
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import (
     Call,
     Count,
     DatedDelete,
     Delete,
     Dequeue,
+    Page,
     Put,
     Release,
     Update,
 )
 from spark_azqueue.service.retry import RetryPolicy
+
+
+def page_of(queue: QueueRef, numbers: Iterable[int], asked: int) -> Page:
+    """The answer to a dequeue of so many: messages with these numbers for ids."""
+    received = (
+        Received(Message(queue, str(number), "T", 0, 0, 1), Lease(queue, str(number), "r"))
+        for number in numbers
+    )
+    return Page(tuple(received), asked, 0.0)
 
 
 class OneByOne:

@@ -21,6 +21,7 @@ class Limited(OneByOne):
         super().__init__(queue)
         self.full = set(full)
         self.begun: list[Call[Any]] = []
+        self.most_under_way = 0
         self.refused = 0
 
     def in_flight(self) -> _Limited:
@@ -41,6 +42,7 @@ class _Limited(OneByOneFlight):
     ) -> None:
         self._service.begun.append(call)
         super().begin(tag, call, retry, within_s)
+        self._service.most_under_way = max(self._service.most_under_way, len(self))
 
     def try_begin(self, tag: Any, call: Call[Any], retry: RetryPolicy | None = None) -> bool:
         if call.queue in self._service.full:

@@ -4,15 +4,13 @@ import math
 import time
 
 import pytest
-from doubles import OneByOne
+from doubles import OneByOne, page_of
 from limited import Limited
 from queues import OneQueue
 from refs import ORDERS, ref
 
 from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.messages import Lease, Message, Received
-from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.testing import Fault
@@ -35,12 +33,7 @@ class Stock:
             raise self.error
         got = min(count, self.left)
         self.left -= got
-        ids = [f"{self.left + n}" for n in range(got)]
-        received = (
-            Received(Message(self.ref, each, "T", 0, 0, 1), Lease(self.ref, each, "r"))
-            for each in ids
-        )
-        return Page(tuple(received), count, 0.0)
+        return page_of(self.ref, range(self.left, self.left + got), count)
 
 
 class Clock:
