@@ -236,16 +236,18 @@ class SlotTask:
     def give_up(self, leased: Leased, winner: SlotSegment) -> None:
         """Another attempt was first: delete what its segment holds, and release the rest.
 
-        Its own receipts of these messages are dead, since this one leased them later.
+        Its own receipts of these messages are dead, since this one leased them later. A message
+        that was updated meanwhile, or whose text was damaged on the way, is not what it holds.
         """
-        stand = {lease.key for _, lease in winner.received}
-        mine = [lease for _, lease in leased.received]
-        twice = [lease for lease in mine if lease.key in stand]
+        stand = {message.key: message.text for message, _ in winner.received if message.intact}
+        twice, rest = list[Lease](), list(leased.copies)
+        for message, lease in leased.received:
+            is_held = message.intact and stand.get(message.key) == message.text
+            (twice if is_held else rest).append(lease)
         if twice:
             self.check_floor()
             delete_all(self._config, self._client, twice)
-        rest = [lease for lease in mine if lease.key not in stand]
-        release(self._client, [*rest, *leased.copies])
+        release(self._client, rest)
 
     def _header(self, leased: Leased, counts: Counts) -> SlotHeader:
         received = leased.received

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -20,13 +21,15 @@ from spark_azqueue.errors import (
 from spark_azqueue.options.choices import LogStart, OnUndecodable
 from spark_azqueue.service.encoding import BodyType, Encoding
 from spark_azqueue.service.names import EXECUTORS
-from spark_azqueue.service.queues.calls import Dequeue
+from spark_azqueue.service.queues.calls import Dequeue, Update
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.slot import SlotTask
 from spark_azqueue.testing import FakeQueueService
+
+SOON = 30.0
 
 
 def test_who_comes_second_gives_the_rows_of_the_first_and_gives_back_its_own(query: Query) -> None:
@@ -51,6 +54,43 @@ def test_who_comes_second_gives_the_rows_of_the_first_and_gives_back_its_own(que
     assert second == first
     assert query.fake.visible("orders") == 1, "it is back at once"
     assert sorted(m.text for m, _ in first.received) == [b for b in sent if int(b[1:]) % 2 == 0]
+
+
+@pytest.mark.parametrize("text", ["as it was", "updated"])
+def test_who_comes_second_deletes_what_the_first_holds_but_no_message_that_was_updated_since(
+    query: Query, text: str
+) -> None:
+    """The lease of the first has ended, and another program has had the message meanwhile."""
+    query.fake.put("orders", "as it was")
+    driver, plan = first_plan(query)
+    frozen, goes_on = threading.Event(), threading.Event()
+    (first, its_store), (second, store) = query.task(plan), query.task(plan)
+    thread = threading.Thread(target=first.segment)
+
+    def freezes() -> None:
+        frozen.set()
+        goes_on.wait(SOON)
+
+    def the_first_puts() -> None:
+        goes_on.set()
+        thread.join(SOON)
+
+    its_store.before_put_in(names.SLOTS, freezes)
+    store.before_put_in(names.SLOTS, the_first_puts)
+    thread.start()
+    assert frozen.wait(SOON)
+    query.fake.clock.advance(plan.lease_s + 1)
+    ((_, lease),) = query.clients[0].now(Dequeue(ref("orders"), 1, 30)).received
+    query.clients[0].now(Update(lease, 0, text))
+
+    rows = [message.text for message, _ in second.segment().received]
+    following = query.plan(driver.latest(plan.to_json(), None)) if text == "updated" else None
+    if following:
+        rows += query.rows(following)
+
+    assert rows == ["as it was", *(["updated"] if following else [])]
+    assert query.fake.count("orders") == 0
+    driver.close()
 
 
 def test_a_put_whose_answer_is_lost_is_known_by_its_attempt(query: Query) -> None:
