@@ -25,8 +25,9 @@ from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import MOST_VERSION
 from spark_azqueue.options.transaction import app_id as parse_app_id
+from spark_azqueue.service.blobs.references import looks_like_reference
 from spark_azqueue.service.blobs.store import require_package
-from spark_azqueue.service.encoding import Encoding, encode
+from spark_azqueue.service.encoding import BodyType, Encoding, decode, encode
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, delay_not_below_ttl
 from spark_azqueue.service.queues.client import QueueClient
@@ -351,6 +352,11 @@ class _ReplayRun:
         message = each.message
         if not message.intact:
             raise InvalidRow("its text was damaged when it was read")
+        if looks_like_reference(decode(message.text, Encoding.AUTO, BodyType.BINARY)):
+            raise InvalidRow(
+                "its body is in a blob, which is deleted with its batch: read it with 'readLog',"
+                " and write it with largeBody=blob"
+            )
         if not self.found.mark:
             return message.text
         marked = envelope_text(

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 from budget import some
 from logged import Blobs, LoggedSpark
+from segments import a_message
 from simulation import POISON, VISIBILITY_S
 from turns import Killed
 from world import SOURCE, Service
 
+from spark_azqueue.errors import LogConflict
 from spark_azqueue.service.blobs.references import Reference, new_name, read_reference
+from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.source.log.log import Contents, WriteAheadLog
+from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.log.segment import decode
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
@@ -214,9 +219,8 @@ def test_the_store_does_not_answer_and_the_segment_waits_for_the_next_start(capl
     spark.store.get = get  # type: ignore[method-assign]
     send(service, blobs, 5)
     drain(spark)
-    assert "segment 3 stays until the next start" in caplog.text
+    assert "segment 3 stays for now" in caplog.text
     assert f"seg/{3:012d}" in spark.store.objects
-    assert f"seg/{4:012d}" not in spark.store.objects
     assert kept(spark) <= blobs.names
 
     spark.store.get = before  # type: ignore[method-assign]
@@ -224,6 +228,37 @@ def test_the_store_does_not_answer_and_the_segment_waits_for_the_next_start(capl
     send(service, blobs, 1)
     drain(spark)
     assert blobs.names == kept(spark)
+
+
+def test_the_blobs_of_a_segment_that_was_put_when_its_number_was_free_again_stay() -> None:
+    """By a process that was stopped in its put, until the batch of this number was removed."""
+    service, spark, blobs = a_query()
+    send(service, blobs, 1)
+    drain(spark)
+    spark.kill()
+    stopped = WriteAheadLog(spark.store.another(), spark.config().account.name, 10)
+    stopped.open()
+    stopped.claim(0)
+    names = send(service, blobs, 30)
+    drain(spark)
+    assert f"seg/{2:012d}" not in spark.store.objects
+    unread = new_name()
+    blobs.names.add(unread)
+    text = Reference("bodies", unread, 100_000).text
+    queue = QueueRef(stopped.account, SOURCE)
+    with pytest.raises(LogConflict):
+        stopped.put(
+            Contents([a_message(queue=queue, text=text)], (1,), None, (queue,), {}), LogProgress()
+        )
+    assert f"seg/{2:012d}" in spark.store.objects
+
+    spark.stop()
+    send(service, blobs, 1)
+    drain(spark)
+
+    assert f"seg/{2:012d}" not in spark.store.objects
+    assert unread in blobs.names
+    assert names[0] not in blobs.names
 
 
 def test_what_does_not_decode_any_more_keeps_its_blob() -> None:

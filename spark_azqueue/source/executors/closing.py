@@ -166,7 +166,7 @@ class Cleaning:
                 kept = names.following(plan)
                 is_last = plan.number == floor  # what follows it is the first that is kept
                 gone = [name for name in objects if not (is_last and name == kept)]
-                if len(self._folder.remove(sorted(gone, key=names.is_attempt))) < len(gone):
+                if len(self._folder.remove(sorted(gone, key=_goes_later))) < len(gone):
                     return
                 if is_last:
                     self._objects[plan] = {kept: 0}
@@ -186,6 +186,8 @@ class Cleaning:
             found = names.parsed(name)
             if found is None or found.kind != "s":
                 continue
+            if names.settled(plan, found.slot) not in objects:
+                continue  # a task put it when the plan was gone: nobody has the messages
             stored = self._folder.segment_of(plan, found.slot)
             if stored is None:
                 continue
@@ -194,6 +196,14 @@ class Cleaning:
                 if row is not None and row.reference and row.message.key not in known:
                     begun.append(self._removals.begin(row.reference.name))
         wait([each for each in begun if each], _WAIT_S)
+
+
+def _goes_later(name: str) -> tuple[bool, bool]:
+    """The marks of attempts go last: a plan without one was not given up. What says that a slot is
+    settled goes first: the name of the slot is free when it goes, for a task that comes too late.
+    """
+    found = names.parsed(name)
+    return names.is_attempt(name), found is None or found.kind != "d"
 
 
 _AFTER_S = 10.0

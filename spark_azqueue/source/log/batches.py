@@ -61,14 +61,15 @@ class SegmentBodies:
     def go_on(self) -> None:
         """Delete blobs in the background, and remove the segments whose blobs are gone.
 
-        Never raises: what fails is done after the next start, or stays.
+        Never raises: what fails is done with the next batch or after the next start, or stays.
         """
         for number in self._log.take_removable():
             try:
                 names = self._names_in(number)
             except ServiceError as error:
-                log.warning("segment %d stays until the next start: %s", number, error)
-                continue
+                log.warning("segment %d stays for now: %s", number, error)
+                self._log.put_back(number)
+                break
             self._begun.append((number, [*filter(None, map(self._removals.begin, names))]))
             self._remove(_AT_ONCE, _WAIT_S)
         self._remove(0, 0.0)
@@ -100,9 +101,12 @@ class SegmentBodies:
             outcome = self._log.outcomes.on(number)
             if outcome is not None and outcome.gives_up:
                 return []
-            segment = self._log.segments.read(number)
+            segment = self._log.removable(number)
         except LogDamaged as error:
             log.warning("the blobs of segment %d stay: %s", number, error)
+            return []
+        if segment is None:
+            log.warning("the blobs of segment %d stay: it may never have been a batch", number)
             return []
         blobs = list(self._blobs(segment))
         with self._holder.ledger as ledger:

@@ -89,6 +89,7 @@ class WriteAheadLog(Journal):
         self._removable: deque[int] = deque()
         self._may_go = self.remove_segments if removes else self._removable.extend
         self._claim: Claim | None = None
+        self._floor = 0  # when it was claimed
         self._sequence = 0
         self.state = LogState(0, 0)
         self.newest: SegmentHeader | None = None
@@ -129,7 +130,7 @@ class WriteAheadLog(Journal):
                 lose=self._lose,
                 known=known,
             )
-        self._claim, self.state = claim, state
+        self._claim, self.state, self._floor = claim, state, state.floor
         self._pending.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
         old |= self.outcomes.up_to(state.floor) | self.decisions.up_to(state.floor)
@@ -268,10 +269,27 @@ class WriteAheadLog(Journal):
         except LogDamaged:
             return False
 
+    def removable(self, number: int) -> Segment | None:
+        """One of `take_removable`; None if nothing says that a query had the messages.
+
+        The number of a segment that is removed is free for a process that was stopped in its put.
+        So of those found at the start it has to be the one that the next segment follows.
+        """
+        if number > self._floor:
+            return self.segments.read(number)
+        if number + 1 not in self.segments.sizes:
+            return None
+        before = self.segments.header(number + 1).prev
+        return self.segments.read(number, before) if before else None
+
     def take_removable(self) -> Iterator[int]:
         """The numbers of segments for `remove_segments`. Each is returned once."""
         while self._removable:
             yield self._removable.popleft()
+
+    def put_back(self, number: int) -> None:
+        """This one is the next of `take_removable`: those behind it tell that it was a batch."""
+        self._removable.appendleft(number)
 
     def remove_segments(self, numbers: Iterable[int]) -> None:
         """Delete segments that are not needed. What fails is deleted after the next start."""

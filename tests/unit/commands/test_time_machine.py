@@ -22,6 +22,7 @@ from spark_azqueue.commands.filters import envelope_in
 from spark_azqueue.commands.scan import LEASE_S
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.parse import replay_config
+from spark_azqueue.service.blobs.references import Reference, new_name
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import stored_text
 from spark_azqueue.source.replay.batches import pieces_of
@@ -618,6 +619,21 @@ def test_a_mark_says_where_a_message_is_from_and_its_text_is_inside(shop, tmp_pa
         assert json.loads(text)["replayed_from"] == f"batch 1 of {place}"
         inside.append(stored_text(envelope_in(text, Encoding.NONE), Encoding.NONE))
     assert sorted(inside) == sorted(text for text in ODD if len(text.encode()) < 65_000)
+
+
+def test_a_replay_sends_no_reference_to_a_blob_that_goes_with_its_batch(shop, tmp_path, capsys):
+    reference = Reference("bodies", new_name(), 100_000).text
+    texts_in_the_log = [reference, base64.b64encode(reference.encode()).decode(), "small"]
+    place = write_log(tmp_path / "wal", [texts_in_the_log], 1)
+    arguments = ["replay", "--log", place, "--batch", "1", "--into", TO]
+    assert main(arguments) == 0
+    assert "Of 3 messages" in (told := capsys.readouterr()).out
+    assert told.err.count("its body is in a blob") == 2
+
+    assert main([*arguments, "--execute"]) == 1
+
+    assert "1 of 3 messages" in capsys.readouterr().out
+    assert texts(shop, TO) == ["small"]
 
 
 @pytest.mark.more

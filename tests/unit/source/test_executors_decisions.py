@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from doubles import AtOnce
 from executors_query import WITH_BLOBS, Query, first_plan
+from segments import a_message
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
@@ -18,7 +19,7 @@ from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source.executors import closing, objects
+from spark_azqueue.source.executors import closing, names, objects
 from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
@@ -194,6 +195,47 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     assert (cleaning.plans, cleaning.bytes) == ([given.id], 0), "what follows it is kept"
     assert cleaning.floor == folder.floor() == 1
     driver.close()
+    query.close()
+
+
+def test_the_blobs_of_what_a_task_put_into_a_plan_that_was_gone_stay(
+    fake: FakeQueueService,
+) -> None:
+    """Its messages are in their queue: it has deleted none."""
+    query, removed = Query(fake, **WITH_BLOBS), Removed()
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    gone = plan(Slot((QueueRef(folder.account, "orders"),), 1, 1))
+    header = replace(HEADER, log=folder.uuid, plan=gone.id, account=folder.account, messages=1)
+    message = a_message(text=Reference("bodies", "a" * 32, 70_000).text)
+    folder.put_segment(SlotSegment(replace(header, queues=(message.lease.queue,)), (message,)))
+    objects = {gone.id: {names.slot(gone.id, 0): 100}}
+    for is_settled in (False, True):
+        cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
+        if is_settled:
+            objects[gone.id][names.settled(gone.id, 0)] = 0
+        cleaning.found(objects, gone.id.number + 1, {})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(folder, "remove", list)
+            patch.setattr(closing, "wait", lambda each, timeout_s: None)
+            cleaning.clean(gone.id.number, SeenMessages())
+        assert removed.names == ["a" * 32] * is_settled
+    query.close()
+
+
+def test_what_says_that_a_slot_is_settled_goes_before_the_slot(fake: FakeQueueService) -> None:
+    """When the name of the slot is free, nothing says any more that it was delivered."""
+    query, removed = Query(fake), list[str]()
+    folder = SimpleNamespace(remove=lambda given: removed.extend(given) or removed)
+    cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), None)  # type: ignore[arg-type]
+    gone = plan(Slot((ORDERS,), 1, 1)).id
+    attempt = names.attempt(gone, "a" * 32)
+    found = [attempt, names.slot(gone, 0), names.settled(gone, 0)]
+    cleaning.found({gone: dict.fromkeys(found, 1)}, gone.number + 1, {})
+
+    cleaning.clean(gone.number, SeenMessages())
+
+    assert removed == found[::-1]
     query.close()
 
 
