@@ -89,6 +89,7 @@ class Arrivals:
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
     _listed: float = 0.0
+    _left_out: float = SETTLED_S  # files younger than this at most; before a restart it was unknown
     _due: float = 0.0
 
     def begin(self, spark: SparkSession, *, existing: bool, resumed: bool = False) -> None:
@@ -271,7 +272,9 @@ class Arrivals:
             return
         settled = min(SETTLED_S, every)
         since = max(self._began, self._opened().memory.horizon)
-        self._list(spark, Window(since, now - settled, self._listed - 2 * settled))
+        self._list(spark, Window(since, now - settled, self._listed - self._left_out - settled))
+        if self._listed >= now:
+            self._left_out = settled
 
     def _list(self, spark: SparkSession, window: Window) -> None:
         files, now = self._opened(), self.clock()

@@ -175,7 +175,11 @@ class FileLog(Journal):
         )
 
     def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
-        """Write down which files of the newest list could not be read."""
+        """Write down which files of the newest list could not be read.
+
+        Of a run that others left behind its files may be gone, since they were read.
+        """
+        self._check_alone(self.newest)
         known = self._bad.setdefault(batch, [])
         part = 0
         for data in objects.bad_to_bytes(aside):

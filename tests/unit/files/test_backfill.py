@@ -107,6 +107,28 @@ def test_a_later_listing_leaves_out_what_is_young(scene: Scene) -> None:
     assert scene.announced == [[], ["settled"]]
 
 
+@pytest.mark.parametrize("every", [600.0, 86_400.0])
+def test_what_a_listing_left_out_is_in_the_next_one_also_if_it_lists_more_often_since(
+    scene: Scene, every: float
+) -> None:
+    """With allow_overwrites the memory does not tell what was read."""
+    scene.rules = RULES._replace(allow_overwrites=True)
+    scene.start(existing=True, every=86_400)
+    scene.now += 86_400 - 2_400
+    scene.land("young")
+    scene.now += 2_400
+    scene.start(existing=True, every=86_400)
+    assert scene.announced == [[], []]
+
+    scene.now += every
+    arrivals = scene.start(existing=True, every=every)
+    assert scene.announced[2:] == [["young"]]
+    for _ in range(6):
+        scene.now += every
+        arrivals.list_again(None)  # type: ignore[arg-type]
+    assert scene.announced[3:] == [[]] * 6, "once is enough"
+
+
 def test_a_folder_that_may_be_a_mount_is_listed_until_something_is_in_it(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,6 +134,18 @@ def test_what_could_not_be_read_is_there_after_a_restart(tmp_path: Path) -> None
     assert log.memory.knows(file(1)._replace(etag="0x2"))
 
 
+def test_a_run_that_was_left_behind_sets_nothing_aside(tmp_path: Path) -> None:
+    """Its files may be gone since another run has read them: it must not write its batch again."""
+    stopped = opened(tmp_path)
+    stopped.put(record(0, 1))
+    opened(tmp_path).put(record(1, 2))
+
+    with pytest.raises(LogConflict, match="another query wrote the list of batch 1"):
+        stopped.put_bad(0, [Quarantined(file(1), "gone")])
+
+    assert opened(tmp_path).bad(0) == []
+
+
 def test_the_folder_is_bounded_and_nothing_is_forgotten(tmp_path: Path) -> None:
     log, batches = opened(tmp_path), 3 * SNAPSHOT_AFTER + 7
     chance = random.Random(5)
