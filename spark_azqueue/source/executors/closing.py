@@ -187,7 +187,7 @@ class Cleaning:
             if found is None or found.kind != "s":
                 continue
             if names.settled(plan, found.slot) not in objects:
-                continue  # a task put it when the plan was gone: nobody has the messages
+                continue  # a task put it when the plan was gone: it gave no rows
             stored = self._folder.segment_of(plan, found.slot)
             if stored is None:
                 continue
