@@ -244,9 +244,11 @@ class _Drain:
         # Older than the call, or visible although this run read nothing.
         has_older = left is not None and self._has_older(left)
         lines = {each.is_old_spark for each in reads} - {None}
-        if lines == {False} and (not has_older or any(each.leaves for each in reads)):
-            return True, ""  # else it was stopped
         new = [each for each in reads if each.is_new]
+        if lines == {False} and not has_older and (not new or self._may_be_all(left)):
+            return True, ""  # else it was stopped
+        if lines == {False} and any(each.leaves for each in reads):
+            return True, ""
         if any(each.leaves and each.is_old_spark for each in new):
             raise _Unfinished(_LEAVES)
         has_messages = any(each.messages for each in new)
@@ -273,6 +275,12 @@ class _Drain:
         if self._newer >= _ENOUGH:
             return True, "two runs in a row read only messages that came after the call"
         return False, ""
+
+    def _may_be_all(self, left: Left | None) -> bool:
+        """False if so many are left that some are from before the call: perhaps in the batch of a
+        run that somebody stopped, which has leased them."""
+        read = sum(self._read.values())
+        return not left or not left.messages or self._total is None or read >= self._total
 
     def _is_newer(self, read: Read, left: Left | None) -> bool:
         """True if no message is left that could be read at the call, as far as can be known."""

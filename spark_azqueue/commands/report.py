@@ -79,6 +79,10 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
             "are copied and not deleted: another consumer had them, they expired, or an error",
         ),
         (tally.maybe_twice, "further copies at most: so many answers were lost"),
+        (
+            tally.maybe_left,
+            "of these may be left: the answer to their delete was lost, and its repeat refused",
+        ),
         (tally.maybe_hidden, f"at most are hidden for {minutes} minutes: an answer was lost"),
         (tally.not_released, f"stay, and are hidden for {minutes} minutes at most"),
     )

@@ -141,8 +141,9 @@ class ScanCounts:
     beyond: see `ScanFate`. closed: envelopes that could not be opened. refused: the target did not
     take the copy. broken: lines and logged messages that cannot be sent as they are. taken: another
     consumer had the message before it was deleted. twice: copied, and then not deleted.
-    maybe_twice: further copies that there may be, one for each lost answer. maybe_hidden: leased by
-    a dequeue whose answer was lost. not_released: they come back when their lease ends.
+    maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of `done`
+    without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose answer
+    was lost. not_released: they come back when their lease ends.
     """
 
     looked: int = 0
@@ -158,6 +159,7 @@ class ScanCounts:
     taken: int = 0
     twice: int = 0
     maybe_twice: int = 0
+    maybe_left: int = 0
     maybe_hidden: int = 0
     not_released: int = 0
 
@@ -169,7 +171,7 @@ class ScanCounts:
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
         stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released, self.broken)
-        return not any((*stay, self.twice, self.maybe_twice, self.maybe_hidden))
+        return not any((*stay, self.twice, self.maybe_twice, self.maybe_left, self.maybe_hidden))
 
 
 class Scan:
@@ -223,7 +225,9 @@ class Scan:
         if counted != "maybe_twice":
             self.tally.done += 1
             self.tally.opened += was_envelope
-        if not is_sure and self.plan.target is not None:
+        if not is_sure and self.plan.target is None:
+            self.tally.maybe_left += 1
+        elif not is_sure:
             self._count_copy(message, "maybe_twice")
 
     def stands_twice(self, message: Message) -> None:

@@ -241,18 +241,22 @@ def test_counts_of_one_of_two_sources_end_nothing(service: FakeQueueService) -> 
     assert len(runs) == 4
 
 
+@pytest.mark.parametrize(("count", "newer"), [(50, 0), (40, 0), (40, 40)])
 def test_a_run_that_somebody_stops_is_not_the_end(
-    service: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+    service: FakeQueueService, monkeypatch: pytest.MonkeyPatch, count: int, newer: int
 ) -> None:
-    """On Spark 4.2 `stop` ends a run as its last batch does."""
+    """On Spark 4.2 `stop` ends a run as its last batch does, whose messages it has leased."""
     query = Scheduled(service, old=False, maxMessagesPerTrigger="20")
-    service.put_many(QUEUE, numbered(50))
+    service.put_many(QUEUE, numbered(count))
     service.clock.advance(30)
     work = query.work
 
     def stop(run: int) -> None:
         if run == 0 and query.rows:
             raise InterruptedError
+        if run == 0:
+            service.clock.advance(20)
+            service.put_many(QUEUE, numbered(newer, "new-"))
 
     def stopped(run: Run) -> None:
         with contextlib.suppress(InterruptedError):
@@ -263,7 +267,7 @@ def test_a_run_that_somebody_stops_is_not_the_end(
     result = drained(query, service)
 
     assert (result.finished, result.left, len(query.runs)) == (True, 0, 2)
-    assert query.counts() == dict.fromkeys(numbered(50), 1)
+    assert query.counts() == dict.fromkeys(numbered(count) + numbered(newer, "new-"), 1)
 
 
 def test_runs_that_tell_nothing_end_when_the_queues_are_read(

@@ -339,6 +339,17 @@ def test_each_lost_answer_to_a_put_is_counted(shop, capsys):
     assert texts(shop, TO) == ["a"] * 4
 
 
+def test_a_lost_answer_to_a_delete_of_purge_is_told(shop, capsys):
+    """Its repeat is refused: it is gone, or another consumer has it since."""
+    put(shop, *map(str, range(20)))
+    shop.faults.add(Fault("delete", "reply_lost", queue=FROM, nth=5, times=1))
+
+    assert main(["purge", FROM, "--each", "--execute", "--json"]) == 1
+
+    told = said(capsys)
+    assert (told["done"], told["maybe_left"], told["maybe_twice"]) == (20, 1, 0)
+
+
 def test_a_put_that_fails_deletes_nothing(shop, capsys):
     put(shop, *map(str, range(20)))
     shop.faults.add(Fault("put", "forbidden", queue=TO, nth=6))
