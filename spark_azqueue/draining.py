@@ -278,7 +278,7 @@ class _Drain:
 
     def _may_be_all(self, left: Left | None) -> bool:
         """False if so many are left that some are from before the call: perhaps in the batch of a
-        run that somebody stopped, which has leased them."""
+        run that was stopped, which has leased them."""
         read = sum(self._read.values())
         return not left or not left.messages or self._total is None or read >= self._total
 
