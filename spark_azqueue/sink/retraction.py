@@ -57,7 +57,8 @@ class Receipts:
 class Retracted:
     """Messages that were put: deleted again; taken by a consumer since; left in their queues.
 
-    unknown: how many more may be in their queues, because answers to puts were lost.
+    unknown: how many more may be in their queues, or a consumer has: of lost answers to puts, and
+    of deletes that were refused after a lost answer.
     """
 
     deleted: int = 0
@@ -70,10 +71,7 @@ def in_words(found: Retracted) -> str:
     """What happened to the messages, in a sentence for an error or the log."""
     more = ""
     if found.unknown:
-        more = (
-            f" Up to {found.unknown} more may be in the queues: so many requests to put had no"
-            " answer."
-        )
+        more = f" Up to {found.unknown} more may be in the queues: so many requests had no answer."
     return (
         f"Messages that were put: {found.deleted} deleted again, {found.taken} dequeued by a"
         f" consumer before, {found.left} left (onFailure=retract).{more}"
@@ -98,6 +96,7 @@ def retract(
         is_deleted = outcome in (Outcome.OK, Outcome.PROBABLY)
         found.deleted += is_deleted
         found.taken += not is_deleted
+        found.unknown += outcome is Outcome.PROBABLY  # or a consumer has it since
     found.left += len(wanted) - found.deleted - found.taken
     return found
 

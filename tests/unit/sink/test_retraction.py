@@ -95,8 +95,8 @@ def test_a_put_that_is_repeated_after_a_lost_answer_may_have_left_a_message(
     assert fake.count(QUEUE) == len(lost)
     assert (
         "Messages that were put: 3 deleted again, 0 dequeued by a consumer before, 0 left"
-        f" (onFailure=retract). Up to {len(lost)} more may be in the queues: so many requests to"
-        " put had no answer."
+        f" (onFailure=retract). Up to {len(lost)} more may be in the queues: so many requests had"
+        " no answer."
     ) in str(caught.value)
 
 
@@ -114,6 +114,18 @@ def test_a_put_that_never_had_an_answer_may_have_left_a_message(
     assert left in (1, 2)
     assert "2 deleted again, 0 dequeued by a consumer before, 0 left" in str(caught.value)
     assert f"Up to {left} more may be in the queues" in str(caught.value)
+
+
+def test_a_delete_that_was_refused_after_a_lost_answer_may_have_left_a_message(
+    fake: FakeQueueService,
+) -> None:
+    fake.create_queue(QUEUE)
+    fake.faults.add(Fault("put", "forbidden", nth=4), Fault("delete", "reply_lost", nth=2))
+
+    with pytest.raises(AccessDenied, match=r"3 deleted again.* Up to 1 more may be in the queues"):
+        send(config(fake), rows(5))
+
+    assert fake.count(QUEUE) == 0, "or a consumer has it: the service says the same"
 
 
 def test_what_is_still_under_way_when_the_task_ends_may_leave_a_message(
