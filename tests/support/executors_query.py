@@ -66,7 +66,7 @@ class Query:
             config.executors,
             store=self.store.another(),
             removals=removals,
-            runtime=Runtime(client=self._client(), clock=clock, sleep=sleep),
+            runtime=Runtime(client=self.client(), clock=clock, sleep=sleep),
         )
 
     def task(
@@ -77,7 +77,7 @@ class Query:
         log = self.config.write_ahead_log
         assert log
         lose = not log.fail_on_data_loss
-        return SlotTask(self.config, plan, slot, folder, self._client(), lose=lose), store
+        return SlotTask(self.config, plan, slot, folder, self.client(), lose=lose), store
 
     def rows(self, plan: Plan) -> list[str]:
         """Run each task of a plan once."""
@@ -103,7 +103,7 @@ class Query:
         for client in self.clients:
             client.close()
 
-    def _client(self) -> QueueClient:
+    def client(self) -> QueueClient:
         self.clients.append(QueueClient(self.config.account))
         return self.clients[-1]
 

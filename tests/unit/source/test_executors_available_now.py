@@ -17,7 +17,6 @@ from turns import Actor
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Closed, Counts, SlotReport
@@ -48,8 +47,7 @@ def test_a_run_looks_at_every_queue_at_once_and_at_messages_that_were_there(
     query: Query, cutoff_s: int | None, found: list[str]
 ) -> None:
     """It ends if none has messages; another query lets a queue rest that was empty just now."""
-    client, level = QueueClient(query.config.account), Isolation(query.config.isolation_level)
-    query.clients.append(client)
+    client, level = query.client(), Isolation(query.config.isolation_level)
     ready = ReadyQueues(client, level, 10.0, lambda: 5.0, lambda queue: False)
     ready.read_from([QueueRef(query.config.account.name, name) for name in ("orders", "returns")])
     assert ready.with_messages() == []

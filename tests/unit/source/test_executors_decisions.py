@@ -18,7 +18,6 @@ from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue
-from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.source.executors import closing, names, objects
 from spark_azqueue.source.executors.closing import Cleaning, Closing, Noting
 from spark_azqueue.source.executors.folder import PlanFolder
@@ -145,6 +144,12 @@ def test_the_oldest_plan_that_is_needed_is_kept() -> None:
     assert oldest([]) is None
 
 
+def folder_of(query: Query) -> PlanFolder:
+    folder = PlanFolder(query.store, query.config.account.name)
+    folder.open()
+    return folder
+
+
 class Removed:
     """In place of `Removals`: which blobs are deleted, and what was waited for."""
 
@@ -178,8 +183,7 @@ def test_the_blob_of_a_known_message_stays_when_its_plan_is_removed(
     fake.put_many("orders", [Reference("bodies", name, 70_000).text for name in blobs])
     driver, given = first_plan(query)
     query.rows(given)
-    folder, removed = PlanFolder(query.store, query.config.account.name), Removed()
-    folder.open()
+    folder, removed = folder_of(query), Removed()
     received = folder.first_segment(given, 0)[0].received
     (known,) = (each for each in received if blobs[1] in each.message.text)
     cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
@@ -203,8 +207,7 @@ def test_the_blobs_of_what_a_task_put_into_a_plan_that_was_gone_stay(
 ) -> None:
     """Its messages are in their queue: it has deleted none."""
     query, removed = Query(fake, **WITH_BLOBS), Removed()
-    folder = PlanFolder(query.store, query.config.account.name)
-    folder.open()
+    folder = folder_of(query)
     gone = plan(Slot((QueueRef(folder.account, "orders"),), 1, 1))
     header = replace(HEADER, log=folder.uuid, plan=gone.id, account=folder.account, messages=1)
     message = a_message(text=Reference("bodies", "a" * 32, 70_000).text)
@@ -223,9 +226,9 @@ def test_the_blobs_of_what_a_task_put_into_a_plan_that_was_gone_stay(
     query.close()
 
 
-def test_what_says_that_a_slot_is_settled_goes_before_the_slot(fake: FakeQueueService) -> None:
+def test_what_says_that_a_slot_is_settled_goes_before_the_slot(query: Query) -> None:
     """When the name of the slot is free, nothing says any more that it was delivered."""
-    query, removed = Query(fake), list[str]()
+    removed = list[str]()
     folder = SimpleNamespace(remove=lambda given: removed.extend(given) or removed)
     cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), None)  # type: ignore[arg-type]
     gone = plan(Slot((ORDERS,), 1, 1)).id
@@ -236,17 +239,13 @@ def test_what_says_that_a_slot_is_settled_goes_before_the_slot(fake: FakeQueueSe
     cleaning.clean(gone.number, SeenMessages())
 
     assert removed == found[::-1]
-    query.close()
 
 
 def test_what_a_tombstone_should_have_given_comes_again_however_often_its_plan_is_closed(
-    fake: FakeQueueService,
+    query: Query,
 ) -> None:
-    query = Query(fake)
-    client = QueueClient(query.config.account)
-    query.clients.append(client)
-    folder = PlanFolder(query.store, query.config.account.name)
-    folder.open()
+    client = query.client()
+    folder = folder_of(query)
     again, new = Slot((), 5, 1, AGAIN), Slot((QueueRef(folder.account, "orders"),), 5, 1)
     given = replace(plan(again, new), account=folder.account, log=folder.uuid)
     closes = Closing(query.config, folder, client, AtOnce(1, "slots"))
@@ -255,19 +254,15 @@ def test_what_a_tombstone_should_have_given_comes_again_however_often_its_plan_i
         closed = closes.close(given, folder.listed(given.id))
         assert closed.slots == (None, None)
         assert closed.waiting == ((AGAIN,),)
-    query.close()
 
 
 def test_messages_that_were_given_again_are_not_deleted_a_second_time(
-    fake: FakeQueueService,
+    query: Query,
 ) -> None:
     """They were, in the plan that was given up: a refusal would count as a delete that is owed."""
-    query = Query(fake)
-    fake.put("orders", "a")
-    client = QueueClient(query.config.account)
-    query.clients.append(client)
-    folder = PlanFolder(query.store, query.config.account.name)
-    folder.open()
+    query.fake.put("orders", "a")
+    client = query.client()
+    folder = folder_of(query)
     given = replace(plan(Slot((), 1, 1, AGAIN)), account=folder.account, log=folder.uuid)
     received = client.now(Dequeue(QueueRef(folder.account, "orders"), 1, 60)).received
     header = replace(HEADER, log=folder.uuid, plan=given.id, account=folder.account, messages=1)
@@ -279,16 +274,14 @@ def test_messages_that_were_given_again_are_not_deleted_a_second_time(
     )
 
     assert [(each.messages, each.deleted, each.pending) for each in closed.settled] == [(1, 0, ())]
-    assert fake.requests["delete"] == 0
-    query.close()
+    assert query.fake.requests["delete"] == 0
 
 
 def test_plans_go_though_somebody_removed_what_a_slot_gave(
     fake: FakeQueueService, caplog: pytest.LogCaptureFixture
 ) -> None:
     query, removed = Query(fake, **WITH_BLOBS), Removed()
-    folder = PlanFolder(query.store, query.config.account.name)
-    folder.open()
+    folder = folder_of(query)
     cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), removed)  # type: ignore[arg-type]
     first = plan(Slot((ORDERS,), 1, 1)).id
     for number in range(closing.CLEAN_EVERY):
