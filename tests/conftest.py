@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -41,13 +40,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # A background job of a shell ignores Ctrl-C, and so would the processes that tests start and end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_finish() -> None:
-    """Leave what was collected out of garbage collection: a tenth of the time of small tests."""
-    gc.collect()
-    gc.freeze()
-
 
 # Each Spark that a test starts, in this process or in one of its own, takes these.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)

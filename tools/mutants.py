@@ -190,7 +190,6 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run all tests once, then those of each mutant."""
         functions = defaultdict[Function, list[FunctionType]](list)
-        gc.unfreeze()  # see tests/conftest.py: it would not list them
         for each in gc.get_objects():
             if isinstance(each, FunctionType):
                 code = each.__code__
