@@ -245,10 +245,9 @@ class _Drain:
         has_older = left is not None and self._has_older(left)
         lines = {each.is_old_spark for each in reads} - {None}
         new = [each for each in reads if each.is_new]
-        if lines == {False} and not has_older and (not new or self._may_be_all(left)):
+        is_all = not has_older and (not new or self._may_be_all(left))
+        if lines == {False} and (is_all or any(each.leaves for each in reads)):
             return True, ""  # else it was stopped
-        if lines == {False} and any(each.leaves for each in reads):
-            return True, ""
         if any(each.leaves and each.is_old_spark for each in new):
             raise _Unfinished(_LEAVES)
         has_messages = any(each.messages for each in new)

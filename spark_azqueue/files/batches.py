@@ -88,8 +88,7 @@ class Arrivals:
     clock: Callable[[], float] = time.time
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
-    _listed: float = 0.0
-    _left_out: float = SETTLED_S  # files younger than this at most; before a restart it was unknown
+    _seen: float = 0.0  # what landed before this was in a listing
     _due: float = 0.0
 
     def begin(self, spark: SparkSession, *, existing: bool, resumed: bool = False) -> None:
@@ -103,8 +102,9 @@ class Arrivals:
         began = files.begun(now, resumed=resumed)
         self._began = 0.0 if began.existing else began.at
         listed = files.listed()
-        self._listed = began.at if listed is None else listed
-        self._due = self._listed + (self.backfill_s or 0.0)
+        at = began.at if listed is None else listed
+        self._seen = at - SETTLED_S  # with another interval it may have left out so much
+        self._due = at + (self.backfill_s or 0.0)
         if listed is None and began.existing:
             self._list(spark, Window())
         else:
@@ -272,11 +272,11 @@ class Arrivals:
             return
         settled = min(SETTLED_S, every)
         since = max(self._began, self._opened().memory.horizon)
-        self._list(spark, Window(since, now - settled, self._listed - self._left_out - settled))
-        if self._listed >= now:
-            self._left_out = settled
+        if self._list(spark, Window(since, now - settled, self._seen - settled)):
+            self._seen = now - settled
 
-    def _list(self, spark: SparkSession, window: Window) -> None:
+    def _list(self, spark: SparkSession, window: Window) -> bool:
+        """Returns False if it is as if it had not been: the next start lists again."""
         files, now = self._opened(), self.clock()
         empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
         seen = _taken_from(empty, in_containers(spark, self.rules))
@@ -298,9 +298,9 @@ class Arrivals:
                 " not mounted",
                 self.rules.roots[min(empty)].spark,
             )
-            return
+            return False
         files.put_listed(now)
-        self._listed = now
+        return True
 
 
 def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:

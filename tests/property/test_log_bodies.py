@@ -201,7 +201,7 @@ def test_a_blob_that_cannot_be_deleted_stays_and_is_told(caplog: Any) -> None:
     assert f"seg/{1:012d}" not in spark.store.objects
 
 
-def test_the_store_does_not_answer_and_the_segment_waits_for_the_next_start(caplog: Any) -> None:
+def test_the_store_does_not_answer_and_the_segments_wait_in_their_order(caplog: Any) -> None:
     service, spark, blobs = a_query()
     send(service, blobs, 13)
     drain(spark)
@@ -221,6 +221,7 @@ def test_the_store_does_not_answer_and_the_segment_waits_for_the_next_start(capl
     drain(spark)
     assert "segment 3 stays for now" in caplog.text
     assert f"seg/{3:012d}" in spark.store.objects
+    assert f"seg/{4:012d}" in spark.store.objects, "it tells that the one before was a batch"
     assert kept(spark) <= blobs.names
 
     spark.store.get = before  # type: ignore[method-assign]

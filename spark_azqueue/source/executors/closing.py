@@ -166,7 +166,7 @@ class Cleaning:
                 kept = names.following(plan)
                 is_last = plan.number == floor  # what follows it is the first that is kept
                 gone = [name for name in objects if not (is_last and name == kept)]
-                if len(self._folder.remove(sorted(gone, key=_goes_later))) < len(gone):
+                if len(self._folder.remove(sorted(gone, key=_turn))) < len(gone):
                     return
                 if is_last:
                     self._objects[plan] = {kept: 0}
@@ -184,10 +184,9 @@ class Cleaning:
         begun = []
         for name in objects:
             found = names.parsed(name)
-            if found is None or found.kind != "s":
+            # A slot that is not settled was put when the plan was gone: it gave no rows.
+            if found is None or found.kind != "d":
                 continue
-            if names.settled(plan, found.slot) not in objects:
-                continue  # a task put it when the plan was gone: it gave no rows
             stored = self._folder.segment_of(plan, found.slot)
             if stored is None:
                 continue
@@ -198,12 +197,12 @@ class Cleaning:
         wait([each for each in begun if each], _WAIT_S)
 
 
-def _goes_later(name: str) -> tuple[bool, bool]:
+def _turn(name: str) -> int:
     """The marks of attempts go last: a plan without one was not given up. What says that a slot is
     settled goes first: the name of the slot is free when it goes, for a task that comes too late.
     """
     found = names.parsed(name)
-    return names.is_attempt(name), found is None or found.kind != "d"
+    return {"d": 0, "t": 2}.get(found.kind if found else "", 1)
 
 
 _AFTER_S = 10.0
