@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue import RunResult, drain
+from spark_azqueue import DrainResult, drain
 
 from surroundings import from_command_line, send
 
 
 # [recipe]
-def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
+def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> DrainResult:
     """Append what is in `example-readings` to the output, and delete it."""
     options = azure | {"queue": "example-readings"}
 

@@ -15,7 +15,7 @@ from typing import Any
 from job import ExactSink, start_spark
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue import RunResult, drain
+from spark_azqueue import DrainResult, drain
 
 
 def run(settings: dict[str, Any]) -> int:
@@ -39,7 +39,7 @@ def run(settings: dict[str, Any]) -> int:
     began = time.monotonic()
     if settings["plain"]:
         start().awaitTermination()
-        result = RunResult(True, 0)
+        result = DrainResult(True, 0)
     else:
         result = drain(start, options, hidden=settings["hidden_s"])
     took_s = time.monotonic() - began

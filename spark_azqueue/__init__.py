@@ -12,7 +12,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
-    from .draining import drain
+    from .draining import DrainResult, drain
     from .explanation import explain
     from .metrics.listener import AzQueueListener
     from .settlement import DeadLetter, Retry, Settled, backoff, settle
@@ -23,6 +23,7 @@ __all__ = [
     "AzQueueDataSource",
     "AzQueueListener",
     "DeadLetter",
+    "DrainResult",
     "Retry",
     "RunResult",
     "Settled",
@@ -45,10 +46,10 @@ def __getattr__(name: str) -> Any:
         from .metrics.listener import AzQueueListener
 
         return AzQueueListener
-    if name == "drain":
-        from .draining import drain
+    if name in ("DrainResult", "drain"):
+        from . import draining
 
-        return drain
+        return getattr(draining, name)
     if name == "explain":
         from .explanation import explain
 

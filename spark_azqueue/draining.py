@@ -3,47 +3,35 @@
     result = drain(lambda: orders.writeStream.….trigger(availableNow=True).start(), options)
     sys.exit(0 if result.finished else 1)
 
-See docs/supervision.md.
+See docs/supervision.md; `finished.py` decides when it has finished.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from .errors import AzQueueError
+from .finished import Again, Enough, Finish, QueueSeen, RunSeen, Step, Took, Unfinished, Wait
 from .metrics.query_metrics import Read
-from .source.left import Left, QueuesLeft
+from .metrics.report import Counters
+from .service.messages import MAX_VISIBILITY_S, QueueRef
+from .source.left import QueueLook, QueuesLeft, SourceLeft
+from .source.offsets import QueueOffset
 from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, reads
 
 log = logging.getLogger(__name__)
 
-CLOCKS_DIFFER_S = 10.0
-"""So much the driver's clock may be behind the service's, if the queues cannot be asked."""
+HIDDEN_AT_MOST_S = 600.0
+"""How long a drain waits for what its own runs may have hidden, unless `hidden` says."""
 
-_WHOLE_SECONDS_S = 2.0
-"""The service tells times in whole seconds, so an age may be so much too low."""
-
-_LOOK_AGAIN_S = 5.0
-
-_ENOUGH = 2
-"""This many runs in a row without anything older than the call end it."""
-
-_TOO_MANY = 10
-"""At most this many runs in a row read nothing, although there is something to read."""
-
-_LEAVES = (
-    "deleteOnCommit=false: on Spark 4.0 and 4.1 each run reads again what you did not delete, so"
-    " drain cannot tell when all is read, and stopped after one batch. Remove it, or use Spark 4.2"
-)
-
-_ENDLESS = ("ProcessingTimeTrigger", "ContinuousTrigger", "RealTimeTrigger")
-"""Names of Spark's triggers, with their time in brackets."""
+_ENDS = "AvailableNowTrigger"
+"""The name of the only trigger with which a query ends when it has read what is there."""
 
 _WIDTH = 40
 
@@ -51,76 +39,71 @@ Shows = Callable[[int, int | None], None]
 """Gets how many messages were read, and how many there were (None if unknown)."""
 
 
-class CountsQueues(Protocol):
-    """Who counts what queues hold."""
+@dataclasses.dataclass(frozen=True)
+class DrainResult(RunResult):
+    """How a drain ended. Each number is an outcome, of messages.
 
-    sources: int
-    """How many sources read them."""
+    finished: True if all that could be read at the call is read and deleted, by the queues' own
+    word: `left_visible` and `left_hidden` are 0 then. read: in committed batches. deleted: with
+    originals of dead letters and copies of what was read before; at least so many. dead_lettered:
+    moved to poison queues. left_visible: visible and there at the call, but not read, or read and
+    not deleted; at least so many. left_hidden: hidden, and may be leased by a run of this query
+    that failed. others: what else the queues hold by the service's count: newer messages, delayed
+    ones, and those that other consumers lease. The last three are None if the queues do not answer.
+    """
 
-    def now(self) -> Left | None:
-        """What they hold now; None if that is unknown."""
-
-    def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
-        """Which of these, accounts with names of queues, no source reads; "" if none."""
-
-    def close(self) -> None:
-        """Close the connections."""
+    read: int = 0
+    deleted: int = 0
+    dead_lettered: int = 0
+    left_visible: int | None = None
+    left_hidden: int | None = None
+    others: int | None = None
 
 
 def drain(
     start: Callable[[], Any],
-    options: Mapping[str, object] | Sequence[Mapping[str, object]] = (),
+    options: Mapping[str, object] | Sequence[Mapping[str, object]],
     *,
-    hidden: float = 0.0,
+    hidden: float | None = None,
     within: float | None = None,
     bar: bool | Shows = False,
     listener: Hears | None = None,
-    queues: CountsQueues | None = None,
-    now: Callable[[], float] = time.time,
     **limits: Any,
-) -> RunResult:
+) -> DrainResult:
     """Run a query until it has read and deleted every message that could be read at the call.
 
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
         the same checkpoint. Another trigger is refused (not with Spark Connect, which does not tell
-        it). Called once on Spark 4.2 and newer, or again if the query is stopped and the counts
-        show it; on 4.0 and 4.1, where such a run is one batch, as often as it takes.
-    options: of the source, as the reader gets them; a list if the query has several sources. With
-        them the queues are counted between two runs: this gives `bar` a total and `RunResult.left`
-        a value, and is needed for `hidden`. No message is leased for it.
-    hidden: wait this many seconds at most for messages that another consumer leases, or that are
-        delayed. 0: do not wait; a warning says how many are left.
+        it). It is called until the queues show that nothing is left: mostly once on Spark 4.2 and
+        newer; on 4.0 and 4.1, where such a run is one batch, as often as it takes.
+    options: of the source, as the reader gets them; a list if the query has several sources. The
+        queues are looked at with them before and after each run. No message is leased for it.
+    hidden: wait this many seconds at most, in all, for messages that are hidden: leased, by this
+        query or another consumer, or delayed. None: only for those that a run of this query may
+        have leased before it failed, for ten minutes at most. 0: wait for none.
     within: stop the query after this many seconds; `finished` is False then, and the next call
         resumes. None: no limit.
     bar: True prints a progress bar to stderr; a function gets the numbers once a second.
     listener: as of `run_until_done`.
-    queues, now: for tests.
     limits: restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep and clock of
         `run_until_done`. A query that fails is started again in the same way.
 
-    What arrives meanwhile is not waited for: the run of 4.2 leaves it; on 4.0 and 4.1 some of it is
-    read, and the call ends when two runs in a row read nothing older than the call. The messages of
-    the last of these runs are deleted by the next start.
-    Returns when that is so, when a query is given up, or when `within` is over; `finished` is False
-    if it cannot know: with deleteOnCommit=false on 4.0 and 4.1, if the options name other queues
-    than the query reads, or if `hidden` messages cannot be counted. Raises what the first call of
-    `start` raises, InvalidOption for bad options, TypeError and ValueError. If it is interrupted,
-    it stops the query.
+    What arrives after the call (by the service's clock) is not waited for; some of it is read.
+    Messages that are hidden at the call count if they appear within one lease: a run that failed
+    before the call may have leased them. With deleteOnCommit=false a message counts as deleted
+    when it was delivered in a committed batch.
+    Returns when all is read, when a query is given up, when no further run helps (`reason` says
+    why), or when `within` is over. Raises what the first call of `start` raises, what the first
+    look at the queues raises (QueueNotFound, AccessDenied, ServiceError), InvalidOption for bad
+    options, TypeError and ValueError. If it is interrupted, it stops the query.
     """
-    if not (hidden >= 0 and math.isfinite(hidden)):
-        raise ValueError(f"hidden={hidden}: expected 0 or more seconds")
+    if hidden is not None and not (hidden >= 0 and math.isfinite(hidden)):
+        raise ValueError(f"hidden={hidden}: expected 0 or more seconds, or None")
     if within is not None and not within > 0:
         raise ValueError(f"within={within}: expected more than 0 seconds, or None for no limit")
-    if queues is None and options:
-        queues = QueuesLeft(options)
-    if hidden and queues is None:
-        raise ValueError("'hidden' needs the options of the source, to count what is hidden")
     checked = RestartLimits(**limits)
-    try:
-        return _Drain(start, queues, hidden, within, _shows(bar), listener, now, checked).run()
-    finally:
-        if queues is not None:
-            queues.close()
+    with contextlib.closing(QueuesLeft(options)) as queues:
+        return _Drain(start, queues, hidden, within, _shows(bar), listener, checked).run()
 
 
 def _shows(bar: bool | Shows) -> Shows | None:
@@ -156,189 +139,242 @@ class DrainBar:
                 print(file=self._stream)
 
 
-class _Unfinished(Exception):  # noqa: N818
-    """No further run helps; says why."""
-
-
 class _Drain:
     """One call of `drain`."""
 
     def __init__(
         self,
         start: Callable[[], Any],
-        queues: CountsQueues | None,
-        hidden: float,
+        queues: QueuesLeft,
+        hidden: float | None,
         within: float | None,
         shows: Shows | None,
         listener: Hears | None,
-        now: Callable[[], float],
         limits: RestartLimits,
     ) -> None:
         self._queues, self._hidden, self._shows = queues, hidden, shows
-        self._may_hide = hidden > 0
         self._within, self._limits = within, limits
-        self._began = limits.clock()
-        self._now = now
-        self._began_at = now()
-        self._failures = 0
-        self._until = None if within is None else self._began + within
+        self._until = None if within is None else limits.clock() + within
         self._runs = Runs(lambda: _ending(start()), listener, limits, self._watch, self._until)
-        self._read: dict[tuple[str, int], int] = {}  # messages by run and batch
-        self._total: int | None = None
-        self._newer = self._barren = 0
-        self._before: Left | None = None  # what was left before the newest run
-        self._left: Left | None = None
-        self._wait_until: float | None = None  # for hidden messages
+        self._reads: dict[tuple[str, int], Read] = {}
+        self._leaves = any(each.leaves for each in queues.sources)
+        self._seen = self._look()
+        self._finish = Finish(
+            self._seen,
+            limits.clock(),
+            lease_s=max(each.lease_s for each in queues.sources),
+            patience_s=HIDDEN_AT_MOST_S if hidden is None else hidden,
+            waits_for_all=hidden is not None,
+            deletes_early=any(each.deletes_early for each in queues.sources),
+            leaves=self._leaves,
+        )
+        self._total = sum(each.messages for each in self._seen)
+        self._counted: set[tuple[str, int]] = set()  # batches that `Took` had
+        self._is_verified = False  # the queues show that what was read is deleted
+        self._pending = 0  # messages of the last run that the next one deletes
 
-    def run(self) -> RunResult:
+    def run(self) -> DrainResult:
         """Run the query until it is over."""
-        self._before = self._look()
-        self._total = self._before.messages if self._before else None
-        finished, reason = False, ""
+        step: Step = Again()
+        restarts = 0
         try:
-            while not finished and (query := self._runs.until_one_ends()) is not None:
-                self._left = self._look()
-                finished, reason = self._is_over([*reads(query)])
-                finished = finished and not self._waits()
-        except _Unfinished as why:
-            finished, reason = False, str(why)
-            log.warning("%s", reason)
+            while isinstance(step, Again) and (query := self._runs.until_one_ends()) is not None:
+                if restarts != self._runs.restarts:
+                    restarts = self._runs.restarts
+                    self._finish.failed(self._runs.failed_at)
+                step = self._after(query)
         except OutOfTime:
-            finished = False
-            reason = f"within={self._within:g} s is over: the next call resumes"
-            log.warning("%s", reason)
-        finally:
-            if isinstance(self._shows, DrainBar):
-                self._shows.close()
-        if not finished:
-            self._left = self._look()
-        if finished and self._left and self._left.messages:
-            reason = reason or f"{self._left.messages} messages are left, hidden or new"
-            if self._left.oldest_s is None and self._left.all_seen:
-                log.warning(
-                    "%d messages are left and hidden: another consumer leases them, or they are"
-                    " delayed. A later run reads them; drain(…, hidden=90) waits for them",
-                    self._left.messages,
+            step = Unfinished(f"within={self._within:g} s is over: the next call resumes")
+        if isinstance(step, Unfinished):
+            log.warning("%s", step.why)
+        elif isinstance(step, Again):  # given up
+            self._finish.failed(self._runs.failed_at)
+        result = self._result(step)
+        self._show(result.read if result.finished else None)
+        if isinstance(self._shows, DrainBar):
+            self._shows.close()
+        return result
+
+    def _after(self, query: Any) -> Step:
+        """What follows this run. Waits for hidden messages."""
+        run = self._took(query, self._limits.clock())
+        if isinstance(run, Unfinished):
+            return run
+        self._is_verified = run.took is not Took.NEWER
+        try:
+            self._seen = self._look()
+            step = self._finish.after(run, self._seen)
+            while isinstance(step, Wait):
+                if self._until is not None and self._limits.clock() + step.seconds >= self._until:
+                    raise OutOfTime
+                self._limits.sleep(step.seconds)
+                self._seen = self._look()
+                step = self._finish.waited(self._seen, self._limits.clock())
+        except AzQueueError as error:
+            return Unfinished(f"the queues do not show what is left: {error}")
+        return step
+
+    def _took(self, query: Any, ended: float) -> RunSeen | Unfinished:
+        """What the run that has ended took, or why no further one helps."""
+        self._watch(query)
+        new = [each for batch, each in self._reads.items() if batch not in self._counted]
+        self._counted |= self._reads.keys()
+        took = {each.batch: self._took_of(each) for each in new}  # also of runs that failed
+        runs = {each.batch[0] for each in reads(query)}
+        of_run = [each for each in new if each.batch[0] in runs]
+        if why := self._wrong_options(of_run):
+            return Unfinished(why)
+        batches = [each for each in of_run if each.is_new]
+        is_one_batch = any(each.is_old_spark is not False for each in batches)
+        self._pending = 0
+        if is_one_batch and not self._leaves:
+            self._pending = sum(each.messages for each in batches)
+        kinds = {took[each.batch] for each in batches}
+        if not of_run:
+            kind = Took.UNKNOWN
+        elif not batches:
+            kind = Took.NOTHING
+        else:
+            kind = next(each for each in (Took.OLDER, Took.NEWER, Took.NO_ROWS) if each in kinds)
+        hides = any(self._hides(each, took[each.batch]) for each in new)
+        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, self._pending)
+
+    def _wrong_options(self, of_run: Sequence[Read]) -> str:
+        """Why the options cannot be those of the query; "" if they may be."""
+        sources = max((each.sources for each in of_run), default=len(self._queues.sources))
+        if sources != len(self._queues.sources):
+            return (
+                f"the query has {sources} sources that read queues, and drain has the options of"
+                f" {len(self._queues.sources)}: give it those of each, as a list"
+            )
+        for each in of_run:
+            # A batch without messages may be one of before the options changed.
+            if each.messages and (others := self._queues.unknown(each.places)):
+                return (
+                    f"the options are not those of the query, which reads {others}: give drain the"
+                    " options of its reader"
                 )
-        return RunResult(
+        return ""
+
+    def _took_of(self, read: Read) -> Took:
+        """What a batch took, as far as it counts."""
+        self._finish.leases_for(max(read.visibility_timeout, *map(_leased_for, read.ends)))
+        if not read.messages:
+            return Took.NO_ROWS
+        if self._leaves:
+            ids = [each for end in read.ends for each in _ids(end)]
+            return Took.OLDER if self._finish.delivered(ids) else Took.NEWER
+        called = self._called_at()
+        is_newer = read.oldest and all(
+            oldest is not None and oldest > called.get(account, math.inf)
+            for account, oldest in read.oldest
+        )
+        return Took.NEWER if is_newer else Took.OLDER
+
+    def _hides(self, read: Read, took: Took) -> bool:
+        """True if messages of the call may be hidden by leases of this query after this batch.
+
+        It is repeated, so a run before it ended early; or it lasted for half a lease: then the
+        receipts in the checkpoint are dead, with which the next run of Spark 4.0 and 4.1 deletes.
+        """
+        is_renewed = took is Took.OLDER and read.seconds > self._finish.lease_s / 2
+        is_one_batch = read.is_old_spark is not False
+        return (read.is_new and read.is_repeated) or (is_one_batch and (read.hides or is_renewed))
+
+    def _called_at(self) -> dict[str, float]:
+        """The service's time of the call by account, seconds since 1970; the latest of several."""
+        found: dict[str, float] = {}
+        for each in self._queues.sources:
+            at = math.inf if each.called_at is None else each.called_at / 1_000_000
+            found[each.selection.account] = max(at, found.get(each.selection.account, 0.0))
+        return found
+
+    def _look(self) -> list[QueueSeen]:
+        return [each for source in self._queues.sources for each in _shown(source, source.look())]
+
+    def _result(self, step: Step) -> DrainResult:
+        finished = isinstance(step, Enough)
+        read, deleted, dead = self._counts()
+        if finished and self._is_verified and not self._leaves:
+            deleted = max(deleted, read + dead)
+        result = DrainResult(
             finished,
             self._runs.restarts,
             self._runs.error,
-            reason,
-            sum(self._read.values()),
-            self._left.messages if self._left else None,
+            step.why if isinstance(step, Enough | Unfinished) else "",
+            read,
+            deleted,
+            dead,
         )
+        if not finished:
+            try:
+                self._seen = self._look()
+            except AzQueueError as error:
+                log.warning("what the queues hold is not known: %s", error)
+                return result
+        visible = self._finish.older(self._seen)
+        hidden = 0 if finished else self._finish.hidden(self._seen, self._limits.clock())
+        held = sum(each.messages for each in self._seen)
+        others = max(0, held - visible - hidden - self._pending)
+        return dataclasses.replace(result, left_visible=visible, left_hidden=hidden, others=others)
 
-    def _is_over(self, reads: list[Read]) -> tuple[bool, str]:
-        """Whether all that could be read at the call is read and deleted, after a run; and why.
-
-        Raises _Unfinished if no further run can tell.
-        """
-        sources = max((each.sources for each in reads), default=0)
-        # A run that tells nothing has read what the options say, as far as is known.
-        is_ours = self._queues is not None and sources in (0, self._queues.sources)
-        queues = self._queues if is_ours else None
-        left = self._left if queues else None
-        if queues:
-            _check_places(queues, reads)
-        # Older than the call, or visible although this run read nothing.
-        has_older = left is not None and self._has_older(left)
-        lines = {each.is_old_spark for each in reads} - {None}
-        new = [each for each in reads if each.is_new]
-        is_all = not has_older and (not new or self._may_be_all(left))
-        if lines == {False} and (is_all or any(each.leaves for each in reads)):
-            return True, ""  # else it was stopped
-        if any(each.leaves and each.is_old_spark for each in new):
-            raise _Unfinished(_LEAVES)
-        has_messages = any(each.messages for each in new)
-        if not reads and left and self._before:
-            has_messages = left.messages < self._before.messages
-        self._before = self._left
-        if self._failures != self._runs.restarts:
-            self._barren = 0
-        if reads and not new and not has_older:
-            return True, ""
-        if not has_messages or self._failures != self._runs.restarts:
-            # What a failed run had leased is released: it may be behind what came until now.
-            self._began, self._began_at = self._limits.clock(), self._now()
-        self._failures = self._runs.restarts
-        self._barren = 0 if has_messages else self._barren + 1
-        if self._barren >= _TOO_MANY:
-            raise _Unfinished(
-                f"{self._barren} runs in a row read no message, although the queues have some that"
-                " can be read"
-            )
-        if self._barren >= _ENOUGH and not has_older:
-            return True, "two runs in a row read no message"
-        self._newer = self._newer + 1 if new and self._is_newer(new[-1], left) else 0
-        if self._newer >= _ENOUGH:
-            return True, "two runs in a row read only messages that came after the call"
-        return False, ""
-
-    def _may_be_all(self, left: Left | None) -> bool:
-        """False if so many are left that some are from before the call: perhaps in the batch of a
-        run that was stopped, which has leased them."""
-        read = sum(self._read.values())
-        return not left or not left.messages or self._total is None or read >= self._total
-
-    def _is_newer(self, read: Read, left: Left | None) -> bool:
-        """True if no message is left that could be read at the call, as far as can be known."""
-        after = self._began_at + CLOCKS_DIFFER_S
-        if read.logged is not None and read.logged <= after:
-            return False  # the log has more than the queues show
-        if left:
-            return left.all_seen and not self._has_older(left)
-        return read.oldest is not None and read.oldest > after
-
-    def _has_older(self, left: Left) -> bool:
-        since = self._limits.clock() - self._began
-        return left.oldest_s is not None and left.oldest_s + _WHOLE_SECONDS_S >= since
-
-    def _waits(self) -> bool:
-        """Wait for hidden messages, if asked to. True if the query is to run again."""
-        clock = self._limits.clock
-        if self._wait_until is None:
-            self._wait_until = clock() + self._hidden
-        while self._hidden and (self._left is None or self._left.messages):
-            rest = self._wait_until - clock()
-            if rest <= 0:
-                self._hidden = 0.0  # one more run, and no more waits
-                return True
-            pause = min(rest, _LOOK_AGAIN_S)
-            if self._until is not None and clock() + pause >= self._until:
-                raise OutOfTime
-            self._limits.sleep(pause)
-            self._left = self._look()
-            if self._left and self._has_older(self._left):
-                return True
-        if self._may_hide and self._left is None:
-            raise _Unfinished("the queues could not be counted: hidden messages may be left")
-        return False
-
-    def _look(self) -> Left | None:
-        if self._queues is None:
-            return None
-        try:
-            return self._queues.now()
-        except AzQueueError as error:
-            log.warning("what the queues hold is not known: %s", error)
-            return None
+    def _counts(self) -> tuple[int, int, int]:
+        """How many messages the runs read, deleted and moved to poison queues."""
+        by_run: dict[str, Counters] = {}
+        for (run, _), each in self._reads.items():
+            if each.counters and each.counters.deleted >= by_run.get(run, Counters()).deleted:
+                by_run[run] = each.counters
+        return (
+            sum(each.messages for each in self._reads.values()),
+            sum(each.deleted for each in by_run.values()),
+            sum(each.poison_moved for each in by_run.values()),
+        )
 
     def _watch(self, query: Any) -> None:
         """Count what the query has read so far, and show it."""
         for each in reads(query):
-            self._read[each.batch] = max(each.messages, self._read.get(each.batch, 0))
+            before = self._reads.get(each.batch)
+            if before is None or each.messages >= before.messages:
+                self._reads[each.batch] = each
+        self._show()
+
+    def _show(self, total: int | None = None) -> None:
         if self._shows is None:
             return
         try:
-            self._shows(sum(self._read.values()), self._total)
+            read = sum(each.messages for each in self._reads.values())
+            self._shows(read, self._total if total is None else total)
         except Exception as error:  # noqa: BLE001 (a terminal that was closed must not end the run)
             log.warning("the progress is not shown any more: %s: %s", type(error).__name__, error)
             self._shows = None
 
 
+def _shown(source: SourceLeft, looks: Mapping[QueueRef, QueueLook]) -> Iterable[QueueSeen]:
+    before = ""
+    for queue, look in looks.items():
+        older = frozenset(each.message_id for each in look.first if source.is_older(each))
+        yield QueueSeen(queue.name, look.messages, len(look.first), look.is_all, older, before)
+        before = queue.name if source.is_strict else ""
+
+
+def _leased_for(end: Mapping[str, Any]) -> int:
+    """For how long the batch of this offset is leased, if that is unusual; else 0."""
+    seconds = end.get("leasedFor", 0)
+    return seconds if type(seconds) is int and 0 <= seconds <= MAX_VISIBILITY_S else 0
+
+
+def _ids(end: Mapping[str, Any]) -> list[str]:
+    """The ids of the messages in the offset of a batch without a log."""
+    try:
+        return [
+            each.message_id for each in QueueOffset.from_json(end, account=end["account"]).leases
+        ]
+    except AzQueueError:
+        return []
+
+
 def _ending(query: Any) -> Any:
-    """The query. Raises ValueError, and stops it, if it would never end.
+    """The query. Raises ValueError, and stops it, if it does not end when all is read.
 
     Spark Connect does not tell the trigger: there it is not checked.
     """
@@ -346,21 +382,10 @@ def _ending(query: Any) -> Any:
         trigger = str(query._jsq.streamingQuery().trigger().toString())
     except Exception:  # noqa: BLE001
         return query
-    if not trigger.startswith(_ENDLESS):
+    if trigger.startswith(_ENDS):
         return query
     query.stop()
     raise ValueError(
-        f"the query has the trigger {trigger} and would never end: start it with"
-        " .trigger(availableNow=True)"
+        f"the query has the trigger {trigger}, with which it does not end when all is read: start"
+        " it with .trigger(availableNow=True)"
     )
-
-
-def _check_places(queues: CountsQueues, reads: list[Read]) -> None:
-    """Raise _Unfinished if the options are of other queues than the query reads."""
-    for each in reads:
-        # A batch without messages may be one of before the options changed.
-        if each.messages and (others := queues.unknown(each.places)):
-            raise _Unfinished(
-                f"the options are not those of the query, which reads {others}: give drain the"
-                " options of its reader"
-            )

@@ -53,19 +53,15 @@ _HEALTHY_AT_LEAST_S = 60.0
 class RunResult:
     """How a supervised query ended.
 
-    finished: True if it ended without an error, and `drain` read everything. restarts: how often
-    it was started after a failure. error: the last failure, None if there was none; also set if a
-    restart helped. reason: why it ended, or what is left; "" if there is nothing to say.
-    messages: how many the runs of a `drain` read. left: how many the queues hold afterwards, by the
-    service's count; None if that was not asked, or not answered.
+    finished: True if it ended without an error. restarts: how often it was started after a failure.
+    error: the last failure, None if there was none; also set if a restart helped. reason: why it
+    ended, or what is left; "" if there is nothing to say.
     """
 
     finished: bool
     restarts: int
     error: Exception | None = None
     reason: str = ""
-    messages: int | None = None
-    left: int | None = None
 
     @property
     def explanation(self) -> Explanation | None:
@@ -195,6 +191,8 @@ class Runs:
         self._newest: Any = None
         self.restarts = 0
         self.error: Exception | None = None
+        self.began_at = self.failed_at = 0.0
+        """When the newest run began, and when the newest failure was seen, by `limits.clock`."""
 
     def until_one_ends(self) -> Any | None:
         """Start the query until a run ends without an error. Returns that run; None: given up.
@@ -205,7 +203,7 @@ class Runs:
         limits = self._limits
         query = self._checked(self._start()) if self._newest is None else None
         while True:
-            began = limits.clock()
+            began = self.began_at = limits.clock()
             try:
                 started = self._start() if query is None else query
             except Exception as error:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
@@ -217,8 +215,8 @@ class Runs:
                 if _made_progress(query):  # after a failure it may have replayed without rows
                     self._without_progress = 0
                 return query
-            self.error = failure
-            healthy = limits.clock() - began >= limits.healthy_after
+            self.error, self.failed_at = failure, limits.clock()
+            healthy = self.failed_at - began >= limits.healthy_after
             self._in_all = 1 if healthy else self._in_all + 1
             made_progress = healthy or _made_progress(query)
             self._without_progress = 1 if made_progress else self._without_progress + 1

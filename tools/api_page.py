@@ -50,7 +50,7 @@ GROUPS = (
     Group(
         "Start again after a failure",
         "See [supervision](supervision.md).",
-        ((_TOP, ("run_until_done", "drain", "RunResult")),),
+        ((_TOP, ("run_until_done", "RunResult", "drain", "DrainResult")),),
     ),
     Group(
         "Explain an error",

@@ -92,11 +92,11 @@ def start():
     )
 
 
-result = spark_azqueue.drain(start)
+result = spark_azqueue.drain(start, azure | {"queue": queue})
 if not result.finished:
     raise RuntimeError(str(result.explanation or result.reason)) from result.error
 
 # COMMAND ----------
 
-print(f"{result.messages} messages; {table} has {spark.table(table).count()} rows")
-dbutils.notebook.exit(str(result.messages))
+print(f"{result.read} messages; {table} has {spark.table(table).count()} rows")
+dbutils.notebook.exit(str(result.read))

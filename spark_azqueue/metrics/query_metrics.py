@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
@@ -226,26 +225,34 @@ def metrics_of(
 class Read(NamedTuple):
     """What one progress event says of the queues that its batch read.
 
-    oldest: insertion time of its oldest message, in seconds since 1970, by the service's clock;
-    None if unknown. is_new: there was a batch of one of them, also one without rows. is_old_spark:
-    it is of Spark 4.0 or 4.1, where `availableNow` runs a single batch; None if that is unknown, as
-    of a batch that Spark repeats after a failure. sources: how many read
-    queues. places: of each, its account and the names of queues that its batch has, as far as it
-    says. logged: with a log, the earliest time that the ends of the batches tell, when their oldest
-    message was inserted or their plan made; minus infinity if that is unknown, or if more waits in
-    the log; None without one. leaves: its messages are not deleted (deleteOnCommit=false). batch:
-    its run and number.
+    batch: its run and number. sources: how many read queues. messages: how many gave rows. is_new:
+    there was a batch of one of them, also one without rows. is_repeated: Spark repeated it after a
+    failure, and asked for no other. is_old_spark: it is of Spark 4.0 or 4.1, where `availableNow`
+    runs a single batch; None if that is unknown, as of a batch that is repeated. ends: the offsets
+    at the end of each source's batch. oldest: of each source with a batch, its account, and the
+    earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
+    unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
+    the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
+    hidden by killed tasks. counters: of the run so far, None if they are not reported.
     """
 
+    batch: tuple[str, int]
     sources: int
     messages: int
-    oldest: float | None
     is_new: bool
+    is_repeated: bool
     is_old_spark: bool | None
-    places: tuple[tuple[str, frozenset[str]], ...] = ()
-    logged: float | None = None
-    leaves: bool = False
-    batch: tuple[str, int] = ("", 0)
+    ends: tuple[Mapping[str, Any], ...] = ()
+    oldest: tuple[tuple[str, float | None], ...] = ()
+    seconds: float = 0.0
+    visibility_timeout: int = 0
+    hides: bool = False
+    counters: Counters | None = None
+
+    @property
+    def places(self) -> list[tuple[str, frozenset[str]]]:
+        """Of each source its account, and the names of queues that its batch has."""
+        return [(str(end["account"]), _queues_in(end)) for end in self.ends]
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
@@ -267,32 +274,41 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         [_parsed(each.get(name)) or {} for name in ("startOffset", "endOffset", "latestOffset")]
         for each, _ in found
     ]
-    ends = [end for _, end, _ in offsets]
     latest = [each for _, _, each in offsets if each]
-    logged = [_logged_at(end) for end in ends if "log" in end]
+    is_new = [bool(start != end and end["batch"]) for start, end, _ in offsets]
+    # A report in an offset is of the run that made it.
+    reports = [
+        ours.report if ours.report and (latest and (ours.made_at is None or new)) else None
+        for (_, ours), new in zip(found, is_new, strict=True)
+    ]
+    known = [each for each in reports if each]
     return Read(
+        (str(progress["runId"]), int(progress["batchId"])),
         len(found),
         sum(ours.messages for _, ours in found),
-        min((ours.oldest for _, ours in found if ours.oldest is not None), default=None),
-        any(start != end and end["batch"] for start, end, _ in offsets),
+        any(is_new),
+        not latest,
         # The end of the batch, in place of the source's report.
         all({"batch", "account"} <= each.keys() for each in latest) if latest else None,
-        tuple((str(end["account"]), _queues_in(end)) for end in ends),
-        min(logged, default=None),
-        any(end.get("deleteOnCommit") is False for end in ends),
-        (str(progress["runId"]), int(progress["batchId"])),
+        tuple(end for _, end, _ in offsets),
+        tuple(
+            (str(end["account"]), _oldest_in(end, report))
+            for (_, end, _), report, new in zip(offsets, reports, is_new, strict=True)
+            if new
+        ),
+        (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000,
+        max((each.visibility_timeout for each in known), default=0),
+        any(each.hidden_for for each in known),
+        reduce(add, [each.counters for each in known]) if len(known) == len(found) else None,
     )
 
 
-_NOT_YET = -math.inf
-
-
-def _logged_at(end: Mapping[str, Any]) -> float:
-    """When what this offset of a log brought came, at the earliest: see `Read.logged`."""
+def _oldest_in(end: Mapping[str, Any], report: Report | None) -> float | None:
+    """The earliest insertion time of what this offset brought: see `Read.oldest`."""
     if "slots" not in end:
-        return _moment(end["oldest"]) if "oldest" in end else _NOT_YET
+        return _moment(end["oldest"]) if "oldest" in end else None
     waits = end.get("waiting") or end.get("gaveUp") or any("from" in each for each in end["slots"])
-    return _NOT_YET if waits else _moment(end["issued"])
+    return None if waits or report is None else report.oldest
 
 
 def _queues_in(end: Mapping[str, Any]) -> frozenset[str]:
@@ -383,8 +399,7 @@ def _undamaged(source: Mapping[str, Any]) -> _Source | None:
         messages = _logged(start, end, int(source["numInputRows"]))
     else:
         messages = sum(whole(packed["messages"]) for packed in end["queues"].values())
-    oldest = _moment(end["oldest"]) if "oldest" in end else None
-    return _Source(messages, oldest, report, made_at)
+    return _Source(messages, _oldest_in(end, report), report, made_at)
 
 
 def _report(value: Mapping[str, Any] | None) -> Report | None:

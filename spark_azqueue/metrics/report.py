@@ -197,6 +197,9 @@ class Report:
     visibility_timeout: that of new leases, in seconds. log: None without a write-ahead log, and
     before it is open. poison: as `backlog`, of the poison queues; empty if none is used. expires:
     when the first message of the newest batch expires, seconds since 1970; None if none does.
+    oldest: with leaseOn=executors, when the oldest message of the newest batch that is closed was
+    inserted, seconds since 1970; None if unknown, or if the offset says it. hidden_for: for so many
+    seconds tasks that were killed may hide messages that they had leased.
     heads: age of the first visible message of each queue, in seconds, when it was last looked at.
     delivered_by_queue: messages passed to Spark since the run began. requests: to queues,
     sent by the source's process, by operation; empty if tasks send requests, too.
@@ -210,6 +213,8 @@ class Report:
     log: LogReport | None = None
     poison: Annotated[_Counts, _Map("poison", "poison", _summed)] = field(default_factory=dict)
     expires: int | None = None
+    oldest: int | None = None
+    hidden_for: int = 0
     heads: Annotated[_Counts, _Map("heads", "head_seconds", _largest)] = field(default_factory=dict)
     delivered_by_queue: Annotated[
         _Counts, _Map("deliveredByQueue", "delivered_by_queue", _summed, True)
@@ -240,8 +245,10 @@ class Report:
         }
         if self.log:
             value["log"] = asdict(self.log)
-        if self.expires is not None:
-            value["expires"] = self.expires
+        times = {"expires": self.expires, "oldest": self.oldest}
+        value |= {name: time for name, time in times.items() if time is not None}
+        if self.hidden_for:
+            value["hiddenFor"] = self.hidden_for
         maps = {each.json: dict(getattr(self, name)) for name, each in self._maps()}
         return value | {name: counts for name, counts in maps.items() if counts}
 
@@ -269,7 +276,10 @@ class Report:
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
         """Read a report back. Raises LookupError, TypeError or ValueError if it is not one."""
-        expires = report.get("expires")
+        expires, oldest = (
+            None if (time := report.get(name)) is None else whole(time)
+            for name in ("expires", "oldest")
+        )
         return cls(
             _counts(report["backlog"]),
             whole(report["held"]),
@@ -277,12 +287,15 @@ class Report:
             whole(report["visibilityTimeout"]),
             Counters.from_json(report["counters"]),
             LogReport.from_json(report["log"]) if report.get("log") else None,
-            expires=None if expires is None else whole(expires),
+            expires=expires,
+            oldest=oldest,
+            hidden_for=whole(report.get("hiddenFor", 0)),
             **{name: _counts(report.get(each.json) or {}) for name, each in cls._maps()},
         )
 
     def __add__(self, other: Report) -> Report:
-        soonest = [each.expires for each in (self, other) if each.expires is not None]
+        expires = [each.expires for each in (self, other) if each.expires is not None]
+        oldest = [each.oldest for each in (self, other) if each.oldest is not None]
         return Report(
             _summed(self.backlog, other.backlog),
             _plus(self.held, other.held),
@@ -290,7 +303,9 @@ class Report:
             max(self.visibility_timeout, other.visibility_timeout),
             self.counters + other.counters,
             self.log + other.log if self.log and other.log else self.log or other.log,
-            expires=min(soonest, default=None),
+            expires=min(expires, default=None),
+            oldest=min(oldest, default=None),
+            hidden_for=max(self.hidden_for, other.hidden_for),
             **{
                 name: each.add(getattr(self, name), getattr(other, name))
                 for name, each in self._maps()

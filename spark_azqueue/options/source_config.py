@@ -89,7 +89,7 @@ class SourceConfig(SharedConfig):
         " SAS `r`). The count is approximate, and hidden messages are in it:"
         " those that another consumer has leased, and those with a visibility delay. So it has no"
         " effect while as many as that are hidden. Not with `availableNow`, which reads what there"
-        " is. Unset: any number is enough.",
+        " is, nor for the first batch of a run on Spark 4.0 and 4.1. Unset: any number is enough.",
     )
     max_trigger_delay: float = option(
         "maxTriggerDelay",

@@ -73,7 +73,7 @@ class LeasedConsumer:
         number = batch_of(start, account=self._account) + 1
         if proven:
             self.committed(start)
-        if not self.engine.is_due():
+        if not self.engine.is_due(may_end=self._may_end):
             return dict(start)
         batch = self.engine.next_batch(number)
         if batch is None:

@@ -1,62 +1,45 @@
-"""What a driver's program asks queues between two runs of its query: what they still hold."""
+"""What a driver's program asks queues between two runs of its query: what they show."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from spark_azqueue.errors import AccessDenied
+from spark_azqueue.options.choices import DeleteAfter, QueuePriority
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.messages import MAX_PER_REQUEST, UNKNOWN_TIME, Message, QueueRef
+from spark_azqueue.service.queues.calls import Count, Peek, Peeked
 from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.flow import answers_of
 from spark_azqueue.service.retry import CONTROL
 
-from .intake.backlog import Backlog
+from .leases.timing import START_BY_USER_S, START_ON_EXECUTORS_S, START_S
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What queues hold, by the service's count.
-
-    messages: together, hidden ones too. oldest_s: the age of the oldest one that can be read and is
-    the first of its queue, in seconds; None if there is none. all_seen: False if the first message
-    of a queue with messages is unknown, so that an older one may be there.
-    """
+class QueueLook(NamedTuple):
+    """What one queue showed. messages: the larger of the service's counts before and after; a count
+    has hidden messages in it. first: its first visible messages, up to 32."""
 
     messages: int
-    oldest_s: int | None
-    all_seen: bool = True
+    first: tuple[Message, ...]
+
+    @property
+    def is_all(self) -> bool:
+        """True if no further message is visible."""
+        return len(self.first) < MAX_PER_REQUEST
 
 
 class QueuesLeft:
-    """Counts the messages of the queues that sources with these options read. Leases nothing."""
+    """Looks at the queues that sources with these options read. Leases nothing."""
 
     def __init__(self, options: Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
         """Nothing is sent. options: of the source, or of each one, as its reader gets them.
 
         Raises InvalidOption, and TypeError for what cannot be options.
         """
-        self._sources = [_SourceLeft(source_config(_texts(each))) for each in _each(options)]
-        self.sources = len(self._sources)
-        """How many sources read them."""
-
-    def now(self) -> Left | None:
-        """A request or two for each queue; None if one does not answer, or may not be counted.
-
-        Raises AccessDenied or ServiceError if the names of queues by pattern cannot be listed.
-        """
-        found = [each.now() for each in self._sources]
-        known = [each for each in found if each]
-        if len(known) < len(found):
-            return None
-        ages = [each.oldest_s for each in known if each.oldest_s is not None]
-        return Left(
-            sum(each.messages for each in known),
-            max(ages, default=None),
-            all(each.all_seen for each in known),
-        )
+        self.sources = [SourceLeft(source_config(_texts(each))) for each in _each(options)]
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
         """The queues among these that are of no source, in words; "" if there is none.
@@ -64,9 +47,9 @@ class QueuesLeft:
         places: the accounts of sources, each with names of queues.
         """
         for account, names in places:
-            in_account = [each for each in self._sources if each.selection.account == account]
+            in_account = [each for each in self.sources if each.selection.account == account]
             if not in_account:
-                return f"an account other than '{self._sources[0].selection.account}'"
+                return f"an account other than '{self.sources[0].selection.account}'"
             queues = [QueueRef(account, name) for name in names]
             if all(each.selection.not_read(queues) for each in in_account):
                 return f"queues of '{account}' that they do not name"
@@ -74,34 +57,88 @@ class QueuesLeft:
 
     def close(self) -> None:
         """Close the connections."""
-        for each in self._sources:
+        for each in self.sources:
             each.client.close()
 
 
-class _SourceLeft:
+class SourceLeft:
     """The same for one source."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self.selection = config.selection
         self.client = QueueClient(config.account)
-        self._backlog = Backlog(self.client, (), time.monotonic, with_heads=True)
+        self.called_at: int | None = None
+        """The service's time of the first answer, microseconds since 1970, in whole seconds."""
 
-    def now(self) -> Left | None:
+    @property
+    def leaves(self) -> bool:
+        """True if what is read stays in the queue."""
+        return not self._config.delete_on_commit
+
+    @property
+    def deletes_early(self) -> bool:
+        """True if messages are deleted before their batch is committed."""
+        log = self._config.write_ahead_log
+        return bool(self._config.executors or (log and log.delete_after is DeleteAfter.LOG))
+
+    @property
+    def is_strict(self) -> bool:
+        """True if the queues are read in their order."""
+        return self._config.queue_priority is QueuePriority.STRICT
+
+    @property
+    def lease_s(self) -> int:
+        """For how long messages are leased at least, if no batch has shown that it is longer."""
+        if self._config.visibility_timeout:
+            return self._config.visibility_timeout
+        if self._config.executors:
+            return START_ON_EXECUTORS_S
+        return START_BY_USER_S if self.leaves else START_S
+
+    def look(self) -> Mapping[QueueRef, QueueLook]:
+        """Three requests for each queue with messages, else one after the first look.
+
+        Raises QueueNotFound, AccessDenied or ServiceError.
+        """
         queues = self._config.queues
-        if self.selection.patterns:
-            prefix = self.selection.prefix
-            queues = self.selection.among(CONTROL(self.client.names, prefix))
-        self._backlog.count_in(queues)
-        counts = self._backlog.now(heads=True)
-        if len(counts) < len(queues):
-            return None
-        backlog = self._backlog
-        return Left(
-            sum(counts.values()),
-            max(backlog.heads.values(), default=None),
-            all(not count or name in backlog.seen for name, count in counts.items()),
-        )
+        try:
+            if self.selection.patterns:
+                prefix = self.selection.prefix
+                queues = self.selection.among(CONTROL(self.client.names, prefix))
+            before = self._counts(queues)
+            filled = [queue for queue, count in before.items() if count or self.called_at is None]
+            calls = [(queue, Peek(queue, MAX_PER_REQUEST)) for queue in filled]
+            first = dict(answers_of(self.client, calls, self._vanished))
+            after = self._counts(first)
+        except AccessDenied as error:
+            raise AccessDenied(
+                f"drain has to see what the queues hold: {error}", condition=error.condition
+            ) from None
+        self._note_time(first.values())
+        return {
+            queue: QueueLook(max(count, after.get(queue, 0)), first[queue].messages)
+            if queue in first
+            else QueueLook(0, ())
+            for queue, count in before.items()
+        }
+
+    def is_older(self, message: Message) -> bool:
+        """True if it was there at the first look, or may have been."""
+        at = message.insertion_time
+        return self.called_at is None or at == UNKNOWN_TIME or at <= self.called_at
+
+    def _counts(self, queues: Iterable[QueueRef]) -> dict[QueueRef, int]:
+        calls = [(queue, Count(queue)) for queue in queues]
+        return dict(answers_of(self.client, calls, self._vanished))
+
+    def _vanished(self, queue: QueueRef) -> bool:
+        return bool(self.selection.patterns) and queue not in self._config.queues
+
+    def _note_time(self, answers: Iterable[Peeked]) -> None:
+        times = [each.answered_at for each in answers if each.answered_at is not None]
+        if self.called_at is None and times:
+            self.called_at = min(times)
 
 
 def _each(options: Any) -> Sequence[Mapping[str, object]]:
@@ -109,7 +146,7 @@ def _each(options: Any) -> Sequence[Mapping[str, object]]:
     if isinstance(options, Mapping):
         options = [options]
     is_list = isinstance(options, Sequence) and not isinstance(options, str | bytes)
-    if not is_list or not all(isinstance(each, Mapping) for each in options):
+    if not is_list or not options or not all(isinstance(each, Mapping) for each in options):
         raise TypeError(
             "expected the options of the source as a dict, or a list of them if the query has"
             f" several sources, not {type(options).__name__}"

@@ -263,7 +263,7 @@ def test_a_drain_of_two_sources_starts_again_after_a_failure(
     options = [each | {"secret.connectionString": fake.connection_string} for each in sources]
     result = drain(start, options, bar=lambda *each: shown.append(each), first_wait=0.1)
 
-    assert (result.finished, result.restarts, result.messages, result.left) == (True, 1, 100, 0)
+    assert (result.finished, result.restarts, result.read, result.others) == (True, 1, 100, 0)
     assert shown[-1] == (100, 100)
     assert fake.count(queue) == fake.count(other) == 0
     assert len(streams.bodies()) == len(set(streams.bodies())) == 100

@@ -166,19 +166,18 @@ def test_a_drain_reads_and_deletes_everything(
     assert ("spark_azqueue.drain" in first.reason) is not TRUE_AVAILABLE_NOW
 
     before = fake.count(queue)
-    result = drain(
-        lambda: job.start({"availableNow": True}, maxMessagesPerTrigger="20"),
-        {"secret.connectionString": fake.connection_string, "queue": queue},
-    )
+    options = {"secret.connectionString": fake.connection_string, "queue": queue}
+    result = drain(lambda: job.start({"availableNow": True}, maxMessagesPerTrigger="20"), options)
 
-    assert (result.finished, result.left) == (True, 0)
-    assert result.messages == (0 if TRUE_AVAILABLE_NOW else 30)
+    assert (result.finished, result.left_visible, result.left_hidden) == (True, 0, 0)
+    assert result.read == (0 if TRUE_AVAILABLE_NOW else 30)
     assert before == (0 if TRUE_AVAILABLE_NOW else 50)
     assert fake.count(queue) == 0
     assert Counter(job.bodies) == Counter(f"m{i}" for i in range(50))
 
-    with pytest.raises(ValueError, match=r"never end.*availableNow"):
-        drain(lambda: job.start({"processingTime": "1 second"}))
+    for trigger in ({"processingTime": "1 second"}, {"once": True}):
+        with pytest.raises(ValueError, match=r"does not end when all is read.*availableNow"):
+            drain(lambda each=trigger: job.start(each), options)
     assert spark.streams.active == []
 
 

@@ -41,6 +41,7 @@ class Scheduled:
             **options,
         }
         self.old = old
+        self._clock = fake.clock
         self.rows: list[str] = []
         self.runs: list[Run] = []
         self.before_commit: Callable[[int], None] = lambda run: None
@@ -114,10 +115,12 @@ class Scheduled:
             for batch in record_batches(part)
             for body in batch.column("body").to_pylist()
         ]
+        began = self._clock.now()
         self.before_commit(run.number)
         self.rows += bodies
         self._committed = len(self._offsets)
-        run.tell(start, end, len(bodies), is_again=is_again)
+        seconds = self._clock.now() - began
+        run.tell(start, end, len(bodies), is_again=is_again, seconds=seconds)
 
     def roll_back(self) -> None:
         """Go back behind the first batch, as a checkpoint that was restored from a copy."""
@@ -147,9 +150,17 @@ class Run:
         self.stopped = True
 
     def tell(
-        self, start: OffsetJson, end: OffsetJson, rows: int, *, is_again: bool = False
+        self,
+        start: OffsetJson,
+        end: OffsetJson,
+        rows: int,
+        *,
+        is_again: bool = False,
+        seconds: float = 0.0,
     ) -> None:
         """A progress event of this run. is_again: Spark asked for no offset in it."""
+        if start == end and self.recentProgress and not self._query.old:
+            return  # Spark tells of an idle trigger ten seconds after a batch
         latest = json.dumps(end if self._query.old else {"version": 1})
         source = {
             "startOffset": json.dumps(start),
@@ -162,6 +173,7 @@ class Run:
                 "runId": str(self.number),
                 "batchId": end["batch"] - (start != end),
                 "numInputRows": rows,
+                "durationMs": {"triggerExecution": int(seconds * 1_000)},
                 "sources": [source],
             }
         )

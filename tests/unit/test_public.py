@@ -13,6 +13,7 @@ def test_everything_public_is_there():
         "AzQueueDataSource",
         "AzQueueListener",
         "DeadLetter",
+        "DrainResult",
         "Retry",
         "RunResult",
         "Settled",

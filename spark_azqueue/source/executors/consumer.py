@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.journal.store import LogStore, log_store
@@ -25,6 +26,7 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 from ..batches.commits import Position
 from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
+from ..leases.timing import START_ON_EXECUTORS_S
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
 from .closing import Cleaning, Closing, Noting
@@ -39,9 +41,6 @@ from .rows import SlotAssignment
 from .totals import Drained, Totals
 
 log = logging.getLogger(__name__)
-
-LEASE_S = 90
-"""With visibilityTimeout=auto: a task dequeues for ten seconds, and deletes for some more."""
 
 _SLOTS_AT_ONCE = 8
 """Most slots that are closed at once."""
@@ -98,7 +97,7 @@ class ExecutorsConsumer:
         )
         self._sizing = PlanSizing(config, executors, runtime.clock)
         self._drained = Drained(self._monitor, runtime.clock, runtime.now, runtime.sleep)
-        self._totals = Totals(config.visibility_timeout or LEASE_S)
+        self._totals = Totals(config.visibility_timeout or START_ON_EXECUTORS_S)
         self._chain = Chain(self._folder, self._recovery)
         self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
         self._given_up = PlanOutcomes(
@@ -133,6 +132,7 @@ class ExecutorsConsumer:
         start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. most: the most
         messages in a new batch.
         """
+        may_end = start is None and self._issued is None  # after one batch, as on 4.0 and 4.1
         if start is None:
             start, _ = self._position.asked()
             if self._position.is_awaited:
@@ -155,7 +155,7 @@ class ExecutorsConsumer:
         if not self._waiting:
             if self._monitor.is_look_due:
                 self._monitor.look()
-            if not (self._monitor.is_limited or self._monitor.may_begin()):
+            if not (self._monitor.is_limited or self._monitor.may_begin(may_end=may_end)):
                 self._noting.idle(plan.id, ends=False)
                 return dict(start)
         following = self._next(plan, most)
@@ -205,7 +205,7 @@ class ExecutorsConsumer:
         """The backlog, what slots reported in this run, and the state of the folder."""
         counted = self._monitor.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._recovery.is_done else None
-        return self._totals.report(
+        report = self._totals.report(
             counted,
             plans,
             self._cleaning.bytes,
@@ -213,6 +213,7 @@ class ExecutorsConsumer:
             self._client.throttled,
             self._given_up.set_aside,
         )
+        return replace(report, hidden_for=self._drained.hidden_for)
 
     def close(self) -> None:
         """Finish what has begun, for a few seconds at most, and close the connections."""
@@ -228,7 +229,7 @@ class ExecutorsConsumer:
         first = self._recovery.take(start, end)
         self._first = (start.id, first) if first is not None else None
         self._cleaning.found(self._recovery.objects, self._recovery.floor, self._recovery.times)
-        lease_s = max(start.lease_s, self._config.visibility_timeout or LEASE_S)
+        lease_s = max(start.lease_s, self._config.visibility_timeout or START_ON_EXECUTORS_S)
         self._drained.found(self._recovery.objects, self._recovery.times, lease_s)
         if start.id == START and first is None and end is None:
             self._before_first = self._recovery.base or self._after_unused()
@@ -306,7 +307,7 @@ class ExecutorsConsumer:
             PlanId(plan.number + 1, uuid.uuid4().hex),
             self._sizing.slots(queues, limit),
             int(self._now()),
-            self._config.visibility_timeout or LEASE_S,
+            self._config.visibility_timeout or START_ON_EXECUTORS_S,
             self._cutoff,
             len(self._known) > 0,
             self._sizing.limits(queues),

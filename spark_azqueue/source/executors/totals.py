@@ -90,6 +90,11 @@ class Drained:
             raise NotDrained(f"{text} This availableNow run would not end")
         log.warning("%s", text)
 
+    @property
+    def hidden_for(self) -> int:
+        """For how many seconds messages may be hidden yet."""
+        return math.ceil(max(0.0, self._hidden_until - self._clock()))
+
     def is_over(self) -> bool:
         """True if nothing is hidden any more in the queues that are read; else some time passes.
 
@@ -111,6 +116,7 @@ class Totals:
         self._lease_s = lease_s
         self._counters = Counters()
         self._expires: int | None = None
+        self._oldest: int | None = None
         self.is_idle = False
         """The last look found no message."""
 
@@ -122,6 +128,7 @@ class Totals:
 
     def given(self, settled: Sequence[SlotReport]) -> None:
         """The rows of these slots count."""
+        self._oldest = min((e.oldest for e in settled if e.oldest is not None), default=None)
         for each in settled:
             self._counters.delivered += each.messages - each.poison
             self._counters.delivered_bytes += each.given_bytes
@@ -171,5 +178,6 @@ class Totals:
             state,
             counted.poison,
             self._expires,
-            counted.heads,
+            self._oldest,
+            heads=counted.heads,
         )

@@ -72,6 +72,8 @@ START_S = 60
 """The length before any batch was observed. A first batch that takes longer is renewed."""
 START_BY_USER_S = 300
 """The same with deleteOnCommit=false: the user has to update or delete within the lease."""
+START_ON_EXECUTORS_S = 90
+"""With leaseOn=executors, always: a task dequeues for ten seconds, and deletes for some more."""
 SHORTEST_S = 60
 LONGEST_S = 3600
 """Longer batches are renewed."""

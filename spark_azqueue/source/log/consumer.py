@@ -141,7 +141,7 @@ class LogConsumer:
         number = self._batches.standing_from(max(position.number, self._recovery.after) + 1)
         if number <= self._batches.head:
             return self._handed_out(self._offset(number))
-        if not self.engine.is_due():
+        if not self.engine.is_due(may_end=self._may_end):
             return known
         batch = self.engine.next_batch(number)
         if batch is None:

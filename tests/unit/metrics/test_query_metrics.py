@@ -362,22 +362,26 @@ PLAN = {"version": 3, "account": "fakeaccount", "log": "x", "issued": "2026-11-2
 
 
 @pytest.mark.parametrize(
-    ("end", "logged"),
+    ("end", "oldest"),
     [
-        (offset(2, orders=3), None),
+        (offset(2, orders=3), FIRST),
+        (offset(2, oldest=None, orders=3), None),
         (offset(2) | {"log": "x", "messages": 3}, FIRST),
-        (offset(2, oldest=None) | {"log": "x", "messages": 3}, -math.inf),
-        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}]}, FIRST),
-        (PLAN | {"batch": 2, "slots": [{"queues": [], "from": [1]}]}, -math.inf),
-        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}], "gaveUp": True}, -math.inf),
-        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}], "waiting": [[1]]}, -math.inf),
+        (offset(2, oldest=None) | {"log": "x", "messages": 3}, None),
+        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}]}, 77),
+        (PLAN | {"batch": 2, "slots": [{"queues": [], "from": [1]}]}, None),
+        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}], "gaveUp": True}, None),
+        (PLAN | {"batch": 2, "slots": [{"queues": ["orders"]}], "waiting": [[1]]}, None),
     ],
 )
-def test_what_a_log_holds_beside_the_queues(end, logged):
-    assert read_of(progress(source(endOffset=end))).logged == logged
+def test_how_old_the_messages_of_a_batch_are(end, oldest):
+    """With plans it is that of the batch before; of what comes again nothing is known."""
+    told = progress(source(endOffset=end, latestOffset=REPORT | {"oldest": 77}))
+
+    assert read_of(told).oldest == (("fakeaccount", oldest),)
 
 
 def test_the_queues_that_were_read():
     slots = [{"queues": ["orders"]}, {"queues": ["refunds"]}]
     both = source(), source(endOffset=PLAN | {"batch": 2, "slots": slots})
-    assert read_of(progress(*both)).places == (("fakeaccount", {"orders", "refunds"}),) * 2
+    assert read_of(progress(*both)).places == [("fakeaccount", {"orders", "refunds"})] * 2

@@ -1,0 +1,283 @@
+"""When a drain has finished: decided from what its queues show and what its runs read.
+
+A query cannot know what it did not read, and a queue does not say who hides a message. So three
+rules decide. *The head*: a message that is visible and was there at the call means one more run.
+*One more run*: only a run that found nothing, or two in a row that found nothing of the call's,
+end a drain, unless the queues show that nothing is left at all. *One lease*: what a run of this
+call may have hidden is back after one lease, so a drain waits for it as long as anything is hidden.
+
+Pure: times are arguments, in seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+ENOUGH = 2
+"""This many runs in a row that took nothing of what was there at the call end it."""
+
+_ENDLESS = 10
+"""This many runs in a row took nothing, and ended before they had found nothing."""
+
+LOOK_AGAIN_S = 5.0
+
+_MARGIN_S = 2.0
+"""Services tell the end of a lease in whole seconds, and begin it when a request arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """What one queue showed.
+
+    name: for texts. messages: the service's count, with hidden ones; it may be too high, but never
+    too low. visible: how many of them can be read, of the first ones that were looked at; is_all:
+    those are all. older: ids of visible ones that were there at the call. before: the name of a
+    queue that is read first (queuePriority=strict), "" if there is none.
+    """
+
+    name: str
+    messages: int
+    visible: int
+    is_all: bool
+    older: frozenset[str] = frozenset()
+    before: str = ""
+
+    @property
+    def hidden(self) -> int:
+        """How many are leased or delayed, as far as that can be told."""
+        return max(0, self.messages - self.visible) if self.is_all else 0
+
+    @property
+    def may_hide(self) -> bool:
+        """False if none is leased or delayed."""
+        return self.hidden > 0 or not self.is_all
+
+
+class Took(enum.Enum):
+    """What a run took, as far as it counts."""
+
+    UNKNOWN = "it reported no progress: perhaps it was stopped while it dequeued"
+    NOTHING = "it asked, and found nothing"
+    NO_ROWS = "its batches had no messages, or only some of a batch before it"
+    NEWER = "only what was put after the call, or had been delivered in this call"
+    OLDER = "something that was there at the call, or may have been"
+
+
+class RunSeen(NamedTuple):
+    """What a run that ended without an error showed. began, ended: when.
+
+    is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
+    have left messages of the call hidden. pending: how many it read that the next run deletes.
+    """
+
+    took: Took
+    began: float
+    ended: float
+    is_one_batch: bool = False
+    hides: bool = False
+    pending: int = 0
+
+
+class Enough(NamedTuple):
+    """All that was there at the call is read and deleted. why: how that is known."""
+
+    why: str = ""
+
+
+class Again(NamedTuple):
+    """Another run is needed."""
+
+
+class Wait(NamedTuple):
+    """Look at the queues again after this many seconds, see `Finish.waited`."""
+
+    seconds: float
+
+
+class Unfinished(NamedTuple):
+    """No further run helps. why: what is left, and what to do."""
+
+    why: str
+
+
+Step = Enough | Again | Wait | Unfinished
+
+
+class Finish:
+    """Decides after each run of one call. Nothing is kept over a call."""
+
+    def __init__(
+        self,
+        queues: Sequence[QueueSeen],
+        now: float,
+        *,
+        lease_s: float,
+        patience_s: float,
+        waits_for_all: bool = False,
+        deletes_early: bool = False,
+        leaves: bool = False,
+    ) -> None:
+        """queues: at the call.
+
+        lease_s: how long a lease of the query may last; it may become longer. patience_s: how long
+        to wait for hidden messages, in all. waits_for_all: also for those of others. deletes_early:
+        messages are deleted before their batch is committed, so an empty queue proves nothing.
+        leaves: deleteOnCommit=false: what was delivered stays, leased.
+        """
+        self.lease_s = lease_s
+        self._patience_s = patience_s
+        self._waits_for_all = waits_for_all
+        self._deletes_early = deletes_early
+        self._leaves = leaves
+        self._delivered: set[str] = set()
+        self._older = self._older_of(queues)
+        self._hidden_until = self._read_until = 0.0
+        if not leaves and any(each.may_hide for each in queues):
+            self._may_hide(now)  # by a run that ended before the call
+        self._awaited_until = 0.0
+        self._pending = 0
+        self._newer = self._barren = self._endless = self._silent = 0
+        self._has_failed = False
+
+    def leases_for(self, seconds: float) -> None:
+        """A batch or a report shows leases of this length: what is hidden may last longer."""
+        self.lease_s = max(self.lease_s, seconds)
+
+    def delivered(self, ids: Iterable[str]) -> bool:
+        """These are of a committed batch, and stay in the queue. False if each was delivered
+        before in this call."""
+        before = len(self._delivered)
+        self._delivered.update(ids)
+        return len(self._delivered) > before
+
+    def failed(self, at: float) -> None:
+        """A run ended with an error at this time: what it had leased may be hidden."""
+        self._may_hide(at)
+        self._has_failed = True
+
+    def older(self, queues: Iterable[QueueSeen]) -> int:
+        """How many messages of the call are visible, and count as unread; at least."""
+        return len(self._older_of(queues))
+
+    def hidden(self, queues: Iterable[QueueSeen], now: float) -> int:
+        """How many are hidden, and may be by a run of this query."""
+        if self._leaves or now >= max(self._hidden_until, self._read_until):
+            return 0
+        return sum(each.hidden for each in queues)
+
+    def after(self, run: RunSeen, queues: Sequence[QueueSeen]) -> Step:
+        """What follows a run that ended without an error. queues: as they show after it."""
+        older_before, self._older = self._older, self._older_of(queues)
+        has_read = run.took in (Took.OLDER, Took.NEWER)
+        if has_read and run.is_one_batch and not self._leaves:  # not all is known of its deletes
+            self._read_until = max(self._read_until, run.ended + self.lease_s + _MARGIN_S)
+        if run.hides or run.took is Took.UNKNOWN:
+            self._may_hide(run.ended)
+        has_failed, self._has_failed = self._has_failed, False
+        why = self._over(run, queues)
+        if why is not None and not self._older:
+            self._barren = self._endless = 0
+            self._pending = run.pending
+            sees_all = all(each.is_all for each in queues)
+            is_read = sees_all or run.took is Took.NOTHING
+            self._awaited_until = max(self._hidden_until, self._read_until if is_read else 0.0)
+            return self._waited_for(queues, run.began, run.ended, why)
+        if run.took is Took.OLDER or has_failed:
+            self._barren = self._endless = 0
+            return Again()
+        return self._without_progress(older_before, queues)
+
+    def waited(self, queues: Sequence[QueueSeen], now: float) -> Step:
+        """What follows a wait. queues: as they show after it."""
+        self._older = self._older_of(queues)
+        step: Step = Again() if self._older else self._waited_for(queues, -1.0, now, "")
+        if self._newer and not isinstance(step, Wait | Unfinished):
+            self._newer = 0  # what appeared meanwhile may be behind newer messages
+            return Again()
+        return step
+
+    def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
+        """began: what could be read then was read."""
+        if all(each.is_all for each in queues):
+            if sum(each.hidden for each in queues) <= self._pending:
+                return Enough(why)
+            began = now  # nothing older is visible: what is hidden at the end is of others
+        is_ours = self._awaited_until > began
+        if not is_ours and not (self._waits_for_all and self._patience_s > 0):
+            return Enough(why)
+        if is_ours and now >= self._awaited_until:
+            return Again()
+        if self._patience_s <= 0:
+            return Unfinished(
+                f"{_counted(sum(each.hidden for each in queues), 'message')} may be hidden by"
+                " leases of runs that failed or ended before, for"
+                f" {self._awaited_until - now:.0f} s at most: call it again then, or set 'hidden'"
+                " to wait longer"
+            )
+        rest = self._awaited_until - now if is_ours else self._patience_s
+        pause = max(0.1, min(rest, LOOK_AGAIN_S, self._patience_s))
+        self._patience_s -= pause
+        return Wait(pause)
+
+    def _over(self, run: RunSeen, queues: Sequence[QueueSeen]) -> str | None:
+        """Why no further run is needed for what can be read, None if one is."""
+        took = run.took
+        self._silent = self._silent + 1 if took is Took.UNKNOWN else 0
+        if took is Took.NEWER:
+            self._newer += 1
+        elif took is not Took.NO_ROWS:
+            self._newer = 0
+        if took is Took.NOTHING:
+            return ""
+        if self._newer >= ENOUGH:
+            return "two runs in a row read only messages that came after the call"
+        # A log may have more than the queues.
+        is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
+        return "" if is_known and not any(each.may_hide for each in queues) else None
+
+    def _without_progress(self, before: frozenset[str], queues: Sequence[QueueSeen]) -> Step:
+        if self._silent >= ENOUGH:
+            return Unfinished(
+                "two runs in a row reported no progress, so what they read is not known: is"
+                " spark.sql.streaming.numRecentProgressUpdates 0, or were they stopped?"
+            )
+        self._barren = self._barren + 1 if self._older & before else 0
+        if self._barren >= ENOUGH:
+            return Unfinished(self._left_over(queues))
+        self._endless += 1
+        if self._endless >= _ENDLESS:
+            return Unfinished(
+                f"{self._endless} runs in a row read no message of the call, and none of them found"
+                " the queues empty: was each of them stopped?"
+            )
+        return Again()
+
+    def _left_over(self, queues: Sequence[QueueSeen]) -> str:
+        with_older = [each for each in queues if each.older - self._delivered]
+        names = ", ".join(f"'{each.name}'" for each in with_older[:3])
+        first = (
+            f"two runs in a row read none of the messages in {names} that were there at the call"
+        )
+        behind = next((each.before for each in with_older if each.before), "")
+        if behind:
+            return (
+                f"{first}: with queuePriority=strict, '{behind}' is read first, and gets newer"
+                " messages all the time. Set queuePriority=fair, or drain these queues on their own"
+            )
+        return (
+            f"{first}: does another consumer lease and release them, or does the query leave them"
+            " out? `peek` of the command line shows them"
+        )
+
+    def _may_hide(self, at: float) -> None:
+        self._hidden_until = max(self._hidden_until, at + self.lease_s + _MARGIN_S)
+
+    def _older_of(self, queues: Iterable[QueueSeen]) -> frozenset[str]:
+        return frozenset().union(*(each.older for each in queues)) - self._delivered
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
