@@ -47,7 +47,7 @@ class QueueSeen:
 
     @property
     def hidden(self) -> int:
-        """How many are leased or delayed, as far as that can be told."""
+        """How many are leased or delayed, as far as that is known."""
         return max(0, self.messages - self.visible) if self.is_all else 0
 
     @property
