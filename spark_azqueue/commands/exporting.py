@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from spark_azqueue.doctor.command_line import Parser, taken_options
 from spark_azqueue.doctor.finding import say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.service.encoding import Encoding
@@ -165,7 +166,7 @@ class _MessageLines:
 class _Look:
     """One run. verb: what is done to a message, for texts. to_stderr: see `report`."""
 
-    parser: argparse.ArgumentParser
+    parser: Parser
     found: argparse.Namespace
     verb: str
     lines: _MessageLines
@@ -183,7 +184,7 @@ class _Look:
 
     def _from_queue(self) -> int:
         found, lines = self.found, self.lines
-        access = access_of(self.parser, found)
+        access = access_of(taken_options(self.parser, found))
         only = filter_of(found, access.encoding)
         source = access.ref(found.queue)
 
@@ -195,7 +196,13 @@ class _Look:
         with closing(QueueClient(access.account)) as client:
             now = CONTROL(client.queue(source).check).timestamp()
             cutoff, most = int(now * 1_000_000), found.max
-            plan = TransferPlan(source, cutoff, only=only, most=most, most_kept=MOST_EXPORTED)
+            plan = TransferPlan(
+                *(source, cutoff),
+                only=only,
+                most=most,
+                most_kept=MOST_EXPORTED,
+                isolation=access.isolation,
+            )
             with self._progress(count_of(client, source)) as (progress, stop):
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress, write=write)
                 try:
@@ -211,8 +218,9 @@ class _Look:
         found, tally = self.found, self._tally
         only = filter_of(found, Encoding.NONE)
         why, error = End.DONE, None
+        options = taken_options(self.parser, found, of_log=True)
         with (
-            closing(LogRange(self.parser, found, uncommitted=found.uncommitted)) as log,
+            closing(LogRange(options, found, uncommitted=found.uncommitted)) as log,
             self._progress(None) as (progress, stop),
         ):
             try:
@@ -239,7 +247,7 @@ class _Look:
 
     def _report(self, result: TransferResult, what: str, *more: str) -> int:
         found, first, last = self.found, moment(self.lines.first), moment(self.lines.last)
-        about = {"command": self.parser.prog.split()[-1], "queue": found.queue, "log": found.log}
+        about = {"command": self.parser.command, "queue": found.queue, "log": found.log}
         about |= {"first": first, "last": last}
         if first:
             put = "stored in the log" if found.log else "put"

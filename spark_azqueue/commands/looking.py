@@ -10,6 +10,7 @@ import re
 from contextlib import closing
 from fnmatch import fnmatchcase
 
+from spark_azqueue.doctor.command_line import taken_options
 from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options import parsers
@@ -18,6 +19,7 @@ from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
+from spark_azqueue.source.intake.backlog import Isolation
 
 from .shared import (
     QUEUE_TYPE,
@@ -50,17 +52,22 @@ def peek(arguments: list[str]) -> int:
     parser.add_argument(
         "--number",
         type=of_type(parsers.whole_number(1, MAX_PER_REQUEST)),
-        default=MAX_PER_REQUEST,
         metavar="N",
-        help=f"look at the first N (1 to {MAX_PER_REQUEST}, default {MAX_PER_REQUEST})",
+        help=f"look at the first N (1 to {MAX_PER_REQUEST}, default: peekMessages, or"
+        f" {MAX_PER_REQUEST})",
     )
     parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
     found = parser.given(arguments)
-    access = access_of(parser, found)
-    only = filter_of(found, access.encoding)
+    options = taken_options(parser, found)
+    access, number = access_of(options), found.number or options["peekMessages"]
+    only, isolation = filter_of(found, access.encoding), Isolation(access.isolation)
     with closing(QueueClient(access.account)) as client:
-        peeked = CONTROL(client.now, Peek(access.ref(found.queue), found.number))
-    fitting = [each for each in peeked.messages if only.matches(each.text)]
+        peeked = CONTROL(client.now, Peek(access.ref(found.queue), number))
+    fitting = [
+        each
+        for each in peeked.messages
+        if only.matches(each.text) and not isolation.may_be_abandoned(each, peeked.answered_at)
+    ]
     for message in fitting:
         if found.json:
             print(as_json(fields_of(message, access.encoding)))
@@ -89,7 +96,7 @@ def count(arguments: list[str]) -> int:
         help="the queue, or several: a,b; * stands for any characters, also in poison queues",
     )
     found = parser.given(arguments)
-    access = access_of(parser, found)
+    access = access_of(taken_options(parser, found))
     status = 0
     with closing(QueueClient(access.account)) as client:
         queues = _named(client, access, found.queue)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from spark_azqueue.doctor.command_line import Parser, taken_options
 from spark_azqueue.doctor.finding import say
 from spark_azqueue.options import parsers
 from spark_azqueue.options.selection import POISON_SUFFIX
@@ -154,7 +155,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     found: argparse.Namespace,
     command: str,
     verb: str,
@@ -169,7 +170,7 @@ def _run(
     """
     if target == found.queue:
         parser.error("the queue and the target are the same queue")
-    access = access_of(parser, found)
+    access = access_of(taken_options(parser, found))
     only = filter_of(found, access.encoding)
     source = access.ref(found.queue)
     with closing(QueueClient(access.account)) as client:
@@ -185,6 +186,7 @@ def _run(
             found.max,
             getattr(found, "time_to_live", None),
             opens_envelopes,
+            isolation=access.isolation,
         )
         total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -233,9 +235,9 @@ def _tell_dry_run(
     say("Nothing was changed. To do it, add --execute.")
 
 
-def _clear(parser: argparse.ArgumentParser, found: argparse.Namespace) -> int:
+def _clear(parser: Parser, found: argparse.Namespace) -> int:
     """Delete all messages by one call, or print a dry run; return the exit status."""
-    access = access_of(parser, found)
+    access = access_of(taken_options(parser, found))
     with closing(QueueClient(access.account)) as client:
         total = count_of(client, access.ref(found.queue))
     number = "an unknown number of" if total is None else f"about {total:,}"

@@ -62,6 +62,7 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
         (tally.other, "do not match"),
         (tally.newer, "stay: they are newer than the start of the run, or than --older-than"),
         (tally.beyond, "stay: more than --max"),
+        (tally.expiring, "stay: they expire at once, and isolationLevel=readCommitted is set"),
         (
             tally.damaged,
             "stay: they hold characters that XML does not allow, so they cannot be read",

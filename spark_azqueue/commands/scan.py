@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_azqueue.errors import InvalidRow
+from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import stored_text
 from spark_azqueue.service.messages import (
@@ -23,6 +24,7 @@ from spark_azqueue.service.messages import (
     QueueRef,
     Received,
 )
+from spark_azqueue.source.intake.backlog import Isolation
 
 from .filters import Filter, envelope_in
 
@@ -54,6 +56,7 @@ class ScanFate(enum.Enum):
     DAMAGED = "its text cannot be read"
     SEEN = "looked at before"
     BEYOND = "more than were asked for"
+    EXPIRING = "about to expire: a transaction may have abandoned it"
 
 
 class End(enum.Enum):
@@ -72,7 +75,8 @@ class TransferPlan:
     """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
     later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
-    most_kept: end when this many messages stay.
+    most_kept: end when this many messages stay. isolation: readCommitted leaves what a transaction
+    may have abandoned.
     """
 
     source: QueueRef
@@ -84,6 +88,7 @@ class TransferPlan:
     time_to_live: int | None = None
     opens_envelopes: bool = False
     most_kept: int = MOST_KEPT
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     @property
     def encoding(self) -> Encoding:
@@ -138,9 +143,9 @@ class ScanCounts:
     """Messages counted in a run.
 
     done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, damaged,
-    beyond: see `ScanFate`. closed: envelopes that could not be opened. refused: the target did not
-    take the copy. broken: lines and logged messages that cannot be sent as they are. taken: another
-    consumer had the message before it was deleted. twice: copied, and then not deleted.
+    beyond, expiring: see `ScanFate`. closed: envelopes that could not be opened. refused: the
+    target did not take the copy. broken: lines and logged messages that cannot be sent as they are.
+    taken: another consumer had the message before it was deleted. twice: copied, not deleted.
     maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of `done`
     without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose answer
     was lost. not_released: they come back when their lease ends.
@@ -153,6 +158,7 @@ class ScanCounts:
     newer: int = 0
     damaged: int = 0
     beyond: int = 0
+    expiring: int = 0
     closed: int = 0
     refused: int = 0
     broken: int = 0
@@ -187,6 +193,7 @@ class Scan:
         self._without_news = 0
         self._again = 0  # messages since the last news that were looked at before
         self._begun = 0
+        self._isolation = Isolation(plan.isolation)
 
     def wanted(self) -> int:
         """How many messages to dequeue next."""
@@ -194,9 +201,14 @@ class Scan:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
 
-    def sort(self, page: Sequence[Received]) -> list[tuple[Received, ScanFate]]:
-        """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept."""
-        found = [(each, self._fate_of(each.message)) for each in page]
+    def sort(
+        self, page: Sequence[Received], answered_at: int | None = None
+    ) -> list[tuple[Received, ScanFate]]:
+        """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept.
+
+        answered_at: by the service's clock, microseconds since 1970; None if unknown.
+        """
+        found = [(each, self._fate_of(each.message, answered_at)) for each in page]
         fates = {fate for _, fate in found}
         for received, fate in found:
             if fate is not ScanFate.SEEN:
@@ -250,7 +262,7 @@ class Scan:
             return End.NEWER
         return End.TOO_MANY_KEPT if len(self.kept) >= self.plan.most_kept else None
 
-    def _fate_of(self, message: Message) -> ScanFate:
+    def _fate_of(self, message: Message, answered_at: int | None) -> ScanFate:
         if copied := self._copied.get(message.message_id):
             # An update meanwhile made another message of it, which has no copy.
             return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
@@ -260,6 +272,8 @@ class Scan:
             return ScanFate.DAMAGED
         if message.insertion_time > self.plan.cutoff:
             return ScanFate.NEWER
+        if self._isolation.may_be_abandoned(message, answered_at):
+            return ScanFate.EXPIRING
         if not self.plan.only.matches(message.text):
             return ScanFate.OTHER
         if self.plan.most is not None and self._begun >= self.plan.most:
@@ -268,4 +282,4 @@ class Scan:
         return ScanFate.ACT
 
 
-_COUNTED = frozenset({ScanFate.OTHER, ScanFate.NEWER, ScanFate.DAMAGED, ScanFate.BEYOND})
+_COUNTED = frozenset(ScanFate) - {ScanFate.ACT, ScanFate.FINISH, ScanFate.SEEN}

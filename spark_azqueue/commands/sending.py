@@ -44,7 +44,8 @@ class Sending:
     """One run. Used by one thread.
 
     stop: set if it is to end after the messages under way. watch: called when the tally has
-    changed. kind: of places, "line". skips: pass over what the service does not take.
+    changed. kind: of places, "line". skips: pass over what the service does not take. most: of
+    requests at once.
     """
 
     client: QueueClient
@@ -57,6 +58,7 @@ class Sending:
     ttl_s: int | None = None
     rate: int | None = None
     skips: bool = False
+    most: int | None = None
     first_left: int = field(default=0, init=False)
     """Of the messages that are not acknowledged, the first one's place; 0 without any."""
 
@@ -94,7 +96,7 @@ class Sending:
 
         try:
             for index, result in results_of(
-                self.client, calls(), SEND.noting(note), most=MAX_PER_REQUEST
+                self.client, calls(), SEND.noting(note), most=self.most or MAX_PER_REQUEST
             ):
                 if not isinstance(result, Exception):
                     self.tally.done += 1

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
-from spark_azqueue.doctor.command_line import Parser, add_options, options_of
+from spark_azqueue.doctor.command_line import Parser, add_options
 from spark_azqueue.errors import AccessDenied, QueueNotFound
 from spark_azqueue.options import parsers
-from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.options.parse import account_options
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE, read_account
+from spark_azqueue.options.choices import IsolationLevel
+from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import UNKNOWN_TIME, Message, QueueRef, queue_name
@@ -70,6 +71,7 @@ class Access:
     encoding: Encoding
     creates: bool = False
     """createQueue: a target that does not exist is created."""
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def ref(self, name: str) -> QueueRef:
         """The queue of this name."""
@@ -171,15 +173,16 @@ def of_type(parse: Callable[[str], T]) -> Callable[[str], T]:
 QUEUE_TYPE = of_type(queue_name)
 
 
-def access_of(parser: argparse.ArgumentParser, found: argparse.Namespace) -> Access:
-    """The account that the options name; checked to be reachable.
+def access_of(options: ParsedOptions) -> Access:
+    """The account that the options of a command name; checked to be reachable.
 
     Raises InvalidOption, ServiceUnavailable.
     """
-    options = options_of(parser, found)
-    parsed, account = account_options(options)
+    account = read_account(options, os.environ)
     check_reachable(account)
-    return Access(account, parsed["messageEncoding"], parsed["createQueue"])
+    return Access(
+        account, options["messageEncoding"], options["createQueue"], options["isolationLevel"]
+    )
 
 
 def check_target(client: QueueClient, access: Access, name: str, *, executed: bool) -> None:

@@ -108,7 +108,7 @@ class Transfer:
                 # The process was paused: others may have these by now. Ours return.
                 self._release([each.lease for each in page.received])
                 continue
-            chosen = self._scan.sort(page.received)
+            chosen = self._scan.sort(page.received, page.answered_at)
             try:
                 self._act(chosen, page.answered_at)
             finally:
