@@ -14,12 +14,12 @@ from spark_azqueue.doctor.command_line import taken_options
 from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options import parsers
+from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.options.selection import is_pattern
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL
-from spark_azqueue.source.intake.backlog import Isolation
 
 from .shared import (
     QUEUE_TYPE,
@@ -60,13 +60,15 @@ def peek(arguments: list[str]) -> int:
     found = parser.given(arguments)
     options = taken_options(parser, found)
     access, number = access_of(options), found.number or options["peekMessages"]
-    only, isolation = filter_of(found, access.encoding), Isolation(access.isolation)
+    only = filter_of(found, access.encoding)
+    is_committed = access.isolation is IsolationLevel.READ_COMMITTED
     with closing(QueueClient(access.account)) as client:
         peeked = CONTROL(client.now, Peek(access.ref(found.queue), number))
     fitting = [
         each
         for each in peeked.messages
-        if only.matches(each.text) and not isolation.may_be_abandoned(each, peeked.answered_at)
+        if only.matches(each.text)
+        and not (is_committed and each.is_in_its_last(peeked.answered_at))
     ]
     for message in fitting:
         if found.json:

@@ -24,7 +24,6 @@ from spark_azqueue.service.messages import (
     QueueRef,
     Received,
 )
-from spark_azqueue.source.intake.backlog import Isolation
 
 from .filters import Filter, envelope_in
 
@@ -193,7 +192,6 @@ class Scan:
         self._without_news = 0
         self._again = 0  # messages since the last news that were looked at before
         self._begun = 0
-        self._isolation = Isolation(plan.isolation)
 
     def wanted(self) -> int:
         """How many messages to dequeue next."""
@@ -272,7 +270,8 @@ class Scan:
             return ScanFate.DAMAGED
         if message.insertion_time > self.plan.cutoff:
             return ScanFate.NEWER
-        if self._isolation.may_be_abandoned(message, answered_at):
+        is_committed = self.plan.isolation is IsolationLevel.READ_COMMITTED
+        if is_committed and message.is_in_its_last(answered_at):
             return ScanFate.EXPIRING
         if not self.plan.only.matches(message.text):
             return ScanFate.OTHER

@@ -31,6 +31,7 @@ from spark_azqueue.errors import (
     TransactionUnknown,
 )
 from spark_azqueue.options.choices import IsolationLevel
+from spark_azqueue.service import messages
 from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import Message, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
@@ -509,7 +510,7 @@ def unflagged(patch: pytest.MonkeyPatch) -> None:
 
 
 def whole_life(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backlog, "LAST_US", 0)
+    patch.setattr(messages, "LAST_US", 0)
 
 
 def no_receipt_taken(patch: pytest.MonkeyPatch) -> None:
