@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_azqueue.service.fields import check_usable
 
-from .errors import InvalidSchema
+from .errors import InvalidOption, InvalidSchema
 from .options.choices import LargeBody, Side
 from .options.parse import parse
 from .service.encoding import Encoding
@@ -41,8 +41,8 @@ class Retry:
 class DeadLetter:
     """Which rows are given up, and where their messages go.
 
-    when: a condition. queue: the queue for them, which must exist or be created by the option
-    `createQueue`. reason: a text, for all or as a column.
+    when: a condition. queue: the queue for them, none that the batch was read from; it must exist,
+    or be created by the option `createQueue`. reason: a text, for all or as a column.
     """
 
     when: Column
@@ -121,6 +121,11 @@ def settle(
     rows = _outcomes(batch, done, retry, dead).collect()
     for row in rows:
         check_usable(row.message_id, row.pop_receipt)
+        if dead and row.queue == dead.queue:
+            raise InvalidOption(
+                f"the queue for dead messages is '{dead.queue}', from which rows of this batch were"
+                " read: they would come again and again. Name another queue"
+            )
     by_kind: dict[str, list[Any]] = {"done": [], "dead": [], "retry": [], "left": []}
     for row in one_for_each_message(rows):
         by_kind[row.outcome].append(row)

@@ -115,10 +115,9 @@ class LogRange:
             self._config,
             may_lack_removed=not self._config.has_start,
         )
-        for piece, rows in by_piece:
+        for piece, rows, encoding_of in by_piece:
             for row in rows:
-                is_text = row.body is None or row.body == row.message.text
-                encoding = Encoding.NONE if is_text else Encoding.BASE64
+                encoding = encoding_of(row.message)
                 yield LoggedMessage(row.message, encoding, piece.batch, piece.logged_at)
 
     def _pieces(self) -> Iterator[Piece]:

@@ -621,6 +621,21 @@ def test_a_mark_says_where_a_message_is_from_and_its_text_is_inside(shop, tmp_pa
     assert sorted(inside) == sorted(text for text in ODD if len(text.encode()) < 65_000)
 
 
+def test_a_mark_is_encoded_as_the_queue_stores_bodies(shop, tmp_path):
+    """Also around a body that is no text, or empty, or no base64: its readers decode all alike."""
+    bodies = [b"hello", b"", b"\xff\x00", b"\x89PNG"]
+    logged = [*(base64.b64encode(body).decode() for body in bodies), "no base64!"]
+    reading = {"messageEncoding": "base64", "bodyType": "string", "onUndecodable": "permissive"}
+    place = write_log(tmp_path / "wal", [logged], 1, **reading)
+    arguments = ["replay", "--log", place, "--batch", "1", "--into", TO, "--mark", "--execute"]
+
+    assert main(arguments) == 0
+
+    there = [base64.b64decode(text, validate=True).decode() for text in texts(shop, TO)]
+    inside = [stored_text(envelope_in(text, Encoding.NONE), Encoding.NONE) for text in there]
+    assert sorted(inside) == sorted(logged)
+
+
 def test_a_replay_sends_no_reference_to_a_blob_that_goes_with_its_batch(shop, tmp_path, capsys):
     reference = Reference("bodies", new_name(), 100_000).text
     texts_in_the_log = [reference, base64.b64encode(reference.encode()).decode(), "small"]

@@ -184,3 +184,13 @@ def test_a_text_that_leaves_no_room_for_an_envelope_is_copied_unchanged(spark, f
     consumer.close()
 
     assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["?" * 65_536])
+
+
+def test_a_poison_queue_that_went_since_the_start_is_created_again(poisoned, fake):
+    """As with a queue of a pattern, whose messages a log still has: without, no start gets by."""
+    consumer, begin = poisoned
+    fake.delete_queue(POISON)
+    consumer.latest(begin, None)
+    consumer.close()
+
+    assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["bad"])
