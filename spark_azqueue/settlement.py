@@ -41,8 +41,7 @@ class Retry:
 class DeadLetter:
     """Which rows are given up, and where their messages go.
 
-    when: a condition. queue: the queue for them, none that the batch was read from; it must exist,
-    or be created by the option `createQueue`. reason: a text, for all or as a column.
+    when: a condition. queue: none of the source's; it must exist, or `createQueue` be set. reason: a text, for all or as a column.
     """
 
     when: Column

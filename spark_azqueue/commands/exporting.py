@@ -32,6 +32,7 @@ from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
+    add_all_or_fail,
     add_filters,
     add_max,
     as_json,
@@ -123,6 +124,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queue", type=QUEUE_TYPE, nargs="?", help="the queue, without --log")
     add_filters(parser)
     add_max(parser)
+    add_all_or_fail(parser)
     add_log(parser)
     parser.add_argument(
         "--uncommitted",
@@ -178,6 +180,8 @@ class _Look:
         found = self.found
         if (found.queue is None) == (found.log is None):
             self.parser.error("name the queue, or a log with --log: one of the two")
+        if found.all_or_fail and (found.log or found.max):
+            self.parser.error("--all-or-fail goes with a queue, and not with --max")
         if found.queue and (found.since or found.until or found.batch or found.uncommitted):
             self.parser.error("--from, --to-time, --batch and --uncommitted are for --log")
         return self._from_log() if found.log else self._from_queue()
@@ -195,9 +199,9 @@ class _Look:
 
         with closing(QueueClient(access.account)) as client:
             now = CONTROL(client.queue(source).check).timestamp()
-            cutoff, most = int(now * 1_000_000), found.max
+            began, most = int(now * 1_000_000), found.max
             plan = TransferPlan(
-                *(source, cutoff),
+                *(source, began),
                 only=only,
                 most=most,
                 most_kept=MOST_EXPORTED,
@@ -264,6 +268,7 @@ class _Look:
             more=more,
             again=again,
             to_stderr=self.to_stderr,
+            all_or_fail=found.all_or_fail,
         )
 
 

@@ -29,6 +29,7 @@ from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
+    add_all_or_fail,
     add_filters,
     add_max,
     add_rate,
@@ -137,6 +138,8 @@ def purge(arguments: list[str]) -> int:
     found = parser.given(arguments)
     selects = (found.contains, found.where, found.reason, found.each)
     if not any((*selects, found.max, found.rate, found.older_than)):
+        if found.all_or_fail:
+            parser.error("--all-or-fail goes with --each: the one call also deletes what is hidden")
         return _clear(parser, found)
     return _run(parser, found, "purge", "deleted", None)
 
@@ -151,6 +154,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="only what was put into the queue so long ago: '2 days', '90 minutes'",
     )
     add_max(parser)
+    add_all_or_fail(parser)
     add_rate(parser)
 
 
@@ -170,6 +174,8 @@ def _run(
     """
     if target == found.queue:
         parser.error("the queue and the target are the same queue")
+    if found.all_or_fail and found.max:
+        parser.error("--all-or-fail does not go with --max")
     access = access_of(taken_options(parser, found))
     only = filter_of(found, access.encoding)
     source = access.ref(found.queue)
@@ -179,7 +185,7 @@ def _run(
             check_target(client, access, target, executed=found.execute)
         plan = TransferPlan(
             source,
-            int((now - (found.older_than or 0)) * 1_000_000),
+            int(now * 1_000_000),
             access.ref(target) if target else None,
             only,
             found.rate,
@@ -187,6 +193,7 @@ def _run(
             getattr(found, "time_to_live", None),
             opens_envelopes,
             isolation=access.isolation,
+            put_before=int((now - found.older_than) * 1_000_000) if found.older_than else None,
         )
         total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -205,7 +212,11 @@ def _run(
             finally:
                 progress.close()
     where = f" to '{target}'" if target else ""
-    return report(result, f"messages of '{found.queue}' {verb}{where}", about, is_json=found.json)
+    return report(
+        *(result, f"messages of '{found.queue}' {verb}{where}", about),
+        is_json=found.json,
+        all_or_fail=found.all_or_fail,
+    )
 
 
 def _tell_dry_run(
@@ -217,7 +228,9 @@ def _tell_dry_run(
     meant = [
         each
         for each in seen
-        if each.intact and each.insertion_time <= plan.cutoff and plan.only.matches(each.text)
+        if each.intact
+        and each.insertion_time <= (plan.put_before or plan.began)
+        and plan.only.matches(each.text)
     ][: plan.most]
     if is_json:
         print(as_json({**about, "looked": len(seen), "meant": len(meant)}))

@@ -52,6 +52,7 @@ class ScanFate(enum.Enum):
     FINISH = "delete it: its copy exists already"
     OTHER = "no match"
     NEWER = "put after the start"
+    YOUNG = "not old enough"
     DAMAGED = "its text cannot be read"
     SEEN = "looked at before"
     BEYOND = "more than were asked for"
@@ -71,15 +72,16 @@ class End(enum.Enum):
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
-    later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
+    """What a run is to do. target None: delete. began: microseconds since 1970, of the service's
+    clock; leave what was put later. put_before: the same for what is too young; None: no age is too
+    low. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
     most_kept: end when this many messages stay. isolation: readCommitted leaves what a transaction
     may have abandoned.
     """
 
     source: QueueRef
-    cutoff: int
+    began: int
     target: QueueRef | None = None
     only: Filter = field(default_factory=Filter)
     rate: int | None = None
@@ -88,6 +90,7 @@ class TransferPlan:
     opens_envelopes: bool = False
     most_kept: int = MOST_KEPT
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    put_before: int | None = None
 
     @property
     def encoding(self) -> Encoding:
@@ -141,13 +144,14 @@ def seconds_left(expires: int, now: int) -> int:
 class ScanCounts:
     """Messages counted in a run.
 
-    done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, damaged,
-    beyond, expiring: see `ScanFate`. closed: envelopes that could not be opened. refused: the
-    target did not take the copy. broken: lines and logged messages that cannot be sent as they are.
-    taken: another consumer had the message before it was deleted. twice: copied, not deleted.
-    maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of `done`
-    without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose answer
-    was lost. not_released: they come back when their lease ends.
+    done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, young,
+    damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the queue held at the end
+    that no dequeue brought; None if it is unknown. closed: envelopes that could not be opened.
+    refused: the target did not take the copy. broken: lines and logged messages that cannot be sent
+    as they are. taken: another consumer had the message before it was deleted. twice: copied, not
+    deleted. maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of
+    `done` without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose
+    answer was lost. not_released: they come back when their lease ends.
     """
 
     looked: int = 0
@@ -155,6 +159,7 @@ class ScanCounts:
     opened: int = 0
     other: int = 0
     newer: int = 0
+    young: int = 0
     damaged: int = 0
     beyond: int = 0
     expiring: int = 0
@@ -167,6 +172,7 @@ class ScanCounts:
     maybe_left: int = 0
     maybe_hidden: int = 0
     not_released: int = 0
+    unseen: int | None = None
 
     def add(self, name: str, by: int = 1) -> None:
         """Add to the count of this name."""
@@ -195,7 +201,7 @@ class Scan:
 
     def wanted(self) -> int:
         """How many messages to dequeue next."""
-        if self.plan.most is None or self.plan.only:
+        if self.plan.most is None or self.plan.only or self.plan.put_before is not None:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
 
@@ -268,8 +274,10 @@ class Scan:
             return ScanFate.SEEN
         if not message.intact:
             return ScanFate.DAMAGED
-        if message.insertion_time > self.plan.cutoff:
+        if message.insertion_time > self.plan.began:
             return ScanFate.NEWER
+        if self.plan.put_before is not None and message.insertion_time > self.plan.put_before:
+            return ScanFate.YOUNG
         is_committed = self.plan.isolation is IsolationLevel.READ_COMMITTED
         if is_committed and message.is_in_its_last(answered_at):
             return ScanFate.EXPIRING

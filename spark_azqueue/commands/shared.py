@@ -52,7 +52,7 @@ CREDENTIAL = (
     f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the environment. Other"
     " users can see a command line in the list of processes: keep secrets out of it.\n"
     "Exit status: 0 if all was done; 1 if something was not, or may be there twice, or after an"
-    " error; 2 for a malformed command line; 130 after Ctrl-C."
+    " error; 2 for a malformed command line; 3 see --all-or-fail; 130 after Ctrl-C."
 )
 
 SHOWN = 200
@@ -131,6 +131,16 @@ def add_max(parser: argparse.ArgumentParser) -> None:
         type=of_type(parsers.whole_number(1, 10**9)),
         metavar="N",
         help="end after N messages",
+    )
+
+
+def add_all_or_fail(parser: argparse.ArgumentParser) -> None:
+    """Whether messages that are hidden from the command make it fail."""
+    parser.add_argument(
+        "--all-or-fail",
+        action="store_true",
+        help="end with status 3 if the queue may hold messages that were not looked at: leased by a"
+        " consumer, delayed, or put meanwhile",
     )
 
 
