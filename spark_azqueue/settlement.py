@@ -41,7 +41,8 @@ class Retry:
 class DeadLetter:
     """Which rows are given up, and where their messages go.
 
-    when: a condition. queue: none of the source's; it must exist, or `createQueue` be set. reason: a text, for all or as a column.
+    when: a condition. queue: none of the source's; it must exist, or `createQueue` be set. reason:
+    a text, for all or as a column.
     """
 
     when: Column

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Protocol
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.doctor.command_line import taken_options
 from spark_azqueue.doctor.finding import say
-from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow, TransactionUnknown
+from spark_azqueue.errors import AzQueueError, InvalidRow
 from spark_azqueue.options import parsers
 from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.options.parse import sink_config
@@ -34,14 +33,13 @@ from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import MAX_VISIBILITY_S
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.sink.transaction.commit import Committed
-from spark_azqueue.sink.transaction.listing import PassedOver, Step
 
 from .lines import LinesToSend, pass_over
 from .logged import LoggedMessage, LogRange, add_log
+from .once import OnceSending
 from .report import report
-from .scan import End, ScanCounts
-from .sending import AT_ONCE, Groups, Outgoing, Sending, send_once
+from .scan import ScanCounts
+from .sending import AT_ONCE, Groups, Outgoing, Sending
 from .shared import (
     QUEUE_TYPE,
     Access,
@@ -60,7 +58,6 @@ from .shared import (
     of_type,
     parser_of,
 )
-from .transfer import TransferResult
 
 _SHOWN = 5
 
@@ -246,10 +243,6 @@ class _PutRun:
         assert self.config.queue
         return self.config.queue
 
-    @property
-    def _version(self) -> int | None:
-        return self.config.transaction.version if self.config.transaction else None
-
     def check(self) -> None:
         """Raise ServiceError if the queue does not exist, or nothing may be put into it."""
         executed = getattr(self.found, "execute", True)
@@ -274,18 +267,15 @@ class _PutRun:
             ends_on_signals() as stop,
         ):
             if self.config.transaction:
-                result, committed = self._once(source.groups(stop, tally), tally, stop)
-                if not isinstance(result.error, (InvalidOption, TransactionUnknown)):
-                    again = "Repeat it with the same --txn-version."
-                if committed:
-                    said = [f"{committed.in_words()}."]
-                    is_before = _is_before(committed)
-                    about |= {"recorded_before": is_before}
-                    if is_before:
-                        what += (
-                            f": --txn-version {self._version} was recorded before, and nothing"
-                            " was sent by this run"
-                        )
+                once = OnceSending(self.config, tally, stop)
+                result = once.run(source.groups(stop, tally))
+                said, again = once.said, once.again
+                about |= {"recorded_before": once.is_before}
+                if once.is_before:
+                    what += (
+                        f": --txn-version {once.version} was recorded before, and nothing was sent"
+                        " by this run"
+                    )
             else:
                 sending = Sending(
                     client,
@@ -301,31 +291,6 @@ class _PutRun:
                     is_cut = sending.first_left or place == "batch"
                     again += ", and perhaps some from it on." if is_cut else "."
         return report(result, what, about, is_json=found.json, more=said, again=again)
-
-    def _once(
-        self, groups: Groups, tally: ScanCounts, stop: Event
-    ) -> tuple[TransferResult, Committed | None]:
-        try:
-            committed = send_once(self.config, groups, stop)
-            if committed.rows != committed.given:
-                raise InvalidOption(
-                    f"--txn-version {self._version} was recorded before, with"
-                    f" {committed.rows:,} messages, and these are {committed.given:,}: none of them"
-                    " was sent. For others, take a higher number",
-                    condition=Condition.INVALID_TRANSACTION_OPTION,
-                )
-        except AzQueueError as error:
-            return TransferResult(tally, End.FAILED, error), None
-        except KeyboardInterrupt:
-            return TransferResult(tally, End.INTERRUPTED), None
-        tally.done = committed.rows if committed.step is Step.WRITE else 0
-        return TransferResult(tally, End.DONE), committed
-
-
-def _is_before(committed: Committed) -> bool:
-    """True if this number was recorded by an earlier run: perhaps with other lines."""
-    is_written = committed.passed_over is PassedOver.WRITTEN
-    return committed.step is Step.SHOW or (committed.step is Step.OVER and is_written)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
             tally.unseen or 0,
             "more at most were not looked at: leased by a consumer, delayed, or put meanwhile",
         ),
+        (tally.left_hidden, "at most were put, and stay hidden until they expire"),
         (tally.not_released, f"stay, and are hidden for {minutes} minutes at most"),
     )
 

@@ -152,6 +152,7 @@ class ScanCounts:
     deleted. maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of
     `done` without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose
     answer was lost. not_released: they come back when their lease ends.
+    left_hidden: put by a transaction that is not recorded, and not deleted.
     """
 
     looked: int = 0
@@ -173,6 +174,7 @@ class ScanCounts:
     maybe_hidden: int = 0
     not_released: int = 0
     unseen: int | None = None
+    left_hidden: int = 0
 
     def add(self, name: str, by: int = 1) -> None:
         """Add to the count of this name."""

@@ -455,13 +455,8 @@ def always_missing(patch: pytest.MonkeyPatch) -> None:
 
 
 def own_record(patch: pytest.MonkeyPatch) -> None:
-    real = TransactionLog.put
-
-    def put(self: TransactionLog, given: object, parts: object) -> object:
-        real(self, given, parts)  # type: ignore[arg-type]
-        return given
-
-    patch.setattr(TransactionLog, "put", put)
+    real = TransactionLog.put_head
+    patch.setattr(TransactionLog, "put_head", lambda self, given: real(self, given) or True)
 
 
 def overwritten(patch: pytest.MonkeyPatch) -> None:

@@ -496,7 +496,7 @@ def test_by_a_transaction_each_is_there_once_after_a_kill(shop, file, tmp_path):
         assert shop.statuses["put", 201] == put, "it is recorded, so nothing is put again"
     file.write_text('{"text": "another"}')
     status, _, err = run(shop, *arguments)
-    assert (status, "recorded before, with 2,000 messages, and these are 1" in err) == (1, True)
+    assert (status, "recorded before, with 2,000 messages, and other texts" in err) == (1, True)
     assert texts(shop, TO) == sorted(MANY)
 
 
@@ -512,13 +512,12 @@ def test_a_number_that_is_taken_sends_nothing_and_says_so(shop, tmp_path, capsys
         status, told = run_with(text, number, "--json")
         counts = json.loads(told.out)
         assert (status, counts["done"], counts["recorded_before"]) == (0, 2, False)
-    for number in (7, 8):
-        status, told = run_with("cd", number)
-        assert (status, "0 of 2 lines of" in told.out) == (0, True)
-        assert f"--txn-version {number} was recorded before, and nothing was sent" in told.out
-        status, told = run_with("cd", number, "--json")
-        counts = json.loads(told.out)
-        assert (status, counts["done"], counts["recorded_before"]) == (0, 0, True)
+    status, told = run_with("ef", 8)
+    assert (status, "0 of 2 lines of" in told.out) == (0, True)
+    assert "--txn-version 8 was recorded before, and nothing was sent" in told.out
+    status, told = run_with("ef", 8, "--json")
+    counts = json.loads(told.out)
+    assert (status, counts["done"], counts["recorded_before"]) == (0, 0, True)
     for text, number, said in (("c", 8, "take a higher number"), ("cd", 6, "take a number above")):
         status, told = run_with(text, number)
         assert (status, said in told.err, "Repeat" in told.out) == (1, True, False)
