@@ -136,23 +136,24 @@ def with_command_options(page: str) -> str:
 
     A command that is in no column has no use for the option.
     """
-    uses = (Use.TAKEN, Use.ARGUMENT, Use.REFUSED)
-    lines = ["", f"| option | {' | '.join(use.value for use in uses)} |", "|---|---|---|---|"]
+    lines = ["", "| option | commands |", "|---|---|"]
     for row in ROWS:
         names = ", ".join(f"`{name}`" for name in row.options)
         if row.options[0] == ACCOUNT_OPTIONS[0].name:
             names = "account and credential"
-        by = [
-            [command for command in COMMANDS if use_of(command, row.options[0]) is use]
-            for use in uses
+        by = {
+            use: [command for command in COMMANDS if use_of(command, row.options[0]) is use]
+            for use in Use
+        }
+        said = [
+            f"{use.value} {_commands(by[use])}" for use in Use if by[use] and use is not Use.IDLE
         ]
-        lines.append(f"| {names} | {' | '.join(map(_commands, by))} |")
-    lines.append("| all others | | | |")
+        lines.append(f"| {names} | {'; '.join(said)} |")
     return _between(page, BEGIN_COMMANDS, "\n".join([*lines, ""]))
 
 
 def _commands(names: Sequence[str]) -> str:
-    return "all" if len(names) == len(COMMANDS) else ", ".join(f"`{name}`" for name in names)
+    return "all" if len(names) == len(COMMANDS) else f"`{', '.join(names)}`"
 
 
 def _between(page: str, marker: str, text: str) -> str:

@@ -68,8 +68,8 @@ class OnceSending:
                 self.again = "Repeat it with the same --txn-version."
                 if transactions.may_be_recorded:
                     self.again += (
-                        " The transaction is recorded, or may be: what is not counted here as sent"
-                        " becomes visible then."
+                        " The transaction is recorded, or may be: at least as many as are counted"
+                        " are visible, and all of them are then."
                     )
         return TransferResult(self.tally, why, error)
 

@@ -22,10 +22,10 @@ from .parse import OPTIONS, parse
 class Use(enum.Enum):
     """What a command does with an option; the value is for docs/commands.md."""
 
-    TAKEN = "used by"
-    ARGUMENT = "an argument instead"
-    IDLE = "no effect"
-    REFUSED = "refused by"
+    TAKEN = "used:"
+    ARGUMENT = "an argument instead:"
+    REFUSED = "refused:"
+    IDLE = "without effect:"
 
 
 COMMANDS = (

@@ -172,6 +172,6 @@ def test_an_interruption_while_they_become_visible_says_how_many_are(send, shop,
         patch.setattr(show, "results_of", interrupted)
         result = run.run(groups)
     assert (result.why, result.tally.done) == (End.INTERRUPTED, 17)
-    assert "becomes visible then" in run.again
+    assert "all of them are then" in run.again
     assert send(FIFTY)[0] == 0
     assert texts(shop) == FIFTY
