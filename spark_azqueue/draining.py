@@ -9,6 +9,7 @@ See docs/supervision.md.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import math
 import sys
@@ -132,7 +133,7 @@ class DrainBar:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """stream: stderr by default."""
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr or io.StringIO()  # None without a console
         self._shown = ""
 
     def __call__(self, read: int, total: int | None) -> None:

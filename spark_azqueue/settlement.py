@@ -76,7 +76,8 @@ def backoff(first: int = 30, longest: int = 3600) -> Column:
     """
     # No message is dequeued 30 times before `longest` is reached; a larger power may overflow.
     doublings = F.least(F.col("dequeue_count") - 1, F.lit(30))
-    return F.least(F.lit(first) * F.pow(F.lit(2.0), doublings), F.lit(longest)).cast("int")
+    most = F.lit(min(longest, WEEK_S))
+    return F.least(F.lit(first) * F.pow(F.lit(2.0), doublings), most).cast("int")
 
 
 def settle(
@@ -207,8 +208,9 @@ def _outcomes(
     ):
         if condition is not None:
             outcome = outcome.when(condition, kind)
-    delay = _column(retry.delay).cast("int") if retry else F.lit(None).cast("int")
-    bounded = F.when(delay.isNotNull(), F.greatest(F.lit(0), F.least(F.lit(WEEK_S), delay)))
+    delay = (_column(retry.delay) if retry else F.lit(None)).cast("double")
+    within = F.greatest(F.lit(0.0), F.least(F.lit(float(WEEK_S)), delay)).cast("int")
+    bounded = F.when(delay.isNotNull(), within)
     nothing = F.lit(None).cast("string")
     has_stored = dead and _CORRUPT in batch.columns
     is_dead = F.col("_outcome") == "dead"

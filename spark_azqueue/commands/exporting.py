@@ -100,7 +100,8 @@ def search(arguments: list[str]) -> int:
         parser.error("say what to look for: --contains, --where or --reason")
 
     def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
-        parts = lines_of(message, encoding, time.time(), is_whole=found.whole)
+        at = logged.logged_at / 1_000_000 if logged else time.time() + shown.ahead_s
+        parts = lines_of(message, encoding, at, is_whole=found.whole)
         if logged:
             parts[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
         return "\n".join(parts)
@@ -144,7 +145,8 @@ def _as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None)
 class _MessageLines:
     """Writes messages, and notes the first and the last time: microseconds since 1970.
 
-    finish: to be called at the end, see `_output`.
+    finish: to be called at the end, see `_output`. ahead_s: how far the service's clock is ahead of
+    this machine's.
     """
 
     out: TextIO
@@ -152,6 +154,7 @@ class _MessageLines:
     finish: Callable[[bool], None] = lambda is_whole: None
     first: int = UNKNOWN_TIME
     last: int = UNKNOWN_TIME
+    ahead_s: float = 0.0
 
     def write(
         self, message: Message, encoding: Encoding, logged: LoggedMessage | None = None
@@ -199,6 +202,7 @@ class _Look:
 
         with closing(QueueClient(access.account)) as client:
             now = CONTROL(client.queue(source).check).timestamp()
+            lines.ahead_s = now - time.time()
             began, most = int(now * 1_000_000), found.max
             plan = TransferPlan(
                 *(source, began),
@@ -281,6 +285,9 @@ def _output(
     That raises FileExistsError if there is such a file by then. Both raise OSError.
     """
     if to is None:
+        # See `command_line`: the stream was closed.
+        if getattr(sys.stdout, "name", "") == os.devnull:
+            parser.error("standard output is closed: name a file with --to")
         yield sys.stdout, lambda is_whole: None
         return
     part = to.with_name(to.name + ".partial")

@@ -24,7 +24,7 @@ from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
 from .report import report
-from .scan import LEASE_S, TransferPlan
+from .scan import LEASE_S, End, TransferPlan
 from .shared import (
     QUEUE_TYPE,
     ProgressBar,
@@ -255,10 +255,13 @@ def _clear(parser: Parser, found: argparse.Namespace) -> int:
         total = count_of(client, access.ref(found.queue))
     number = "an unknown number of" if total is None else f"about {total:,}"
     about = {"command": "purge", "queue": found.queue, "to": None, "executed": found.execute}
+    counts: dict[str, Any] = {"messages_before": total}
     if found.execute:
+        say(f"Clearing '{found.queue}' of {number} messages: up to ten minutes", is_error=True)
         clear_queue(access.account, found.queue)
+        counts |= {"done": total, "ended": End.DONE.name.lower()}
     if found.json:
-        print(as_json(about | {"messages_before": total}))
+        print(as_json(about | counts))
     elif found.execute:
         say(f"'{found.queue}' was cleared of {number} messages.")
     else:

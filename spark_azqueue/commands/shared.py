@@ -325,10 +325,13 @@ def lines_of(
 
 
 def moment(microseconds: int) -> str | None:
-    """A time in microseconds since 1970 as JSON has it, None if it is unknown."""
+    """A time in microseconds since 1970 as JSON has it, None if it is unknown, or none at all."""
     if microseconds == UNKNOWN_TIME:
         return None
-    at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    try:
+        at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    except (ValueError, OverflowError, OSError):  # out of a log that others may write
+        return None
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -243,6 +243,15 @@ def test_a_run_that_sees_only_newer_messages_says_that_it_ended_and_may_not_be_d
     assert said(capsys)["ended"] == "newer"
 
 
+def test_one_call_says_that_it_begins_and_what_it_did(shop, capsys):
+    put(shop, "a", "b")
+    assert main(["purge", FROM, "--execute", "--json"]) == 0
+    told = capsys.readouterr()
+    counts = json.loads(told.out)
+    assert (counts["messages_before"], counts["done"], counts["ended"]) == (2, 2, "done")
+    assert "Clearing 'orders-poison'" in told.err
+
+
 def test_what_does_not_fit_is_released(shop, capsys):
     put(shop, *(f"a-{number}" for number in range(50)), *(f"b-{number}" for number in range(50)))
 

@@ -423,12 +423,28 @@ def test_of_a_pipe_what_stands_before_a_broken_line_is_sent(shop):
 
 
 def test_raw_lines_are_bodies(shop):
-    ended = run(shop, "send", FROM, "--raw", "--delay", "60", "--time-to-live", "-1", text="a\n\nü")
+    more = ["--raw", "--delay", "60", "--time-to-live", "-1"]
+    ended = run(shop, "send", FROM, *more, text="\ufeffa\r\n\nü\n")
     assert ended[0] == 0
     assert texts(shop, FROM) == ["", "a", "ü"]
     assert shop.visible(FROM) == 0
     shop.clock.advance(8 * 86_400)
     assert shop.visible(FROM) == 3
+
+
+def test_a_raw_line_that_may_be_torn_is_not_sent(shop):
+    """Its writer may have been killed within it. A line of JSON shows that by itself."""
+    status, _, err = run(shop, "send", FROM, "--raw", text="whole\ntor")
+    assert (status, texts(shop, FROM)) == (1, ["whole"])
+    assert "line 2 of standard input is no message: it ends without a line break" in err
+
+
+def test_ages_are_by_the_clock_of_the_service(shop, capsys):
+    shop.clock.advance(5 * 86_400)
+    shop.put(FROM, "a")
+    shop.clock.advance(3 * 86_400)
+    assert main(["search", FROM, "--contains", "a"]) == 0
+    assert "age 3 d" in capsys.readouterr().out
 
 
 # ── send and replay ───────────────────────────────────────────────────────────────────────────────

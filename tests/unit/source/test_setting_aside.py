@@ -169,6 +169,7 @@ def test_with_envelopes_the_copy_says_why_and_holds_the_text_unchanged(spark, fa
     (text,) = texts(fake, POISON)
     envelope = envelope_of(text)
     assert "the text is not base64" in envelope.reason
+    assert "goes back" not in envelope.reason, "it is moved"
     assert (envelope.queue, envelope.body) == ("orders", "no base64 <&>\r\n")
     assert texts(fake, "orders") == []
 
