@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import logging
 import math
 import sys
@@ -41,15 +42,14 @@ Shows = Callable[[int, int | None], None]
 
 @dataclasses.dataclass(frozen=True)
 class DrainResult(RunResult):
-    """How a drain ended. Each number is an outcome, of messages.
+    """How a drain ended, in messages.
 
-    finished: True if all that could be read at the call is read and deleted, by the queues' own
-    word: `left_visible` and `left_hidden` are 0 then. read: in committed batches. deleted: with
-    originals of dead letters and copies of what was read before; at least so many. dead_lettered:
-    moved to poison queues. left_visible: visible and there at the call, but not read, or read and
-    not deleted; at least so many. left_hidden: hidden, and may be leased by a run of this query
-    that failed. others: what else the queues hold by the service's count: newer messages, delayed
-    ones, and those that other consumers lease. The last three are None if the queues do not answer.
+    finished: all that could be read at the call is read and deleted, as the queues show:
+    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted: at least so many,
+    originals of dead letters included. dead_lettered: moved to poison queues. left_visible: at
+    least so many from before the call can be read. left_hidden: may be leased by a run of this
+    query that failed. others: newer, delayed, or leased by other consumers, by the service's count.
+    The last three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -73,14 +73,13 @@ def drain(
     """Run a query until it has read and deleted every message that could be read at the call.
 
     start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
-        the same checkpoint. Another trigger is refused (not with Spark Connect, which does not tell
-        it). It is called until the queues show that nothing is left: mostly once on Spark 4.2 and
-        newer; on 4.0 and 4.1, where such a run is one batch, as often as it takes.
-    options: of the source, as the reader gets them; a list if the query has several sources. The
-        queues are looked at with them before and after each run. No message is leased for it.
-    hidden: wait this many seconds at most, in all, for messages that are hidden: leased, by this
-        query or another consumer, or delayed. None: only for those that a run of this query may
-        have leased before it failed, for ten minutes at most. 0: wait for none.
+        the same checkpoint. Another trigger is refused (Spark Connect does not tell it). Called
+        until the queues show that nothing is left: mostly once on Spark 4.2 and newer; on 4.0 and
+        4.1, where such a run is one batch, as often as it takes.
+    options: of the source, as the reader gets them; a list if the query has several sources. With
+        them the queues are looked at before and after each run, without a lease.
+    hidden: wait this many seconds at most, in all, for hidden messages: leased or delayed. None:
+        only for those that a failed run of this query may have leased, ten minutes at most.
     within: stop the query after this many seconds; `finished` is False then, and the next call
         resumes. None: no limit.
     bar: True prints a progress bar to stderr; a function gets the numbers once a second.
@@ -88,14 +87,13 @@ def drain(
     limits: restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep and clock of
         `run_until_done`. A query that fails is started again in the same way.
 
-    What arrives after the call (by the service's clock) is not waited for; some of it is read.
-    Messages that are hidden at the call count if they appear within one lease: a run that failed
-    before the call may have leased them. With deleteOnCommit=false a message counts as deleted
-    when it was delivered in a committed batch.
-    Returns when all is read, when a query is given up, when no further run helps (`reason` says
-    why), or when `within` is over. Raises what the first call of `start` raises, what the first
-    look at the queues raises (QueueNotFound, AccessDenied, ServiceError), InvalidOption for bad
-    options, TypeError and ValueError. If it is interrupted, it stops the query.
+    What arrives after the call, by the service's clock, is not waited for. What is hidden at the
+    call counts if it appears within one lease: a run before the call may have leased it. With
+    deleteOnCommit=false a message counts when it was delivered in a committed batch.
+    Returns when all is read, when the query is given up, when no further run helps (`reason` says
+    why), or when `within` is over. Raises what the first `start` and the first look at the queues
+    raise (QueueNotFound, AccessDenied, ServiceError), InvalidOption, TypeError and ValueError. If
+    it is interrupted, it stops the query.
     """
     if hidden is not None and not (hidden >= 0 and math.isfinite(hidden)):
         raise ValueError(f"hidden={hidden}: expected 0 or more seconds, or None")
@@ -115,7 +113,7 @@ class DrainBar:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """stream: stderr by default."""
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr or io.StringIO()  # None without a console
         self._shown = ""
 
     def __call__(self, read: int, total: int | None) -> None:

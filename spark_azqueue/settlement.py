@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_azqueue.service.fields import check_usable
 
-from .errors import InvalidSchema
+from .errors import InvalidOption, InvalidSchema
 from .options.choices import LargeBody, Side
 from .options.parse import parse
 from .service.encoding import Encoding
@@ -41,8 +41,8 @@ class Retry:
 class DeadLetter:
     """Which rows are given up, and where their messages go.
 
-    when: a condition. queue: the queue for them, which must exist or be created by the option
-    `createQueue`. reason: a text, for all or as a column.
+    when: a condition. queue: none of the source's; it must exist, or `createQueue` be set. reason:
+    a text, for all or as a column.
     """
 
     when: Column
@@ -76,7 +76,8 @@ def backoff(first: int = 30, longest: int = 3600) -> Column:
     """
     # No message is dequeued 30 times before `longest` is reached; a larger power may overflow.
     doublings = F.least(F.col("dequeue_count") - 1, F.lit(30))
-    return F.least(F.lit(first) * F.pow(F.lit(2.0), doublings), F.lit(longest)).cast("int")
+    most = F.lit(min(longest, WEEK_S))
+    return F.least(F.lit(first) * F.pow(F.lit(2.0), doublings), most).cast("int")
 
 
 def settle(
@@ -121,6 +122,11 @@ def settle(
     rows = _outcomes(batch, done, retry, dead).collect()
     for row in rows:
         check_usable(row.message_id, row.pop_receipt)
+        if dead and row.queue == dead.queue:
+            raise InvalidOption(
+                f"the queue for dead messages is '{dead.queue}', from which rows of this batch were"
+                " read: they would come again and again. Name another queue"
+            )
     by_kind: dict[str, list[Any]] = {"done": [], "dead": [], "retry": [], "left": []}
     for row in one_for_each_message(rows):
         by_kind[row.outcome].append(row)
@@ -202,8 +208,9 @@ def _outcomes(
     ):
         if condition is not None:
             outcome = outcome.when(condition, kind)
-    delay = _column(retry.delay).cast("int") if retry else F.lit(None).cast("int")
-    bounded = F.when(delay.isNotNull(), F.greatest(F.lit(0), F.least(F.lit(WEEK_S), delay)))
+    delay = (_column(retry.delay) if retry else F.lit(None)).cast("double")
+    within = F.greatest(F.lit(0.0), F.least(F.lit(float(WEEK_S)), delay)).cast("int")
+    bounded = F.when(delay.isNotNull(), within)
     nothing = F.lit(None).cast("string")
     has_stored = dead and _CORRUPT in batch.columns
     is_dead = F.col("_outcome") == "dead"

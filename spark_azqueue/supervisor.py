@@ -90,16 +90,14 @@ def run_until_done(
 ) -> RunResult:
     """Start a query, wait for its end, and start it again if it failed.
 
-    start: starts the query and returns it (a StreamingQuery). Each call must use the same
-        checkpoint.
-    listener: the AzQueueListener whose metrics are used afterwards. Wait up to 10 seconds until it
-        knows of the end of each run, else warn.
-    restarts: how many failures in a row without progress are followed by another start, at most.
+    start: starts the query and returns it. Each call must use the same checkpoint.
+    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run.
+    restarts: so many failures in a row without progress are followed by another start, at most.
         A run makes progress if it processes messages, as most do while a poison message is found.
-    restarts_in_all: the same for failures with and without progress.
-    first_wait, longest_wait: seconds before a restart. The first is doubled for each further
-        failure without progress, up to the longest.
-    healthy_after: a run of this many seconds (60 at least) ends both rows of failures.
+    restarts_in_all: the same for all failures.
+    first_wait, longest_wait: seconds before a restart; doubled for each further failure without
+        progress.
+    healthy_after: a run of this many seconds (60 at least) ends both counts.
     sleep, clock: for tests.
 
     Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an

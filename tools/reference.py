@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import configparser
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from api_page import api_page
@@ -15,7 +16,9 @@ from option_groups import grouped
 from spark_azqueue.conditions import Condition
 from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS, Area, Assumption
 from spark_azqueue.explanation import SYMPTOMS
+from spark_azqueue.options.account import ACCOUNT_OPTIONS
 from spark_azqueue.options.choices import Side
+from spark_azqueue.options.of_commands import COMMANDS, ROWS, Use, use_of
 from spark_azqueue.options.option import Option
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +38,10 @@ BEGIN = (
 BEGIN_ASSUMPTIONS = (
     "<!-- The tables of spark_azqueue/doctor/certify/assumptions.py, written by `make docs`; do not"
     " edit. -->\n"
+)
+BEGIN_COMMANDS = (
+    "<!-- The table of spark_azqueue/options/of_commands.py, written by `make docs`; do not edit."
+    " -->\n"
 )
 END = "<!-- the end of the list -->\n"
 
@@ -124,6 +131,31 @@ def _assumption(each: Assumption) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def with_command_options(page: str) -> str:
+    """The text of the page with the table of commands and options as it is now. Raises ValueError.
+
+    A command that is in no column has no use for the option.
+    """
+    lines = ["", "| option | commands |", "|---|---|"]
+    for row in ROWS:
+        names = ", ".join(f"`{name}`" for name in row.options)
+        if row.options[0] == ACCOUNT_OPTIONS[0].name:
+            names = "account and credential"
+        by = {
+            use: [command for command in COMMANDS if use_of(command, row.options[0]) is use]
+            for use in Use
+        }
+        said = [
+            f"{use.value} {_commands(by[use])}" for use in Use if by[use] and use is not Use.IDLE
+        ]
+        lines.append(f"| {names} | {'; '.join(said)} |")
+    return _between(page, BEGIN_COMMANDS, "\n".join([*lines, ""]))
+
+
+def _commands(names: Sequence[str]) -> str:
+    return "all" if len(names) == len(COMMANDS) else f"`{', '.join(names)}`"
+
+
 def _between(page: str, marker: str, text: str) -> str:
     before, begin, rest = page.partition(marker)
     _, end, after = rest.partition(END)
@@ -158,6 +190,8 @@ def main() -> None:
     (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
     page = DOCS / "troubleshooting.md"
     page.write_text(with_conditions(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page = DOCS / "commands.md"
+    page.write_text(with_command_options(page.read_text(encoding="utf-8")), encoding="utf-8")
     page = DOCS / "service.md"
     page.write_text(with_assumptions(page.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from spark_azqueue.doctor.command_line import Parser, taken_options
 from spark_azqueue.doctor.finding import say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.service.encoding import Encoding
@@ -31,6 +32,7 @@ from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
+    add_all_or_fail,
     add_filters,
     add_max,
     as_json,
@@ -98,7 +100,8 @@ def search(arguments: list[str]) -> int:
         parser.error("say what to look for: --contains, --where or --reason")
 
     def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
-        parts = lines_of(message, encoding, time.time(), is_whole=found.whole)
+        at = logged.logged_at / 1_000_000 if logged else time.time() + shown.ahead_s
+        parts = lines_of(message, encoding, at, is_whole=found.whole)
         if logged:
             parts[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
         return "\n".join(parts)
@@ -122,6 +125,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queue", type=QUEUE_TYPE, nargs="?", help="the queue, without --log")
     add_filters(parser)
     add_max(parser)
+    add_all_or_fail(parser)
     add_log(parser)
     parser.add_argument(
         "--uncommitted",
@@ -141,7 +145,8 @@ def _as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None)
 class _MessageLines:
     """Writes messages, and notes the first and the last time: microseconds since 1970.
 
-    finish: to be called at the end, see `_output`.
+    finish: to be called at the end, see `_output`. ahead_s: how far the service's clock is ahead of
+    this machine's.
     """
 
     out: TextIO
@@ -149,6 +154,7 @@ class _MessageLines:
     finish: Callable[[bool], None] = lambda is_whole: None
     first: int = UNKNOWN_TIME
     last: int = UNKNOWN_TIME
+    ahead_s: float = 0.0
 
     def write(
         self, message: Message, encoding: Encoding, logged: LoggedMessage | None = None
@@ -165,7 +171,7 @@ class _MessageLines:
 class _Look:
     """One run. verb: what is done to a message, for texts. to_stderr: see `report`."""
 
-    parser: argparse.ArgumentParser
+    parser: Parser
     found: argparse.Namespace
     verb: str
     lines: _MessageLines
@@ -177,13 +183,15 @@ class _Look:
         found = self.found
         if (found.queue is None) == (found.log is None):
             self.parser.error("name the queue, or a log with --log: one of the two")
+        if found.all_or_fail and (found.log or found.max):
+            self.parser.error("--all-or-fail goes with a queue, and not with --max")
         if found.queue and (found.since or found.until or found.batch or found.uncommitted):
             self.parser.error("--from, --to-time, --batch and --uncommitted are for --log")
         return self._from_log() if found.log else self._from_queue()
 
     def _from_queue(self) -> int:
         found, lines = self.found, self.lines
-        access = access_of(self.parser, found)
+        access = access_of(taken_options(self.parser, found))
         only = filter_of(found, access.encoding)
         source = access.ref(found.queue)
 
@@ -194,8 +202,15 @@ class _Look:
 
         with closing(QueueClient(access.account)) as client:
             now = CONTROL(client.queue(source).check).timestamp()
-            cutoff, most = int(now * 1_000_000), found.max
-            plan = TransferPlan(source, cutoff, only=only, most=most, most_kept=MOST_EXPORTED)
+            lines.ahead_s = now - time.time()
+            began, most = int(now * 1_000_000), found.max
+            plan = TransferPlan(
+                *(source, began),
+                only=only,
+                most=most,
+                most_kept=MOST_EXPORTED,
+                isolation=access.isolation,
+            )
             with self._progress(count_of(client, source)) as (progress, stop):
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress, write=write)
                 try:
@@ -211,8 +226,9 @@ class _Look:
         found, tally = self.found, self._tally
         only = filter_of(found, Encoding.NONE)
         why, error = End.DONE, None
+        options = taken_options(self.parser, found, of_log=True)
         with (
-            closing(LogRange(self.parser, found, uncommitted=found.uncommitted)) as log,
+            closing(LogRange(options, found, uncommitted=found.uncommitted)) as log,
             self._progress(None) as (progress, stop),
         ):
             try:
@@ -239,7 +255,7 @@ class _Look:
 
     def _report(self, result: TransferResult, what: str, *more: str) -> int:
         found, first, last = self.found, moment(self.lines.first), moment(self.lines.last)
-        about = {"command": self.parser.prog.split()[-1], "queue": found.queue, "log": found.log}
+        about = {"command": self.parser.command, "queue": found.queue, "log": found.log}
         about |= {"first": first, "last": last}
         if first:
             put = "stored in the log" if found.log else "put"
@@ -256,6 +272,7 @@ class _Look:
             more=more,
             again=again,
             to_stderr=self.to_stderr,
+            all_or_fail=found.all_or_fail,
         )
 
 
@@ -268,6 +285,9 @@ def _output(
     That raises FileExistsError if there is such a file by then. Both raise OSError.
     """
     if to is None:
+        # See `command_line`: the stream was closed.
+        if getattr(sys.stdout, "name", "") == os.devnull:
+            parser.error("standard output is closed: name a file with --to")
         yield sys.stdout, lambda is_whole: None
         return
     part = to.with_name(to.name + ".partial")

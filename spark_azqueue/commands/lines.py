@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import os
 import select
@@ -48,18 +49,22 @@ class LinesToSend:
             data = os.read(self.descriptor, _READ_BYTES)
             is_read = not data
             *lines, rest = (rest + data).split(b"\n")
-            if is_read and rest:
+            is_torn = is_read and bool(rest)
+            if is_torn:
                 lines.append(rest)
             rest = rest[: _LINE_AT_MOST + 1]
             group: list[Outgoing] = []
             broken: InvalidRow | None = None
-            for line in lines:
+            for place, line in enumerate(lines, 1):
                 number += 1
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 if not (line.strip() or self.found.raw):
                     continue
                 tally.looked += 1
                 try:
-                    group.append(Outgoing(number, self._text(line)))
+                    is_whole = not (is_torn and place == len(lines))
+                    group.append(Outgoing(number, self._text(line, is_whole=is_whole)))
                 except (ValueError, RecursionError) as error:
                     said = error.sentence if isinstance(error, AzQueueError) else str(error)
                     broken = InvalidRow(f"line {number:,} of {self.name} is no message: {said}")
@@ -77,12 +82,14 @@ class LinesToSend:
                     " over such lines with --skip-broken"
                 )
 
-    def _text(self, line: bytes) -> str:
+    def _text(self, line: bytes, *, is_whole: bool) -> str:
         if len(line) > _LINE_AT_MOST:
             raise ValueError(f"it has more than {_LINE_AT_MOST:,} bytes")
         written = line.decode("utf-8")
         if self.found.raw:
-            return encode(written, self.encoding)
+            if not is_whole:
+                raise ValueError("it ends without a line break, so it may be torn: add one")
+            return encode(written.removesuffix("\r"), self.encoding)
         fields = json.loads(written)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")

@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spark_azqueue.doctor.command_line import options_of
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options import parsers
-from spark_azqueue.options.account import SharedConfig
-from spark_azqueue.options.choices import Side
-from spark_azqueue.options.option import options_of as declared_in
-from spark_azqueue.options.parse import parse, replay_config
+from spark_azqueue.options.account import ACCOUNT_OPTIONS
+from spark_azqueue.options.option import ParsedOptions
+from spark_azqueue.options.parse import replay_config
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import Message
@@ -27,11 +25,11 @@ from spark_azqueue.source.replay.survey import history_of, opened
 from .shared import of_type
 
 _BATCHES = re.compile(r"\s*(\d{1,12})(?:\s*-\s*(\d{1,12}))?\s*")
-_TAKEN = frozenset(
-    {each.name for each in declared_in(SharedConfig)} - {"createQueue"}
-    | {"blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"}
+_OF_LOGS = frozenset(
+    {each.name for each in ACCOUNT_OPTIONS}
+    | {"messageEncoding", "blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"}
 )
-"""Options that a command hands on. A large body stays the reference that its sender has sent."""
+"""What `readLog` takes. A large body stays the reference that its sender has sent."""
 
 
 class LoggedMessage(NamedTuple):
@@ -77,24 +75,18 @@ def _batches(written: str) -> tuple[str, str]:
     return found[1], found[2] or found[1]
 
 
-def place_options(parser: argparse.ArgumentParser, found: argparse.Namespace) -> dict[str, str]:
-    """What the options say of the account, and of where a log is. Raises InvalidOption."""
-    given = parse(options_of(parser, found), Side.BOTH).written
-    return {name: text for name, text in given.items() if name in _TAKEN}
-
-
 class LogRange:
     """The batches of a log that the arguments name. Used by one thread."""
 
     def __init__(
-        self, parser: argparse.ArgumentParser, found: argparse.Namespace, *, uncommitted: bool
+        self, options: ParsedOptions, found: argparse.Namespace, *, uncommitted: bool
     ) -> None:
         """Find out which there are. uncommitted: also those that may still be abandoned.
 
         Raises InvalidOption, LogConflict for a log of another kind, LostSegment, LogDamaged,
         ServiceError.
         """
-        options = place_options(parser, found)
+        given = {name: text for name, text in options.written.items() if name in _OF_LOGS}
         first, last = found.batch or (None, None)
         bounds = {
             "startingTimestamp": found.since,
@@ -102,10 +94,8 @@ class LogRange:
             "startingBatch": first,
             "endingBatch": last,
         }
-        options |= {name: text for name, text in bounds.items() if text is not None}
-        self._config = replay_config(
-            options | {"readLog": found.log, "onUndecodable": "permissive"}
-        )
+        given |= {name: text for name, text in bounds.items() if text is not None}
+        self._config = replay_config(given | {"readLog": found.log, "onUndecodable": "permissive"})
         if self._config.account:
             require_package("--log blob:…")
         self._journal = opened(self._config)
@@ -125,10 +115,9 @@ class LogRange:
             self._config,
             may_lack_removed=not self._config.has_start,
         )
-        for piece, rows in by_piece:
+        for piece, rows, encoding_of in by_piece:
             for row in rows:
-                is_text = row.body is None or row.body == row.message.text
-                encoding = Encoding.NONE if is_text else Encoding.BASE64
+                encoding = encoding_of(row.message)
                 yield LoggedMessage(row.message, encoding, piece.batch, piece.logged_at)
 
     def _pieces(self) -> Iterator[Piece]:

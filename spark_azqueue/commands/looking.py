@@ -10,9 +10,11 @@ import re
 from contextlib import closing
 from fnmatch import fnmatchcase
 
+from spark_azqueue.doctor.command_line import taken_options
 from spark_azqueue.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options import parsers
+from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.options.selection import is_pattern
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek
@@ -50,17 +52,24 @@ def peek(arguments: list[str]) -> int:
     parser.add_argument(
         "--number",
         type=of_type(parsers.whole_number(1, MAX_PER_REQUEST)),
-        default=MAX_PER_REQUEST,
         metavar="N",
-        help=f"look at the first N (1 to {MAX_PER_REQUEST}, default {MAX_PER_REQUEST})",
+        help=f"look at the first N (1 to {MAX_PER_REQUEST}, default: peekMessages, or"
+        f" {MAX_PER_REQUEST})",
     )
     parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
     found = parser.given(arguments)
-    access = access_of(parser, found)
+    options = taken_options(parser, found)
+    access, number = access_of(options), found.number or options["peekMessages"]
     only = filter_of(found, access.encoding)
+    is_committed = access.isolation is IsolationLevel.READ_COMMITTED
     with closing(QueueClient(access.account)) as client:
-        peeked = CONTROL(client.now, Peek(access.ref(found.queue), found.number))
-    fitting = [each for each in peeked.messages if only.matches(each.text)]
+        peeked = CONTROL(client.now, Peek(access.ref(found.queue), number))
+    fitting = [
+        each
+        for each in peeked.messages
+        if only.matches(each.text)
+        and not (is_committed and each.is_in_its_last(peeked.answered_at))
+    ]
     for message in fitting:
         if found.json:
             print(as_json(fields_of(message, access.encoding)))
@@ -89,7 +98,7 @@ def count(arguments: list[str]) -> int:
         help="the queue, or several: a,b; * stands for any characters, also in poison queues",
     )
     found = parser.given(arguments)
-    access = access_of(parser, found)
+    access = access_of(taken_options(parser, found))
     status = 0
     with closing(QueueClient(access.account)) as client:
         queues = _named(client, access, found.queue)

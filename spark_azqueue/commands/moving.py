@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from spark_azqueue.doctor.command_line import Parser, taken_options
 from spark_azqueue.doctor.finding import say
 from spark_azqueue.options import parsers
 from spark_azqueue.options.selection import POISON_SUFFIX
@@ -23,11 +24,12 @@ from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
 from .report import report
-from .scan import LEASE_S, TransferPlan
+from .scan import LEASE_S, End, TransferPlan
 from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
+    add_all_or_fail,
     add_filters,
     add_max,
     add_rate,
@@ -136,6 +138,8 @@ def purge(arguments: list[str]) -> int:
     found = parser.given(arguments)
     selects = (found.contains, found.where, found.reason, found.each)
     if not any((*selects, found.max, found.rate, found.older_than)):
+        if found.all_or_fail:
+            parser.error("--all-or-fail goes with --each: the one call also deletes what is hidden")
         return _clear(parser, found)
     return _run(parser, found, "purge", "deleted", None)
 
@@ -150,11 +154,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="only what was put into the queue so long ago: '2 days', '90 minutes'",
     )
     add_max(parser)
+    add_all_or_fail(parser)
     add_rate(parser)
 
 
 def _run(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     found: argparse.Namespace,
     command: str,
     verb: str,
@@ -169,7 +174,9 @@ def _run(
     """
     if target == found.queue:
         parser.error("the queue and the target are the same queue")
-    access = access_of(parser, found)
+    if found.all_or_fail and found.max:
+        parser.error("--all-or-fail does not go with --max")
+    access = access_of(taken_options(parser, found))
     only = filter_of(found, access.encoding)
     source = access.ref(found.queue)
     with closing(QueueClient(access.account)) as client:
@@ -178,13 +185,15 @@ def _run(
             check_target(client, access, target, executed=found.execute)
         plan = TransferPlan(
             source,
-            int((now - (found.older_than or 0)) * 1_000_000),
+            int(now * 1_000_000),
             access.ref(target) if target else None,
             only,
             found.rate,
             found.max,
             getattr(found, "time_to_live", None),
             opens_envelopes,
+            isolation=access.isolation,
+            put_before=int((now - found.older_than) * 1_000_000) if found.older_than else None,
         )
         total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -203,7 +212,11 @@ def _run(
             finally:
                 progress.close()
     where = f" to '{target}'" if target else ""
-    return report(result, f"messages of '{found.queue}' {verb}{where}", about, is_json=found.json)
+    return report(
+        *(result, f"messages of '{found.queue}' {verb}{where}", about),
+        is_json=found.json,
+        all_or_fail=found.all_or_fail,
+    )
 
 
 def _tell_dry_run(
@@ -215,7 +228,9 @@ def _tell_dry_run(
     meant = [
         each
         for each in seen
-        if each.intact and each.insertion_time <= plan.cutoff and plan.only.matches(each.text)
+        if each.intact
+        and each.insertion_time <= (plan.put_before or plan.began)
+        and plan.only.matches(each.text)
     ][: plan.most]
     if is_json:
         print(as_json({**about, "looked": len(seen), "meant": len(meant)}))
@@ -233,17 +248,20 @@ def _tell_dry_run(
     say("Nothing was changed. To do it, add --execute.")
 
 
-def _clear(parser: argparse.ArgumentParser, found: argparse.Namespace) -> int:
+def _clear(parser: Parser, found: argparse.Namespace) -> int:
     """Delete all messages by one call, or print a dry run; return the exit status."""
-    access = access_of(parser, found)
+    access = access_of(taken_options(parser, found))
     with closing(QueueClient(access.account)) as client:
         total = count_of(client, access.ref(found.queue))
     number = "an unknown number of" if total is None else f"about {total:,}"
     about = {"command": "purge", "queue": found.queue, "to": None, "executed": found.execute}
+    counts: dict[str, Any] = {"messages_before": total}
     if found.execute:
+        say(f"Clearing '{found.queue}' of {number} messages: up to ten minutes", is_error=True)
         clear_queue(access.account, found.queue)
+        counts |= {"done": total, "ended": End.DONE.name.lower()}
     if found.json:
-        print(as_json(about | {"messages_before": total}))
+        print(as_json(about | counts))
     elif found.execute:
         say(f"'{found.queue}' was cleared of {number} messages.")
     else:

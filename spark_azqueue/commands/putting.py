@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Protocol
 
-from spark_azqueue.conditions import Condition
+from spark_azqueue.doctor.command_line import taken_options
 from spark_azqueue.doctor.finding import say
-from spark_azqueue.errors import AzQueueError, InvalidOption, InvalidRow, TransactionUnknown
+from spark_azqueue.errors import AzQueueError, InvalidRow
 from spark_azqueue.options import parsers
+from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import MOST_VERSION
@@ -29,17 +30,16 @@ from spark_azqueue.service.blobs.references import looks_like_reference
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import BodyType, Encoding, decode, encode
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
-from spark_azqueue.service.messages import MAX_VISIBILITY_S, delay_not_below_ttl
+from spark_azqueue.service.messages import MAX_VISIBILITY_S
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.redaction import shown
-from spark_azqueue.sink.transaction.commit import Committed
-from spark_azqueue.sink.transaction.listing import PassedOver, Step
 
 from .lines import LinesToSend, pass_over
-from .logged import LoggedMessage, LogRange, add_log, place_options
+from .logged import LoggedMessage, LogRange, add_log
+from .once import OnceSending
 from .report import report
-from .scan import End, ScanCounts
-from .sending import AT_ONCE, Groups, Outgoing, Sending, send_once
+from .scan import ScanCounts
+from .sending import AT_ONCE, Groups, Outgoing, Sending
 from .shared import (
     QUEUE_TYPE,
     Access,
@@ -58,9 +58,10 @@ from .shared import (
     of_type,
     parser_of,
 )
-from .transfer import TransferResult
 
 _SHOWN = 5
+
+_SENDER = "spark-azqueue send"
 
 _ONCE = (
     "\nAt least once: the counts say how many further copies there may be. With --transaction-log"
@@ -88,7 +89,7 @@ def send(arguments: list[str]) -> int:
     )
     _add_put(parser)
     found = parser.given(arguments)
-    run = _PutRun.of(parser, found, found.queue)
+    run = _PutRun.of(parser, found, found.queue, taken_options(parser, found))
     with contextlib.ExitStack() as opened:
         from_file = found.file not in (None, "-")
         try:
@@ -134,8 +135,9 @@ def replay(arguments: list[str]) -> int:
     found = parser.given(arguments)
     if not found.batch and not (found.since and found.until):
         parser.error("say what is to be sent again: --from and --to-time, or --batch")
-    run = _PutRun.of(parser, found, found.into)
-    with closing(LogRange(parser, found, uncommitted=False)) as log:
+    options = taken_options(parser, found)
+    run = _PutRun.of(parser, found, found.into, options)
+    with closing(LogRange(options, found, uncommitted=False)) as log:
         again = _ReplayRun(log, found)
         about = {"command": "replay", "log": found.log, "to": found.into}
         about |= {"executed": found.execute}
@@ -152,12 +154,13 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delay",
         type=of_type(parsers.duration(0, MAX_VISIBILITY_S, whole=True)),
-        default=0,
         metavar="DURATION",
-        help="until they are visible: '10 minutes'",
+        help="until they are visible: '10 minutes' (or visibilityDelay)",
     )
     add_time_to_live(
-        parser, "until they expire; -1: never (default: 7 days); with --transaction-log a day more"
+        parser,
+        "until they expire; -1: never (default: timeToLive, or 7 days); with --transaction-log a"
+        " day more",
     )
     parser.add_argument(
         "--transaction-log",
@@ -173,10 +176,12 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--txn-app-id",
         type=of_type(parse_app_id),
-        default="spark-azqueue send",
         metavar="NAME",
-        help="whose numbers these are (default: %(default)s)",
+        help=f"whose numbers these are (default: txnAppId, or {_SENDER!r})",
     )
+
+
+_OF_THE_LOG = frozenset({"blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"})
 
 
 class _ToSend(Protocol):
@@ -195,34 +200,48 @@ class _PutRun:
 
     found: argparse.Namespace
     access: Access
-    queue: str
-    transaction: SinkConfig | None
+    config: SinkConfig
 
     @classmethod
-    def of(cls, parser: argparse.ArgumentParser, found: argparse.Namespace, queue: str) -> _PutRun:
-        """Check the arguments. Raises InvalidOption, ServiceUnavailable."""
-        if reason := delay_not_below_ttl(found.delay, found.time_to_live):
-            parser.error(f"--delay, --time-to-live: {reason}")
-        if (found.transaction_log is None) != (found.txn_version is None):
-            parser.error("--transaction-log and --txn-version go together")
-        transaction = None
-        if found.transaction_log is not None:
+    def of(
+        cls,
+        parser: argparse.ArgumentParser,
+        found: argparse.Namespace,
+        queue: str,
+        options: ParsedOptions,
+    ) -> _PutRun:
+        """Check arguments and options. Raises InvalidOption, ServiceUnavailable."""
+        arguments = {
+            "visibilityDelay": found.delay,
+            "timeToLive": found.time_to_live,
+            "transactionLog": found.transaction_log,
+            "txnAppId": found.txn_app_id,
+            "txnVersion": found.txn_version,
+        }
+        given = {name: str(value) for name, value in arguments.items() if value is not None}
+        given = options.written | given | {"queue": queue}
+        if ("transactionLog" in given) != ("txnVersion" in given):
+            parser.error(
+                "--transaction-log and --txn-version go together (or transactionLog and txnVersion"
+                " of the options): the place, and the number of this run"
+            )
+        if "transactionLog" in given:
             if found.rate:
-                parser.error("--rate: with --transaction-log all become visible at the end")
-            options = {
-                "queue": queue,
-                "visibilityDelay": str(found.delay),
-                "transactionLog": found.transaction_log,
-                "txnAppId": found.txn_app_id,
-                "txnVersion": str(found.txn_version),
-                "messageEncoding": "none",
-            }
-            if found.time_to_live is not None:
-                options["timeToLive"] = str(found.time_to_live)
-            transaction = sink_config(place_options(parser, found) | options)
-            if transaction.transaction and transaction.transaction.account:
-                require_package("--transaction-log blob:…")
-        return cls(found, access_of(parser, found), queue, transaction)
+                parser.error("--rate: with a transaction log all become visible at the end")
+            given.setdefault("txnAppId", _SENDER)
+        elif "log" in found:  # these may be of the log that is read
+            given = {name: text for name, text in given.items() if name not in _OF_THE_LOG}
+        config = sink_config(given)
+        if config.transaction and config.transaction.account:
+            require_package("--transaction-log blob:…")
+        # Texts are encoded when they are read.
+        return cls(found, access_of(options), replace(config, encoding=Encoding.NONE))
+
+    @property
+    def queue(self) -> str:
+        """The queue that they are put into."""
+        assert self.config.queue
+        return self.config.queue
 
     def check(self) -> None:
         """Raise ServiceError if the queue does not exist, or nothing may be put into it."""
@@ -247,25 +266,23 @@ class _PutRun:
             closing(progress),
             ends_on_signals() as stop,
         ):
-            if self.transaction:
-                result, committed = self._once(source.groups(stop, tally), tally, stop)
-                if not isinstance(result.error, (InvalidOption, TransactionUnknown)):
-                    again = "Repeat it with the same --txn-version."
-                if committed:
-                    said = [f"{committed.in_words()}."]
-                    is_before = _is_before(committed)
-                    about |= {"recorded_before": is_before}
-                    if is_before:
-                        what += (
-                            f": --txn-version {found.txn_version} was recorded before, and nothing"
-                            " was sent by this run"
-                        )
+            if self.config.transaction:
+                once = OnceSending(self.config, tally, stop)
+                result = once.run(source.groups(stop, tally))
+                said, again = once.said, once.again
+                about |= {"recorded_before": once.is_before}
+                if once.is_before:
+                    what += (
+                        f": --txn-version {once.version} was recorded before, and nothing was sent"
+                        " by this run"
+                    )
             else:
                 sending = Sending(
                     client,
                     self.access.ref(self.queue),
                     *(tally, stop, progress, place),
-                    *(found.delay, found.time_to_live, found.rate),
+                    *(self.config.visibility_delay, self.config.time_to_live, found.rate),
+                    most=self.config.send_parallelism,
                     skips=getattr(found, "skip_broken", False),
                 )
                 result = sending.run(source.groups(stop, tally))
@@ -274,32 +291,6 @@ class _PutRun:
                     is_cut = sending.first_left or place == "batch"
                     again += ", and perhaps some from it on." if is_cut else "."
         return report(result, what, about, is_json=found.json, more=said, again=again)
-
-    def _once(
-        self, groups: Groups, tally: ScanCounts, stop: Event
-    ) -> tuple[TransferResult, Committed | None]:
-        assert self.transaction
-        try:
-            committed = send_once(self.transaction, groups, stop)
-            if committed.rows != committed.given:
-                raise InvalidOption(
-                    f"--txn-version {self.found.txn_version} was recorded before, with"
-                    f" {committed.rows:,} messages, and these are {committed.given:,}: none of them"
-                    " was sent. For others, take a higher number",
-                    condition=Condition.INVALID_TRANSACTION_OPTION,
-                )
-        except AzQueueError as error:
-            return TransferResult(tally, End.FAILED, error), None
-        except KeyboardInterrupt:
-            return TransferResult(tally, End.INTERRUPTED), None
-        tally.done = committed.rows if committed.step is Step.WRITE else 0
-        return TransferResult(tally, End.DONE), committed
-
-
-def _is_before(committed: Committed) -> bool:
-    """True if this number was recorded by an earlier run: perhaps with other lines."""
-    is_written = committed.passed_over is PassedOver.WRITTEN
-    return committed.step is Step.SHOW or (committed.step is Step.OVER and is_written)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from .scan import LEASE_S, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts
 from .shared import as_json
 from .transfer import TransferResult
 
+NOT_ALL = 3
+"""Exit status with --all-or-fail: messages were hidden, or it is not known that none was."""
+
 
 def report(
     result: TransferResult,
@@ -22,12 +25,14 @@ def report(
     more: Sequence[str] = (),
     again: str = "Start it again to go on.",
     to_stderr: bool = False,
+    all_or_fail: bool = False,
 ) -> int:
     """Print what a run did; return the exit status.
 
     done_what: behind the counts, "messages of 'orders' moved". about: further fields, with
     `is_json`. more: further lines, without. again: what to do if it did not end by itself.
-    to_stderr: standard output has the messages.
+    to_stderr: standard output has the messages. all_or_fail: `NOT_ALL` if there may be messages
+    that were not looked at.
     """
     if is_json:
         text = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})
@@ -39,6 +44,8 @@ def report(
     if result.why is End.INTERRUPTED:
         return 130
     is_whole = result.why in (End.DONE, End.ENOUGH) and result.tally.is_clean
+    if is_whole and all_or_fail and result.tally.unseen != 0:
+        return NOT_ALL
     return 0 if is_whole else 1
 
 
@@ -60,8 +67,10 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
     minutes = LEASE_S // 60
     return (
         (tally.other, "do not match"),
-        (tally.newer, "stay: they are newer than the start of the run, or than --older-than"),
+        (tally.newer, "stay: they were put after the start of the run"),
+        (tally.young, "stay: they are younger than --older-than says"),
         (tally.beyond, "stay: more than --max"),
+        (tally.expiring, "stay: they expire at once, and isolationLevel=readCommitted is set"),
         (
             tally.damaged,
             "stay: they hold characters that XML does not allow, so they cannot be read",
@@ -84,6 +93,11 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
             "of these may be left: the answer to their delete was lost, and its repeat refused",
         ),
         (tally.maybe_hidden, f"at most are hidden for {minutes} minutes: an answer was lost"),
+        (
+            tally.unseen or 0,
+            "more at most were not looked at: leased by a consumer, delayed, or put meanwhile",
+        ),
+        (tally.left_hidden, "at most were put, and stay hidden until they expire"),
         (tally.not_released, f"stay, and are hidden for {minutes} minutes at most"),
     )
 

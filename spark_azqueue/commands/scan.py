@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_azqueue.errors import InvalidRow
+from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import stored_text
 from spark_azqueue.service.messages import (
@@ -51,9 +52,11 @@ class ScanFate(enum.Enum):
     FINISH = "delete it: its copy exists already"
     OTHER = "no match"
     NEWER = "put after the start"
+    YOUNG = "not old enough"
     DAMAGED = "its text cannot be read"
     SEEN = "looked at before"
     BEYOND = "more than were asked for"
+    EXPIRING = "about to expire: a transaction may have abandoned it"
 
 
 class End(enum.Enum):
@@ -69,14 +72,16 @@ class End(enum.Enum):
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """What a run is to do. target None: delete. cutoff: microseconds since 1970; leave what was put
-    later. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
+    """What a run is to do. target None: delete. began: microseconds since 1970, of the service's
+    clock; leave what was put later. put_before: the same for what is too young; None: no age is too
+    low. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
     seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
-    most_kept: end when this many messages stay.
+    most_kept: end when this many messages stay. isolation: readCommitted leaves what a transaction
+    may have abandoned.
     """
 
     source: QueueRef
-    cutoff: int
+    began: int
     target: QueueRef | None = None
     only: Filter = field(default_factory=Filter)
     rate: int | None = None
@@ -84,6 +89,8 @@ class TransferPlan:
     time_to_live: int | None = None
     opens_envelopes: bool = False
     most_kept: int = MOST_KEPT
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    put_before: int | None = None
 
     @property
     def encoding(self) -> Encoding:
@@ -137,13 +144,15 @@ def seconds_left(expires: int, now: int) -> int:
 class ScanCounts:
     """Messages counted in a run.
 
-    done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, damaged,
-    beyond: see `ScanFate`. closed: envelopes that could not be opened. refused: the target did not
-    take the copy. broken: lines and logged messages that cannot be sent as they are. taken: another
-    consumer had the message before it was deleted. twice: copied, and then not deleted.
-    maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of `done`
-    without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose answer
-    was lost. not_released: they come back when their lease ends.
+    done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, young,
+    damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the queue held at the end
+    that no dequeue brought; None if it is unknown. closed: envelopes that could not be opened.
+    refused: the target did not take the copy. broken: lines and logged messages that cannot be sent
+    as they are. taken: another consumer had the message before it was deleted. twice: copied, not
+    deleted. maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of
+    `done` without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose
+    answer was lost. not_released: they come back when their lease ends.
+    left_hidden: put by a transaction that is not recorded, and not deleted.
     """
 
     looked: int = 0
@@ -151,8 +160,10 @@ class ScanCounts:
     opened: int = 0
     other: int = 0
     newer: int = 0
+    young: int = 0
     damaged: int = 0
     beyond: int = 0
+    expiring: int = 0
     closed: int = 0
     refused: int = 0
     broken: int = 0
@@ -162,6 +173,8 @@ class ScanCounts:
     maybe_left: int = 0
     maybe_hidden: int = 0
     not_released: int = 0
+    unseen: int | None = None
+    left_hidden: int = 0
 
     def add(self, name: str, by: int = 1) -> None:
         """Add to the count of this name."""
@@ -190,13 +203,18 @@ class Scan:
 
     def wanted(self) -> int:
         """How many messages to dequeue next."""
-        if self.plan.most is None or self.plan.only:
+        if self.plan.most is None or self.plan.only or self.plan.put_before is not None:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
 
-    def sort(self, page: Sequence[Received]) -> list[tuple[Received, ScanFate]]:
-        """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept."""
-        found = [(each, self._fate_of(each.message)) for each in page]
+    def sort(
+        self, page: Sequence[Received], answered_at: int | None = None
+    ) -> list[tuple[Received, ScanFate]]:
+        """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept.
+
+        answered_at: by the service's clock, microseconds since 1970; None if unknown.
+        """
+        found = [(each, self._fate_of(each.message, answered_at)) for each in page]
         fates = {fate for _, fate in found}
         for received, fate in found:
             if fate is not ScanFate.SEEN:
@@ -250,7 +268,7 @@ class Scan:
             return End.NEWER
         return End.TOO_MANY_KEPT if len(self.kept) >= self.plan.most_kept else None
 
-    def _fate_of(self, message: Message) -> ScanFate:
+    def _fate_of(self, message: Message, answered_at: int | None) -> ScanFate:
         if copied := self._copied.get(message.message_id):
             # An update meanwhile made another message of it, which has no copy.
             return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
@@ -258,8 +276,13 @@ class Scan:
             return ScanFate.SEEN
         if not message.intact:
             return ScanFate.DAMAGED
-        if message.insertion_time > self.plan.cutoff:
+        if message.insertion_time > self.plan.began:
             return ScanFate.NEWER
+        if self.plan.put_before is not None and message.insertion_time > self.plan.put_before:
+            return ScanFate.YOUNG
+        is_committed = self.plan.isolation is IsolationLevel.READ_COMMITTED
+        if is_committed and message.is_in_its_last(answered_at):
+            return ScanFate.EXPIRING
         if not self.plan.only.matches(message.text):
             return ScanFate.OTHER
         if self.plan.most is not None and self._begun >= self.plan.most:
@@ -268,4 +291,4 @@ class Scan:
         return ScanFate.ACT
 
 
-_COUNTED = frozenset({ScanFate.OTHER, ScanFate.NEWER, ScanFate.DAMAGED, ScanFate.BEYOND})
+_COUNTED = frozenset(ScanFate) - {ScanFate.ACT, ScanFate.FINISH, ScanFate.SEEN}

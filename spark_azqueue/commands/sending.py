@@ -1,26 +1,19 @@
-"""Puts texts into a queue: at least once, or exactly once by a transaction. Needs no Spark."""
+"""Puts texts into a queue, at least once. Needs no Spark."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
 from typing import NamedTuple
 
 from spark_azqueue.errors import AzQueueError, InvalidRow, ServiceError
-from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, QueueRef
 from spark_azqueue.service.queues.calls import Call, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import SEND
-from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.row_errors import requests
-from spark_azqueue.sink.sender import Sender
-from spark_azqueue.sink.transaction.commit import Committed, Transactions
-from spark_azqueue.sink.transaction.task import Writer
 
 from .scan import End, ScanCounts, step_of
 from .transfer import TransferResult, is_of_this_message
@@ -44,7 +37,8 @@ class Sending:
     """One run. Used by one thread.
 
     stop: set if it is to end after the messages under way. watch: called when the tally has
-    changed. kind: of places, "line". skips: pass over what the service does not take.
+    changed. kind: of places, "line". skips: pass over what the service does not take. most: of
+    requests at once.
     """
 
     client: QueueClient
@@ -57,6 +51,7 @@ class Sending:
     ttl_s: int | None = None
     rate: int | None = None
     skips: bool = False
+    most: int | None = None
     first_left: int = field(default=0, init=False)
     """Of the messages that are not acknowledged, the first one's place; 0 without any."""
 
@@ -94,7 +89,7 @@ class Sending:
 
         try:
             for index, result in results_of(
-                self.client, calls(), SEND.noting(note), most=MAX_PER_REQUEST
+                self.client, calls(), SEND.noting(note), most=self.most or MAX_PER_REQUEST
             ):
                 if not isinstance(result, Exception):
                     self.tally.done += 1
@@ -119,31 +114,3 @@ class Sending:
             raise fatal[0]
         if self.rate:
             self.stop.wait(max(0.0, len(group) / self.rate - (time.monotonic() - begun_at)))
-
-
-def send_once(config: SinkConfig, groups: Groups, stop: Event) -> Committed:
-    """Send them as the transaction that the config names, unless it is recorded already.
-
-    Raises KeyboardInterrupt if `stop` is set before all are put: nothing of it is visible then.
-    Raises InvalidRow, TransactionUnknown, TransactionConflict, ServiceError.
-    """
-
-    def rows() -> Iterator[tuple[str]]:
-        for group in groups:
-            for each in group:
-                if stop.is_set():
-                    raise KeyboardInterrupt
-                yield (each.text,)
-        if stop.is_set():  # they may have ended because of it
-            raise KeyboardInterrupt
-
-    with closing(Transactions(config)) as transactions:
-        plan, writer = transactions.plan(), Writer()
-        if plan.is_recorded(writer):
-            prepared = writer.passed_over(sum(1 for _ in rows()), plan.log)
-        else:
-            sender = Sender(config)
-            sent = sender.send(requests(rows(), SinkColumns(body=0), config))
-            done = sent.done + sent.set_aside
-            prepared = writer.prepared(done, sender.hidden, sender.abandoned, plan.log)
-        return transactions.commit(plan, [prepared])

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
-from spark_azqueue.doctor.command_line import Parser, add_options, options_of
+from spark_azqueue.doctor.command_line import Parser, add_options
 from spark_azqueue.errors import AccessDenied, QueueNotFound
 from spark_azqueue.options import parsers
-from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.options.parse import account_options
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE, read_account
+from spark_azqueue.options.choices import IsolationLevel
+from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import UNKNOWN_TIME, Message, QueueRef, queue_name
@@ -51,7 +52,7 @@ CREDENTIAL = (
     f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the environment. Other"
     " users can see a command line in the list of processes: keep secrets out of it.\n"
     "Exit status: 0 if all was done; 1 if something was not, or may be there twice, or after an"
-    " error; 2 for a malformed command line; 130 after Ctrl-C."
+    " error; 2 for a malformed command line; 3 see --all-or-fail; 130 after Ctrl-C."
 )
 
 SHOWN = 200
@@ -70,6 +71,7 @@ class Access:
     encoding: Encoding
     creates: bool = False
     """createQueue: a target that does not exist is created."""
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def ref(self, name: str) -> QueueRef:
         """The queue of this name."""
@@ -132,6 +134,16 @@ def add_max(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_all_or_fail(parser: argparse.ArgumentParser) -> None:
+    """Whether messages that are hidden from the command make it fail."""
+    parser.add_argument(
+        "--all-or-fail",
+        action="store_true",
+        help="end with status 3 if the queue may hold messages that were not looked at: leased by a"
+        " consumer, delayed, or put meanwhile",
+    )
+
+
 def add_rate(parser: argparse.ArgumentParser) -> None:
     """How many messages a second at most."""
     parser.add_argument(
@@ -171,15 +183,16 @@ def of_type(parse: Callable[[str], T]) -> Callable[[str], T]:
 QUEUE_TYPE = of_type(queue_name)
 
 
-def access_of(parser: argparse.ArgumentParser, found: argparse.Namespace) -> Access:
-    """The account that the options name; checked to be reachable.
+def access_of(options: ParsedOptions) -> Access:
+    """The account that the options of a command name; checked to be reachable.
 
     Raises InvalidOption, ServiceUnavailable.
     """
-    options = options_of(parser, found)
-    parsed, account = account_options(options)
+    account = read_account(options, os.environ)
     check_reachable(account)
-    return Access(account, parsed["messageEncoding"], parsed["createQueue"])
+    return Access(
+        account, options["messageEncoding"], options["createQueue"], options["isolationLevel"]
+    )
 
 
 def check_target(client: QueueClient, access: Access, name: str, *, executed: bool) -> None:
@@ -312,10 +325,13 @@ def lines_of(
 
 
 def moment(microseconds: int) -> str | None:
-    """A time in microseconds since 1970 as JSON has it, None if it is unknown."""
+    """A time in microseconds since 1970 as JSON has it, None if it is unknown, or none at all."""
     if microseconds == UNKNOWN_TIME:
         return None
-    at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    try:
+        at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
+    except (ValueError, OverflowError, OSError):  # out of a log that others may write
+        return None
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -22,7 +22,7 @@ from spark_azqueue.errors import (
     ServiceError,
 )
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
-from spark_azqueue.service.queues.calls import Call, Delete, Dequeue, Page, Put, Release
+from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Page, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
 
@@ -92,6 +92,7 @@ class Transfer:
         why = End.FAILED
         try:
             why = self._pages()
+            self._count_unseen(why)
         except AzQueueError as raised:
             error = raised
         finally:
@@ -108,7 +109,7 @@ class Transfer:
                 # The process was paused: others may have these by now. Ours return.
                 self._release([each.lease for each in page.received])
                 continue
-            chosen = self._scan.sort(page.received)
+            chosen = self._scan.sort(page.received, page.answered_at)
             try:
                 self._act(chosen, page.answered_at)
             finally:
@@ -118,6 +119,14 @@ class Transfer:
             if self.plan.rate and chosen:
                 passed = max(0.0, self.clock() - begun_at)
                 self.wait(max(0.0, len(chosen) / self.plan.rate - passed))
+
+    def _count_unseen(self, why: End) -> None:
+        """Ask how many more there are: what a consumer has leased, for example, was not seen."""
+        if why not in (End.DONE, End.NEWER):
+            return
+        with contextlib.suppress(ServiceError):  # without the right to read it stays unknown
+            held = CONTROL(self.client.now, Count(self.plan.source))
+            self._scan.tally.unseen = max(0, held - len(self._scan.kept))
 
     def _dequeue(self) -> Page:
         call = Dequeue(self.plan.source, self._scan.wanted(), LEASE_S)

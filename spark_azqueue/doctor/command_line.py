@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.options.choices import Side
+from spark_azqueue.options.of_commands import for_command
+from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.service.redaction import escaped
 
 from .finding import Finding, say
@@ -42,6 +44,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, **given: Any) -> None:
         """command: its name. given: for `ArgumentParser`."""
         super().__init__(prog=f"python -m spark_azqueue {command}", allow_abbrev=False, **given)
+        self.command = command
 
     def given(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments, parsed. Ends the process with status 2 if they are malformed."""
@@ -114,6 +117,20 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> di
     except ValueError as error:
         parser.error(str(error))
     return options
+
+
+def taken_options(
+    parser: Parser, given: argparse.Namespace, *, of_log: bool = False
+) -> ParsedOptions:
+    """What of --option and --options-file the command takes; those without effect are named.
+
+    of_log: the command reads a write-ahead log. Raises InvalidOption.
+    """
+    command = f"{parser.command} --log" if of_log else parser.command
+    taken, idle = for_command(command, options_of(parser, given))
+    if idle:
+        say(f"without effect on {command}: {', '.join(idle)}", is_error=True)
+    return taken
 
 
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:

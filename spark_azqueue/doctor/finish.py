@@ -28,7 +28,7 @@ from spark_azqueue.sink.transaction.inspect import (
     records,
 )
 
-from .command_line import Parser, add_options, options_of
+from .command_line import Parser, add_options, taken_options
 from .finding import advice_on, say
 
 
@@ -62,9 +62,8 @@ def main(arguments: Sequence[str]) -> int:
             queues = {queue_name(name.strip()) for name in given.queue.split(",")}
         except ValueError as error:
             parser.error(f"argument --queue: expected {error}")
-    options = options_of(parser, given)
-    options = {name: value for name, value in options.items() if not name.lower().startswith("txn")}
     try:
+        options = taken_options(parser, given).written
         config = sink_config(options | {"transactionLog": given.log})
         queues = queues or config.transaction_queues or ()
         if given.execute and not queues:

@@ -62,7 +62,7 @@ _ENVELOPE = 48_000
 _QUERY_ID = "sql.streaming.queryId"
 
 
-@dataclass
+@dataclass(repr=False)  # the options hold secrets
 class Arrivals:
     """The function of `foreachBatch`. Survives a restart by its log alone.
 

@@ -23,6 +23,7 @@ from spark_azqueue.service.names import (
     is_listed,
 )
 
+from .codec import LATEST
 from .file_system import (
     check_real,
     listed,
@@ -183,7 +184,8 @@ class FileStore:
             found = os.lstat(self._file(name))
         except OSError:  # it is gone meanwhile
             return Stored(name)
-        return Stored(name, found.st_size, found.st_mtime)
+        is_usual = 0 < found.st_mtime < LATEST  # anyone who may write here can set it
+        return Stored(name, found.st_size, found.st_mtime if is_usual else 0.0)
 
     def _check_real(self, folder: str) -> None:
         """Raise OSError for a link in the log; the log's folder itself may be reached by one."""

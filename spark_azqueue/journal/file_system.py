@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import uuid
 from collections.abc import Iterator
 
 TMP = ".tmp-"
+_TEMPORARY = re.compile(re.escape(TMP) + "[0-9a-f]{32}")
 """Begins the name of a file that is not complete yet."""
 
 
@@ -114,7 +116,7 @@ def sweep(folder: str, before: float) -> None:
     with _held(folder) as held, os.scandir(held) as entries:
         for entry in entries:
             is_old = entry.stat(follow_symlinks=False).st_mtime <= before
-            if entry.name.startswith(TMP) and is_old:
+            if _TEMPORARY.fullmatch(entry.name) and is_old:
                 with contextlib.suppress(OSError):
                     os.unlink(entry.name, dir_fd=held)
 

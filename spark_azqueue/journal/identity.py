@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
-from .codec import Located, sealed, unsealed
+from .codec import Located, sealed, text, unsealed
 
 IDENTITY = "log.json"
 """Its name."""
@@ -63,14 +63,9 @@ class Identity(NamedTuple):
         """Read the object of a log, and which kind it is of. Raises LogDamaged."""
         try:
             found: Any = unsealed(data or b"")
-            read = cls(found["log"], found["account"])
+            read = cls(found["log"], text(found, "account"))
             kind = WRITE_AHEAD.name if found["version"] == 1 else found["kind"]
-            if (
-                found["version"] in (1, 2)
-                and kind in _KINDS
-                and _UUID.fullmatch(read.uuid)
-                and isinstance(read.account, str)
-            ):
+            if found["version"] in (1, 2) and kind in _KINDS and _UUID.fullmatch(read.uuid):
                 return read, _KINDS[kind]
         except (ValueError, TypeError, KeyError):
             pass
@@ -128,7 +123,8 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
         if found is None:
             raise unreadable(store)
         found = found._replace(is_new=found == ours)
-    store.sweep(_ABANDONED_AFTER_S)
+    if not found.is_new:  # what is in a folder that was no log before is not ours
+        store.sweep(_ABANDONED_AFTER_S)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -26,11 +27,13 @@ _MOST_IN_AN_OFFSET = (20, 10, 5, 0)
 """How many queues have metrics of their own: the first number that fits."""
 
 _MOST_NAMES = 10_000
-_LONGEST_NAME = 200
-"""A report is refused beyond these. A query reads 1,000 queues at most, with names of up to 63."""
+"""A report is refused beyond these. A query reads 1,000 queues at most."""
 
 OTHERS = "(others)"
 """The name for all other queues. No queue can have it."""
+
+_NAME = re.compile(rf"[a-z0-9_-]{{1,63}}|{re.escape(OTHERS)}")
+"""A report comes back from a checkpoint: names become labels, and are in lines of logs."""
 
 WATCH = "watch"
 """Marks a counter that a batch's line in the log has if it is not 0."""
@@ -322,8 +325,8 @@ def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
 
 def _counts(counts: Any) -> dict[str, int]:
     found = {str(queue): whole(count) for queue, count in dict(counts).items()}
-    if len(found) > _MOST_NAMES or max(map(len, found), default=0) > _LONGEST_NAME:
-        raise ValueError("a report has too many names, or one that is too long")
+    if len(found) > _MOST_NAMES or not all(map(_NAME.fullmatch, found)):
+        raise ValueError("a report has too many names, or one that no queue can have")
     return found
 
 

@@ -67,7 +67,7 @@ def _text(name: str, doc: str, shown: str = "", *, secret: bool = False) -> Opti
 
 _secret = partial(_text, secret=True)
 
-_ACCOUNT_OPTIONS = (
+ACCOUNT_OPTIONS = (
     _secret(
         "secret.connectionString",
         "Connection string of the storage account: with an account key, or with a SAS.",
@@ -147,7 +147,7 @@ _WAYS = (
 class SharedConfig:
     """What source and sink have both."""
 
-    account: Account = made_of(*_ACCOUNT_OPTIONS)
+    account: Account = made_of(*ACCOUNT_OPTIONS)
     encoding: Encoding = option(
         "messageEncoding",
         parsers.one_of(Encoding),

@@ -96,6 +96,10 @@ class ParsedOptions(dict[str, Any]):
         super().__init__(values)
         self.written = dict(written)
 
+    def __repr__(self) -> str:
+        """Names alone: values may be secrets."""
+        return f"{type(self).__name__}({', '.join(self.written)})"
+
     def idle(self, config: type, besides: Iterable[Option] = ()) -> str:
         """An option of a config that is set although the config is not made; "" if none is.
 

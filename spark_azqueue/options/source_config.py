@@ -364,6 +364,13 @@ def _doubts_of(values: ParsedOptions) -> Iterator[str]:
             f" {int(text) / size:.1f} {unit}. {effect}. Write the unit, as in '30 seconds', or"
             f" '{text} seconds' if that is meant"
         )
+    if values["settingsFromQueue"] and {"visibilityTimeout", "maxDequeueCount"} <= set(
+        values.written
+    ):
+        yield (
+            "settingsFromQueue=true has no effect, since visibilityTimeout and maxDequeueCount are"
+            " both set: remove it, or what the queue is to decide"
+        )
     first, *others = values["queue"]
     is_strict = values["queuePriority"] is QueuePriority.STRICT
     if is_strict and not others and not is_pattern(first):

@@ -143,7 +143,20 @@ class _Bearer(Authority):
             raise AccessDenied(
                 f"no Microsoft Entra token from {giver}: {reason}", condition=Condition.NO_TOKEN
             ) from error
-        if not isinstance(token.token, str) or not _TOKEN.fullmatch(token.token):
+        except (TypeError, AttributeError) as error:  # a provider of the user's that is none
+            raise AccessDenied(
+                f"{giver}.get_token cannot be called with a scope: {type(error).__name__}:"
+                f" {shown(error)}. Correct the credential",
+                condition=Condition.NO_TOKEN,
+            ) from error
+        text, ends_at = getattr(token, "token", None), getattr(token, "expires_on", None)
+        if not isinstance(ends_at, (int, float)):
+            raise AccessDenied(
+                f"{giver}.get_token returned a {type(token).__name__} without a time in"
+                " 'expires_on'; expected an azure.core AccessToken. Correct the credential",
+                condition=Condition.NO_TOKEN,
+            )
+        if not isinstance(text, str) or not _TOKEN.fullmatch(text):
             raise AccessDenied(
                 f"the token from {giver} cannot be sent in a header: it is empty, or holds blanks,"
                 " line breaks or other characters that no token has (value not shown). Correct the"

@@ -17,6 +17,9 @@ MAX_DEQUEUE_COUNT = 2**31 - 1
 UNKNOWN_TIME = 0
 """A time that could not be read from the service's answer; null in a row."""
 
+LAST_US = 2_000_000
+"""Microseconds: the last second of a life, and one since the service writes whole seconds."""
+
 
 class QueueRef(NamedTuple):
     """Which queue: a name is unique within its account only. Both are plain names."""
@@ -51,6 +54,15 @@ class Message(NamedTuple):
     def size(self) -> int:
         """Bytes of the text as stored."""
         return utf8_size(self.text)
+
+    def is_in_its_last(self, answered_at: int | None) -> bool:
+        """True if it is about to expire: a transaction may have abandoned it. False without proof.
+
+        answered_at: the `Date` of the answer with the message, microseconds since 1970, if known.
+        """
+        if answered_at is None or self.expiration_time == UNKNOWN_TIME:
+            return False
+        return self.expiration_time - answered_at <= LAST_US
 
 
 def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:

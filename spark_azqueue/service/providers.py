@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
+_RUNS_SPARK = ("pyspark", "__main__")
+"""`import pyspark.shell` starts another Spark."""
+
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -45,6 +48,8 @@ def check_provider(
     check_provider_allowed(path, option, environment)
     if found["package"] in sys.stdlib_module_names:
         raise _unusable(path, "a module of Python's standard library has no provider", option)
+    if found["package"] in _RUNS_SPARK:
+        raise _unusable(path, f"{found['package']} has none, and importing it may run code", option)
 
 
 def provided_sas(path: str, argument: str | None) -> str:

@@ -193,7 +193,9 @@ def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
             return Row(message, None, lease, corrupt=message.text)
-        back = " It goes back into the queue, as does all that was leased with it."
+        back = ""
+        if config.on_undecodable is OnUndecodable.FAIL or not message.intact:  # else it is moved
+            back = " It goes back into the queue, as does all that was leased with it."
         raise undecodable(message, error, config.encoding, back) from error
 
 

@@ -20,10 +20,9 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import API_VERSION, Account
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.messages import LAST_US, Lease, QueueRef
 from spark_azqueue.service.queues import management
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
-from spark_azqueue.source.intake.backlog import LAST_US
 
 pytestmark = pytest.mark.core
 

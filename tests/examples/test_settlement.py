@@ -180,10 +180,10 @@ def test_a_body_of_64_kib_is_copied_whole(leased, azure, fake, more, kind) -> No
     assert fake.visible("dead") == 3  # they never expire
 
 
-def test_a_delay_is_at_most_a_week(leased, azure, fake) -> None:
-    (counts,) = leased(
-        lambda batch: settle(batch, azure, retry=Retry(F.lit(True), F.lit(30 * 86_400)))
-    )
+@pytest.mark.parametrize("delay", [30 * 86_400, 10**12])
+def test_a_delay_is_at_most_a_week(leased, azure, fake, delay) -> None:
+    """Also one that is no int: Spark's cast would raise CAST_OVERFLOW."""
+    (counts,) = leased(lambda batch: settle(batch, azure, retry=Retry(F.lit(True), F.lit(delay))))
 
     assert counts == Settled(retry=3)
     fake.clock.advance(7 * 86_400 - 1)
@@ -222,6 +222,8 @@ def test_delays_double_and_end_at_the_longest(spark: SparkSession) -> None:
 
     delays = [row[0] for row in frame.select(backoff(30, 1000)).collect()]
     assert delays == [30, 60, 120, 1000, 1000]
+    delays = [row[0] for row in frame.select(backoff(30, 10**12)).collect()]
+    assert delays[-1] == 7 * 86_400, "no message is invisible for longer"
 
 
 def test_a_missing_column_is_named(spark: SparkSession, azure: dict[str, str]) -> None:

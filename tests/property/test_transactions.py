@@ -31,6 +31,7 @@ from spark_azqueue.errors import (
     TransactionUnknown,
 )
 from spark_azqueue.options.choices import IsolationLevel
+from spark_azqueue.service import messages
 from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import Message, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
@@ -454,13 +455,8 @@ def always_missing(patch: pytest.MonkeyPatch) -> None:
 
 
 def own_record(patch: pytest.MonkeyPatch) -> None:
-    real = TransactionLog.put
-
-    def put(self: TransactionLog, given: object, parts: object) -> object:
-        real(self, given, parts)  # type: ignore[arg-type]
-        return given
-
-    patch.setattr(TransactionLog, "put", put)
+    real = TransactionLog.put_head
+    patch.setattr(TransactionLog, "put_head", lambda self, given: real(self, given) or True)
 
 
 def overwritten(patch: pytest.MonkeyPatch) -> None:
@@ -509,7 +505,7 @@ def unflagged(patch: pytest.MonkeyPatch) -> None:
 
 
 def whole_life(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backlog, "LAST_US", 0)
+    patch.setattr(messages, "LAST_US", 0)
 
 
 def no_receipt_taken(patch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -772,6 +773,14 @@ def test_the_bar_of_a_job_is_a_line_for_each_tenth() -> None:
 
     assert len(stream.getvalue().splitlines()) == 12
     assert stream.getvalue().endswith("3 messages read\n")
+
+
+def test_without_a_stream_there_is_no_bar_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with pythonw: the error of the start is the one to see."""
+    monkeypatch.setattr(sys, "stderr", None)
+    bar = DrainBar()
+    bar(7, 5)
+    bar.close()
 
 
 def test_the_bar_of_more_messages_than_were_counted() -> None:

@@ -227,10 +227,11 @@ def read_executors_log(store: MemoryLogStore) -> None:
 
 STREAM = transaction_names.stream_key("12345678-1234-1234-1234-123456789abc")
 NIGHTLY = transaction_names.batch_key(ACCOUNT, "orders", "nightly ü")
+SENT = transaction_names.batch_key(ACCOUNT, "orders", "spark-azqueue send")
 CHUNKS = tuple(Chunk(rows, 90, bytes([rows]) * 40) for rows in (2, 3))
 
 
-def heads() -> tuple[RecordHead, RecordHead]:
+def heads() -> tuple[RecordHead, RecordHead, RecordHead]:
     inline, _, _ = placed(CHUNKS)
     in_parts = tuple(replace(each, part=at) for at, each in enumerate(inline))
     moments = (1_800_600_000, 1_800_000_000, 1)
@@ -244,16 +245,24 @@ def heads() -> tuple[RecordHead, RecordHead]:
             chunks=in_parts,
             written=((0, 4), (7, 7)),
         ),
+        RecordHead(
+            *(Transaction(SENT, 7), "d" * 32, "", ACCOUNT, "spark-azqueue send", 5, *moments),
+            chunks=inline,
+            texts="f" * 32,
+        ),
     )
 
 
 def transaction_log(store: MemoryLogStore) -> None:
     log = TransactionLog(store, ACCOUNT)
     log.open()
-    stream, nightly = heads()
+    stream, nightly, sent = heads()
     log.begin(STREAM, 3, "e" * 32)
-    log.put(TransactionRecord(stream, b"".join(each.data for each in CHUNKS)), [])
-    log.put(TransactionRecord(nightly, b""), [each.data for each in CHUNKS])
+    inline = b"".join(each.data for each in CHUNKS)
+    assert log.put_head(TransactionRecord(stream, inline))
+    log.put_parts(nightly, [each.data for each in CHUNKS])
+    assert log.put_head(TransactionRecord(nightly, b""))
+    assert log.put_head(TransactionRecord(sent, inline))
     log.mark(stream, 5, {"seconds": 1.5, "shown": 4, "vanished": 1})
 
 

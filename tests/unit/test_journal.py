@@ -8,7 +8,7 @@ import pytest
 from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
-from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
@@ -59,6 +59,17 @@ def test_it_refuses_the_folder_of_another_account_or_kind(kind: Kind) -> None:
     for call in (Journal.open, Journal.identify):
         with pytest.raises(LogConflict, match="is the folder of a"):
             call(a_journal(store))
+
+
+@pytest.mark.parametrize("account", ["shop\x1b[2J", "shop\nWARNING all is well", "shöp", 7, None])
+def test_an_account_that_no_log_of_ours_names_is_damage(account: object) -> None:
+    """Anyone who may write to the folder can change it, and errors show it."""
+    store = MemoryLogStore()
+    value = {"version": 1, "log": "a" * 32, "account": account}
+    store.objects["log.json"] = sealed(value)
+
+    with pytest.raises(LogDamaged, match="is not as spark-azqueue wrote it"):
+        a_journal(store).open()
 
 
 def test_an_object_is_read_within_its_bound_and_checked() -> None:

@@ -185,6 +185,13 @@ def test_what_the_service_refused_is_counted_as_stale(
     assert settle(batch, AZURE, **conditions()) == expected
 
 
+def test_dead_messages_do_not_go_where_they_came_from(batch: Any, writes: Writes) -> None:
+    dead = DeadLetter(conditions()["dead"].when, "orders")
+    with pytest.raises(InvalidOption, match="from which rows of this batch were read"):
+        settle(batch, AZURE, **conditions() | {"dead": dead})
+    assert not writes.made
+
+
 @pytest.mark.parametrize("outcome", ["done", "retry", "dead", "left"])
 @pytest.mark.parametrize(
     ("receipt", "error", "text"),

@@ -11,21 +11,22 @@ command line, 130 after Ctrl-C. What it made is removed in any case.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from spark_azqueue.errors import AzQueueError
-from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE, read_account
 from spark_azqueue.options.blobs import read_blob_account
-from spark_azqueue.options.parse import account_options
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.redaction import escaped
 
-from ..command_line import Parser, add_options, options_of
+from ..command_line import Parser, add_options, taken_options
 from ..finding import advice_on, say
 from .assumptions import ASSUMPTIONS
 from .measures import LOAD_REQUESTS, LOAD_S, Measure, introduction, latencies, load
@@ -57,12 +58,11 @@ def main(arguments: Sequence[str]) -> int:
         f" {LOAD_REQUESTS:,} requests",
     )
     given = parser.given(arguments)
-    options = options_of(parser, given)
     # Where a shell starts it in the background, both are ignored.
     for number in _INTERRUPTIONS:
         signal.signal(number, signal.default_int_handler)
     try:
-        account, blobs = accounts(options)
+        account, blobs = accounts(taken_options(parser, given))
         check_reachable(account)
     except AzQueueError as error:
         say(advice_on(error), is_error=True)
@@ -81,15 +81,17 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def accounts(options: Mapping[str, str]) -> tuple[Account, Account | None]:
+def accounts(options: Mapping[str, Any]) -> tuple[Account, Account | None]:
     """The account of the queues, and that of the blobs if there is one to try.
+
+    options: parsed, by name.
 
     Raises InvalidOption.
     """
-    parsed, account = account_options(options)
+    account = read_account(options, os.environ)
     try:
         require_package("certify")
-        blobs = read_blob_account(parsed, account)
+        blobs = read_blob_account(options, account)
     except AzQueueError:
         return account, None
     return account, blobs

@@ -13,7 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spark_azqueue.errors import LogDamaged, TransactionConflict, TransactionUnknown
+from spark_azqueue.errors import (
+    LogDamaged,
+    ServiceError,
+    TransactionConflict,
+    TransactionUnknown,
+)
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
@@ -36,8 +41,10 @@ from .task import (
     check_time,
     given_rows,
     is_known,
+    is_same,
     leases_of,
     tell_of_other_rows,
+    texts_of,
 )
 
 log = logging.getLogger(__name__)
@@ -49,7 +56,8 @@ class Committed:
 
     rows: messages of the record; of the given rows if it was passed over. abandoned: how many
     messages may stay hidden until they expire. given: how many rows the write was given.
-    passed_over: why, if it was.
+    passed_over: why, if it was. is_same: whether the record has the given texts; None if that is
+    not known. discarded: how many messages of the record a person deleted (`finish --discard`).
     """
 
     step: Step
@@ -58,6 +66,8 @@ class Committed:
     shown: Shown
     given: int
     passed_over: PassedOver
+    is_same: bool | None = None
+    discarded: int = 0
 
     @property
     def is_skipped(self) -> bool:
@@ -116,6 +126,12 @@ class Transactions:
         self._log = TransactionLog.of(self._settings, config.account, store, queues=queues)
         self._client = client or QueueClient(config.account)
         self._clock: ServiceClock | None = None
+        self.may_be_recorded = False
+        """After a commit that failed: whether a record may hold what the tasks put."""
+        self.shown = Shown()
+        """What became of the messages of this transaction, also of a commit that failed."""
+        self.left = 0
+        """After a commit that failed: how many messages may stay hidden until they expire."""
 
     # ── before the tasks ──────────────────────────────────────────────────────────────────────────
 
@@ -163,8 +179,22 @@ class Transactions:
     def commit(self, plan: WritePlan, prepared: Sequence[Prepared]) -> Committed:
         """Record what the tasks put, and show it; or show what was recorded before.
 
-        Raises TransactionConflict, TransactionUnknown, TransactionExpired.
+        If it fails, and no record can ever hold what they put, that is deleted. Raises
+        TransactionConflict, TransactionUnknown, TransactionExpired.
         """
+        try:
+            return self._commit(plan, prepared)
+        except Exception:
+            if not self.may_be_recorded and any(each.chunks for each in prepared):
+                self.left = self._leave(prepared)
+                log.warning(
+                    "the transaction was not recorded, and what was put for it is deleted. Up to %d"
+                    " messages stay hidden until they expire",
+                    self.left,
+                )
+            raise
+
+    def _commit(self, plan: WritePlan, prepared: Sequence[Prepared]) -> Committed:
         transaction, run = agreed(plan, prepared)
         self._check_same_log(prepared)
         step = plan.listing.step(transaction, is_strict=plan.is_strict)
@@ -181,18 +211,22 @@ class Transactions:
             return Committed(step, given, left, Shown(), given, plan.passed_over)
         below = self.finish_below(transaction) if step is Step.WRITE else None
         record = self._record(transaction, run, prepared, step, below)
+        self.may_be_recorded = True
         is_ours = record.head.nonce == nonce_of(prepared)
         if not is_ours:
             plan.listing.check_stranger(transaction, run, record.head.run)
         listing = self._look_again(record.head, run)
-        shown = self._show(record, listing, is_ours=is_ours)
-        abandoned = record.head.abandoned
+        shown = self._show(record, listing, is_ours=is_ours, found=self.shown)
+        head, discarded = record.head, 0
+        abandoned = head.abandoned
         if not is_ours:
             step = Step.SHOW
-            tell_of_other_rows(record.head, prepared)
+            tell_of_other_rows(head, prepared)
             abandoned = self._leave(prepared)
-        self._log.clean(record.head, listing)
-        return Committed(step, record.head.rows, abandoned, shown, given, plan.passed_over)
+            discarded = int(self._log.last_show(head).get("discarded", 0))
+        self._log.clean(head, listing)
+        counts = Committed(step, head.rows, abandoned, shown, given, plan.passed_over)
+        return replace(counts, is_same=is_same(head, prepared), discarded=discarded)
 
     def finish_below(self, transaction: Transaction) -> RecordHead | None:
         """Finish the newest record below this number: a higher one buries it.
@@ -270,12 +304,21 @@ class Transactions:
             abandoned=sum(each.abandoned for each in prepared),
             chunks=chunks,
             written=below.written_then if below else (),
+            texts=texts_of(prepared),
         )
         if head.rows:
             first = next(leases_of(prepared, head.account))
             head = replace(head, recorded=self._time_at(first.queue).now())
             check_time(head)
-        return self._log.put(TransactionRecord(head, inline), parts)
+        own = TransactionRecord(head, inline)
+        self._log.put_parts(head, parts)
+        self.may_be_recorded = True
+        try:
+            is_first = self._log.put_head(own)
+        except ServiceError as error:
+            self.may_be_recorded = error.may_have_taken_effect
+            raise
+        return own if is_first else self._log.need_record(transaction)
 
     def _check_same_log(self, prepared: Sequence[Prepared]) -> None:
         """Raise TransactionUnknown if the log is not the one that was asked before the tasks."""
@@ -302,7 +345,14 @@ class Transactions:
             raise self._emptied()
         return listing if listing.is_finished(head) else self._not_overtaken(head.transaction)
 
-    def _show(self, record: TransactionRecord, listing: Listing, *, is_ours: bool) -> Shown:
+    def _show(
+        self,
+        record: TransactionRecord,
+        listing: Listing,
+        *,
+        is_ours: bool,
+        found: Shown | None = None,
+    ) -> Shown:
         head = record.head
         if listing.is_finished(head):
             return Shown()
@@ -318,6 +368,7 @@ class Transactions:
                 is_ours=is_ours,
                 is_strict=self._settings.fail_on_data_loss,
                 most=self._config.send_parallelism,
+                found=found,
             )
         except LogDamaged:
             # Raises if others have gone on, and cleaned.

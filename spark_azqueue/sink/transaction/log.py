@@ -149,18 +149,27 @@ class TransactionLog(Journal):
         """Write down that this run begins, and which number is the newest."""
         self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
-    def put(self, record: TransactionRecord, parts: Sequence[bytes]) -> TransactionRecord:
-        """Record a transaction: the moment of commit. Returns the record that is stored then.
-
-        That is another one's if there was one. Raises ServiceError: the record may be there, or
-        appear later.
-        """
-        head = record.head
+    def put_parts(self, head: RecordHead, parts: Sequence[bytes]) -> None:
+        """Store the parts of a record, before its head."""
         for number, data in enumerate(parts):
             name = names.part(head.transaction, head.nonce, number)
             self.store.put_new(name, data)  # if it exists, it is ours: its name has our nonce
-        name, data = names.record(head.transaction), head.to_bytes(record.inline)
-        return self.first(name, data, lambda: self.record(head.transaction)) or record
+
+    def put_head(self, record: TransactionRecord) -> bool:
+        """Record a transaction: the moment of commit. False if it is recorded already.
+
+        Raises ServiceError, whose `may_have_taken_effect` says whether the record may be there, or
+        appear later.
+        """
+        name = names.record(record.head.transaction)
+        return self.store.put_new(name, record.head.to_bytes(record.inline))
+
+    def need_record(self, transaction: Transaction) -> TransactionRecord:
+        """The record that was there a moment ago. Raises LogDamaged if it is gone."""
+        found = self.record(transaction)
+        if found is None:
+            raise self.gone(names.record(transaction))
+        return found
 
     def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
         """Write down that the first `count` messages need no showing. notes: for people."""

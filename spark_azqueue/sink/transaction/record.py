@@ -23,6 +23,7 @@ from spark_azqueue.journal.codec import (
     Damaged,
     as_json,
     digest_of,
+    hexadecimal,
     list_of,
     loaded,
     number,
@@ -84,6 +85,7 @@ class Prepared:
     batch write. rows: how many rows the task was given. skipped: it put nothing, since the
     transaction is recorded. expires: the first expiry, 0 without messages. abandoned: how many more
     messages may have been put, because answers were lost. log: the id of the log that was asked.
+    texts: the digest of all texts in their order, "" if that order means nothing.
     """
 
     token: str
@@ -96,6 +98,7 @@ class Prepared:
     expires: int = 0
     abandoned: int = 0
     log: str = ""
+    texts: str = ""
 
 
 RECORD_VERSION = 1
@@ -162,7 +165,7 @@ class RecordHead:
     were put nowhere (`onRowError`, say). expires: the first expiry of its messages, 0 without any.
     recorded: when, by the service's clock, in seconds since 1970. abandoned: how many messages may
     stay hidden until they expire, because answers to their puts were lost. written: the
-    numbers below that are written in whole, as far as they are known.
+    numbers below that are written in whole, as far as they are known. texts: see `Prepared`.
     """
 
     transaction: Annotated[Transaction, _TRANSACTION]
@@ -176,6 +179,7 @@ class RecordHead:
     abandoned: Annotated[int, COUNT]
     chunks: Annotated[tuple[ChunkRef, ...], _CHUNKS]
     written: Annotated[Ranges, _WRITTEN] = ()
+    texts: Annotated[str, Coded(hexadecimal, is_late=True)] = ""
 
     @property
     def written_then(self) -> Ranges:

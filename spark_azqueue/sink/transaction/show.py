@@ -87,18 +87,20 @@ def show(
     is_ours: bool,
     is_strict: bool,
     most: int | None,
+    found: Shown | None = None,
 ) -> Shown:
     """Make the messages of a record visible, and mark them.
 
     done: how many of the first need no publishing. is_ours: this process just wrote the record.
-    is_strict: failOnDataLoss. most: how many requests at once; None: as the limits say. Raises
-    ServiceError, LogDamaged, and TransactionExpired for messages that were not shown in time: the
-    others are shown then.
+    is_strict: failOnDataLoss. most: how many requests at once; None: as the limits say. found: is
+    counted into, also if an error or Ctrl-C ends it. Raises ServiceError, LogDamaged, and
+    TransactionExpired for messages that were not shown in time: the others are shown then.
     """
     began = time.monotonic()
     if not is_ours:  # anyone who may write to the folder may have changed it
         wal.check(record, done)
-    return _Showing(client, wal, record, clock, is_ours, is_strict, most).run(done, began)
+    found = found or Shown()
+    return _Showing(client, wal, record, clock, is_ours, is_strict, most, found).run(done, began)
 
 
 class _Showing:
@@ -113,6 +115,7 @@ class _Showing:
         is_ours: bool,
         is_strict: bool,
         most: int | None,
+        found: Shown,
     ) -> None:
         self._client = client
         self._log = wal
@@ -121,7 +124,7 @@ class _Showing:
         self._is_ours = is_ours
         self._is_strict = is_strict
         self._most = most
-        self._found = Shown()
+        self._found = found
         self._expired: dict[str, int] = {}  # by queue
         self._missing: QueueNotFound | None = None
 

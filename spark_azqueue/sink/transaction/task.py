@@ -90,6 +90,19 @@ def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
         )
 
 
+def texts_of(prepared: Sequence[Prepared]) -> str:
+    """The digest of all texts; "" if it is not known, as of tasks beside each other."""
+    return prepared[0].texts if len(prepared) == 1 else ""
+
+
+def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
+    """Whether the record has the texts that these tasks were given; None if that is unknown."""
+    if head.given != given_rows(prepared):
+        return False
+    known = head.texts, texts_of(prepared)
+    return known[0] == known[1] if all(known) else None
+
+
 def is_known(
     written: Ranges, number: int, newest: int, settings: TransactionConfig, where: str
 ) -> bool:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 
 from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, UndecodableBody
+from spark_azqueue.errors import CheckpointMismatch, QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import OnUndecodable, PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import can_be_put
 from spark_azqueue.service.envelopes import poison_envelope, poison_envelopes
-from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey
+from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey, QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Submits
@@ -368,7 +368,7 @@ def copy_to_poison_queue(
         )
     poison = config.poison_queue_for(message.queue)
     for text in _copies(message, reason, config.poison_format):
-        SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
+        _put(client, poison, text)
     log.warning(
         "message %s of queue '%s' was dead-lettered in '%s': %s",
         message.message_id,
@@ -376,6 +376,15 @@ def copy_to_poison_queue(
         poison.name,
         reason,
     )
+
+
+def _put(client: QueueClient, poison: QueueRef, text: str) -> None:
+    """Put a copy; a poison queue that went since the start, as with its queue, is created again."""
+    try:
+        SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
+    except QueueNotFound:
+        client.create(poison)
+        SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
 
 
 def _copies(message: Message, reason: str, chosen: PoisonFormat) -> list[str]:

@@ -153,9 +153,6 @@ class Backlog:
             log.debug("%s of queue '%s' is not known: %s", what, queue.name, error)
 
 
-LAST_US = 2_000_000
-"""Microseconds: the last second, and one since the service writes times in whole seconds."""
-
 EXPIRED_AFTER_S = 3.0
 """After so long a message that was left has expired: times in whole seconds are up to one less."""
 
@@ -181,9 +178,7 @@ class Isolation:
 
         answered_at: the `Date` of the answer with the message, microseconds since 1970.
         """
-        if not self._is_on or answered_at is None or message.expiration_time == UNKNOWN_TIME:
-            return False
-        return message.expiration_time - answered_at <= LAST_US
+        return self._is_on and message.is_in_its_last(answered_at)
 
     def left(self, count: int) -> None:
         """Count messages skipped near expiry: warn, at most once a minute."""

@@ -31,7 +31,7 @@ from spark_azqueue.journal.numbers import tagged_in
 from spark_azqueue.journal.pending import keys
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
-from spark_azqueue.service.encoding import BodyType, Encoding, raw_bytes
+from spark_azqueue.service.encoding import BodyType, Encoding, looks_like_base64, raw_bytes
 from spark_azqueue.service.messages import Message, MessageKey, Received, is_queue_name
 
 from ..rows import Decoding, Row, content_as, undecodable
@@ -277,6 +277,14 @@ class LoggedRows:
                 yield Row(message, None, lease, corrupt=message.text)
             else:
                 yield Row(message, body, lease, reference=reference)
+
+    def encoding_of(self, message: Message) -> Encoding:
+        """How the queue of this message stores bodies, also if this one does not decode."""
+        reading = self._reading(message.key)
+        if reading.encoding is not Encoding.AUTO:
+            return reading.encoding
+        is_base64 = looks_like_base64(message.text, reading.body_type)
+        return Encoding.BASE64 if is_base64 else Encoding.NONE
 
     def _decision(self, copy: Copy) -> Decision | None:
         """What is to be decided now, with copies of the dead letters. None if that is nothing."""

@@ -19,6 +19,7 @@ from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.encoding import Encoding
+from spark_azqueue.service.messages import Message
 
 from ..columns import Columns
 from ..executors import names as slot_names
@@ -171,16 +172,20 @@ def rows_of(
     own = dict(OWN_COLUMNS)
     asked = tuple(column for column in requested if column[0] not in own) or _ANY
     columns = carried(asked, config)
-    for piece, rows in rows_by_piece(objects, pieces, config, may_lack_removed=may_lack_removed):
+    for piece, rows, _ in rows_by_piece(objects, pieces, config, may_lack_removed=may_lack_removed):
         batches = (record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_BYTES))
         for batch in resolved(batches, asked, config):
             yield _with_own(batch, piece, requested)
 
 
+EncodingOf = Callable[[Message], Encoding]
+
+
 def rows_by_piece(
     objects: Objects, pieces: Iterable[Piece], config: ReplayConfig, *, may_lack_removed: bool
-) -> Iterator[tuple[Piece, Iterator[Row]]]:
-    """Each piece with its rows, without leases; a body in a blob is the reference to it.
+) -> Iterator[tuple[Piece, Iterator[Row], EncodingOf]]:
+    """Each piece with its rows, without leases; a body in a blob is the reference to it. Also how
+    the queue of one of its messages stores bodies.
 
     may_lack_removed: a batch that its writer has removed meanwhile is left out, with a warning.
     Raises what `Objects.rows` does, and UndecodableBody.
@@ -205,7 +210,8 @@ def rows_by_piece(
             tell_loss(error, lose=is_tolerated or not config.fail_on_data_loss)
             continue
         if logged is not None:
-            yield piece, (replace(row, lease=None) for row in logged.rows() if row is not None)
+            rows = (replace(row, lease=None) for row in logged.rows() if row is not None)
+            yield piece, rows, logged.encoding_of
 
 
 def _with_own(batch: pa.RecordBatch, piece: Piece, requested: Columns) -> pa.RecordBatch:

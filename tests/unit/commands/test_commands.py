@@ -9,8 +9,9 @@ import pytest
 from accounts import account_of
 
 from spark_azqueue.commands.command_line import COMMANDS, main
-from spark_azqueue.commands.scan import LEASE_S, TransferPlan
-from spark_azqueue.commands.transfer import Transfer
+from spark_azqueue.commands.report import report
+from spark_azqueue.commands.scan import LEASE_S, End, ScanCounts, TransferPlan
+from spark_azqueue.commands.transfer import Transfer, TransferResult
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text, poison_envelopes
 from spark_azqueue.service.messages import NEVER_EXPIRES, Message, QueueRef
@@ -231,13 +232,24 @@ def test_an_envelope_in_base64_stays_until_somebody_says_that_it_is(shop, capsys
     assert texts(shop, TO) == ["e30=", "e30="]
 
 
-def test_a_run_that_sees_only_newer_messages_says_that_it_ended_and_may_not_be_done(shop, capsys):
-    put(shop, *map(str, range(150)))
-    assert main(["purge", FROM, "--older-than", "1 hour", "--execute"]) == 1
-    assert "Ended after 4 answers with nothing but newer messages" in capsys.readouterr().out
+def test_a_run_that_sees_only_newer_messages_says_that_it_ended_and_may_not_be_done(capsys):
+    result = TransferResult(ScanCounts(looked=150, newer=150), End.NEWER)
+    assert report(result, "messages", {}, is_json=False) == 1
+    told = capsys.readouterr().out
+    assert "150  stay: they were put after the start of the run" in told
+    assert "Ended after 4 answers with nothing but newer messages" in told
 
-    assert main(["purge", FROM, "--older-than", "1 hour", "--execute", "--json"]) == 1
+    assert report(result, "messages", {}, is_json=True) == 1
     assert said(capsys)["ended"] == "newer"
+
+
+def test_one_call_says_that_it_begins_and_what_it_did(shop, capsys):
+    put(shop, "a", "b")
+    assert main(["purge", FROM, "--execute", "--json"]) == 0
+    told = capsys.readouterr()
+    counts = json.loads(told.out)
+    assert (counts["messages_before"], counts["done"], counts["ended"]) == (2, 2, "done")
+    assert "Clearing 'orders-poison'" in told.err
 
 
 def test_what_does_not_fit_is_released(shop, capsys):
@@ -252,15 +264,15 @@ def test_what_does_not_fit_is_released(shop, capsys):
     assert {message.dequeue_count for message in shop.messages(FROM)} == {1}
 
 
-def test_what_was_put_after_the_start_stays(shop, capsys):
-    put(shop, "new")
+def test_what_is_too_young_stays(shop, capsys):
+    put(shop, "old")
     shop.clock.advance(100)
-    put(shop, "newer")
+    put(shop, "young")
 
     assert main(["redrive", FROM, "--older-than", "50", "--execute", "--json"]) == 0
 
-    assert said(capsys)["newer"] == 1
-    assert (texts(shop, TO), texts(shop, FROM)) == (["new"], ["newer"])
+    assert said(capsys)["young"] == 1
+    assert (texts(shop, TO), texts(shop, FROM)) == (["old"], ["young"])
     assert shop.visible(FROM) == 1
 
 

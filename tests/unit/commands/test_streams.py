@@ -53,6 +53,13 @@ def test_a_closed_stream_is_no_error(shell, fake, closed):
     assert len(fake.messages("orders")) == 5
 
 
+def test_an_export_into_a_closed_stream_is_no_export(shell, fake):
+    ended = shell("$AZQUEUE export orders-poison >&-")
+    assert ended.returncode == 2
+    assert b"standard output is closed: name a file with --to" in ended.stderr
+    assert {message.dequeue_count for message in fake.messages("orders-poison")} == {0}
+
+
 def test_a_reader_that_has_ended_gets_no_traceback(shell):
     ended = shell("$AZQUEUE peek orders-poison --json | head -c 1")
     assert ended.stderr == b""

@@ -81,7 +81,7 @@ class Shop:
         refs, _, inline = placed([chunks_of([each])[0] for each in hidden])
         transaction = Transaction(names.batch_key("fakeaccount", "orders", "nightly"), number)
         head = RecordHead(transaction, "a" * 32, "", "fakeaccount", "nightly", 1, 1, 1, 0, refs)
-        self.open().put(TransactionRecord(head, inline), [])
+        assert self.open().put_head(TransactionRecord(head, inline))
 
     def asked(self, queue: str) -> list[str]:
         """The operations on messages of this queue, since the counters were reset."""

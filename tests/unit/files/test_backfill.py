@@ -72,6 +72,13 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(tmp_path, monkeypatch)
 
 
+def test_the_function_of_a_batch_shows_no_options(scene: Scene) -> None:
+    """Spark and debuggers print it."""
+    arrivals = scene.start(existing=False)
+    arrivals.options = {"secret.connectionString": "AccountKey=c2VjcmV0"}
+    assert "c2VjcmV0" not in repr(arrivals)
+
+
 def test_the_first_start_lists_what_is_there_and_no_later_one(scene: Scene) -> None:
     scene.land("a")
     scene.start(existing=True)

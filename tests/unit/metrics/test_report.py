@@ -167,10 +167,15 @@ def test_what_it_has_counted_is_left_of_an_old_one():
 
 
 @pytest.mark.parametrize(
-    "backlog", [{"q" * 201: 1}, {f"q{number}": 1 for number in range(10_001)}], ids=["long", "many"]
+    "backlog",
+    [
+        *({name: 1} for name in ("q" * 201, "", 'a"} 1\nup{a="', "a\x1b[2J", "Ä")),
+        {f"q{number}": 1 for number in range(10_001)},
+    ],
 )
-def test_names_without_bound_make_no_report(backlog):
-    with pytest.raises(ValueError, match="too many names"):
+def test_names_without_bound_or_of_no_queue_make_no_report(backlog):
+    """They become labels, and are in lines of logs."""
+    with pytest.raises(ValueError, match="too many names, or one that no queue"):
         Report.from_json(REPORT.to_json() | {"backlog": backlog})
 
 

@@ -202,6 +202,19 @@ def test_other_visibility_timeouts_are_not_doubted(written):
     assert source().doubts == ()
 
 
+def test_settings_of_the_queue_that_nothing_takes_are_doubted():
+    both = {"visibilityTimeout": "60", "maxDequeueCount": "5"}
+    (doubt,) = source(settingsFromQueue="true", **both).doubts
+    assert "settingsFromQueue=true has no effect" in doubt
+    for name in both:
+        assert source(settingsFromQueue="true", **{name: both[name]}).doubts == ()
+
+
+def test_parsed_options_show_no_values():
+    parsed = parse({"connectionString": "AccountName=a;AccountKey=c2VjcmV0"}, Side.SINK)
+    assert repr(parsed) == "ParsedOptions(connectionString)"
+
+
 @pytest.mark.parametrize(
     ("name", "written", "says"),
     [

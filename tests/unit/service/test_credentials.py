@@ -55,6 +55,34 @@ class Tokens:
         return AccessToken(self.text.format(self.given), int(time.time()) + self.life)
 
 
+class Odd:
+    """Credentials that look like one, and are none."""
+
+    class WithoutScope:
+        def get_token(self):
+            return None
+
+    class OfText:
+        def get_token(self, *scopes):
+            return "a token"
+
+    class WithoutEnd:
+        def get_token(self, *scopes):
+            return SimpleNamespace(token="a-token", expires_on=None)
+
+    class OfNumbers:
+        def get_token(self, *scopes):
+            return SimpleNamespace(token=7, expires_on=4_000_000_000)
+
+
+@pytest.mark.parametrize("kind", ["WithoutScope", "OfText", "WithoutEnd", "OfNumbers"])
+def test_an_odd_credential_is_a_clear_error(monkeypatch, kind):
+    monkeypatch.setitem(sys.modules, "odd_ones", SimpleNamespace(kind=getattr(Odd, kind)))
+    account = Account("acc", "https://acc", identity=EntraIdentity(provider="odd_ones:kind"))
+    with pytest.raises(AccessDenied, match=rf"{kind}.* Correct the credential"):
+        authority_for(account).sign("orders", "/q", {})
+
+
 @pytest.fixture
 def tokens(monkeypatch):
     made = Tokens()

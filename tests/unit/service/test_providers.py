@@ -112,6 +112,15 @@ def test_the_standard_library_is_not_even_imported(path: str, tmp_path: Any) -> 
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("path", ["pyspark.shell:Spark", "pyspark:x", "__main__:Credential"])
+def test_what_starts_a_spark_or_runs_the_job_is_not_even_imported(path: str) -> None:
+    options = {"accountUrl": URL, "credentialProvider": path, "queue": "orders"}
+    for refused in (lambda: source_config(options), lambda: provided(path, None)):
+        with pytest.raises(InvalidOption, match="importing it may run code"):
+            refused()
+    assert "pyspark.shell" not in sys.modules
+
+
 @pytest.mark.parametrize("path", ["a", ":b", "a:", "a.:b", "a:b.c", "a:b()", "a b:c", "../a:b", ""])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(InvalidOption, match=r"expected 'package\.module:callable'"):

@@ -161,6 +161,31 @@ def test_a_put_without_a_receipt_is_put_again(world: WrittenQueue) -> None:
     assert (done.abandoned, world.hidden()) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("puts", "hidden"),
+    [
+        ((Put.REFUSED,), 0),  # the start of the run
+        ((None, Put.REFUSED), 0),  # the record
+        ((None, Put.BUSY), 0),
+        ((None, Put.LOST_BEFORE), 2),
+        ((None, Put.LATE), 2),
+        ((None, Put.LOST_AFTER), 2),
+    ],
+)
+def test_what_no_record_can_hold_is_deleted(
+    world: WrittenQueue, puts: tuple[Put | None, ...], hidden: int
+) -> None:
+    """As on a full disk; what may be recorded after all is left alone."""
+    process = world.process()
+    plan = process.plan()
+    prepared = process.tasks(0, ["a", "b"], plan=plan)
+    process.store.next_puts(*puts)
+    with pytest.raises(ServiceError):
+        process.commit(prepared, plan)
+    assert world.fake.count("orders") == hidden
+    assert (process.transactions.may_be_recorded, process.transactions.left) == (hidden > 0, 0)
+
+
 # ── repeated, late, beside each other ─────────────────────────────────────────────────────────────
 
 

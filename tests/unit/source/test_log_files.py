@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from turns import Killed
@@ -384,18 +385,21 @@ def test_reading_goes_on_after_a_short_read(store, monkeypatch):
     assert store.get("seg/1", 20) == DATA[:20]
 
 
+TMP_OLD, TMP_NEW, TMP_TOP, TMP_KILLED, TMP_AT_WORK = (f".tmp-{digit * 32}" for digit in "1234a")
+
+
 # ── left-overs ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_sweep_removes_what_is_old_enough(store, root):
     store.put_new("seg/1", b"x")
-    old, new, top = root / "seg" / ".tmp-old", root / "seg" / ".tmp-new", root / ".tmp-top"
+    old, new, top = root / "seg" / TMP_OLD, root / "seg" / TMP_NEW, root / TMP_TOP
     for path in (old, new, top):
         path.write_bytes(b"")
     os.utime(old, (0, 0))
 
     store.sweep(older_than_s=86_400)
-    assert left(root) == [".tmp-top", "seg/.tmp-new", "seg/1"]
+    assert left(root) == [TMP_TOP, f"seg/{TMP_NEW}", "seg/1"]
     store.sweep()
     assert left(root) == ["seg/1"]
 
@@ -444,9 +448,9 @@ def elsewhere(tmp_path):
     """A folder of somebody else, with files as a log has them."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    for name in ("1", "2", ".tmp-x"):
+    for name in ("1", "2", TMP_OLD):
         (folder / name).write_bytes(b"precious")
-    os.utime(folder / ".tmp-x", (0, 0))
+    os.utime(folder / TMP_OLD, (0, 0))
     return folder
 
 
@@ -531,7 +535,7 @@ def test_the_folder_of_the_log_may_be_reached_by_a_link(root, tmp_path):
 
     assert store.put_new("log.json", b"x")
     assert store.put_new("seg/1", b"x")
-    (root / ".tmp-x").write_bytes(b"")
+    (root / TMP_OLD).write_bytes(b"")
     store.sweep()
     store.delete("seg/1")
     assert left(root) == ["log.json"]
@@ -548,22 +552,52 @@ def test_every_kind_of_log_sweeps_at_its_start_what_nobody_completes(root, kind)
     store.put_new("slots/one", b"whole")
     now = time.time()
     for folder in (root, root / "slots"):
-        for name, age_s in ((".tmp-killed", 3_700), (".tmp-at-work", 3_500), ("other", 9_999)):
+        for name, age_s in ((TMP_KILLED, 3_700), (TMP_AT_WORK, 3_500), ("other", 9_999)):
             (folder / name).write_bytes(b"a body")
             os.utime(folder / name, (now - age_s, now - age_s))
 
     opened(FileStore(str(root), kind), "acc", "seg")
 
     for folder in (root, root / "slots"):
-        assert not (folder / ".tmp-killed").exists()
-        assert (folder / ".tmp-at-work").exists(), "another process may be at work"
+        assert not (folder / TMP_KILLED).exists()
+        assert (folder / TMP_AT_WORK).exists(), "another process may be at work"
         assert (folder / "other").exists()
     assert store.get("slots/one", 10) == b"whole"
 
 
+def test_files_of_other_programs_are_not_swept(root):
+    """Neither by their names, nor in a folder that was no log before."""
+    root.mkdir()
+    others = [root / ".tmp-x", root / f".tmp-{'A' * 32}", root / f"{TMP_KILLED}0"]
+    before = root / TMP_KILLED
+    for path in (*others, before):
+        path.write_bytes(b"of another program")
+        os.utime(path, (0, 0))
+
+    opened(FileStore(str(root), FILES), "acc", "seg")
+    assert before.exists()
+    opened(FileStore(str(root), FILES), "acc", "seg")
+
+    assert [path.exists() for path in (*others, before)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("at", [-5.0, 253_402_300_800.0, 1e18])
+def test_a_time_that_no_clock_shows_is_unknown(store, root, at, monkeypatch):
+    """Whoever may write here can set it, and some file systems keep any number."""
+    store.put_new("seg/1", b"x")
+    real = os.lstat
+
+    def lstat(path):
+        found = real(path)
+        return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size, st_mtime=at)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert [each.written for each in store.entries("seg")] == [0.0]
+
+
 def test_a_folder_of_another_kind_is_not_swept(root):
     opened(FileStore(str(root), FILES), "acc", "seg")
-    left = root / ".tmp-killed"
+    left = root / TMP_KILLED
     left.write_bytes(b"a body")
     os.utime(left, (0, 0))
 

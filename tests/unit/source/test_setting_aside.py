@@ -6,7 +6,10 @@ import pytest
 from consuming import batch, bodies
 
 from spark_azqueue.errors import AccessDenied, UndecodableBody
+from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.envelopes import envelope_of
+from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.readers import AzQueueStreamReader
 from spark_azqueue.testing import Fault
 
 POISON = "orders-poison"
@@ -169,6 +172,7 @@ def test_with_envelopes_the_copy_says_why_and_holds_the_text_unchanged(spark, fa
     (text,) = texts(fake, POISON)
     envelope = envelope_of(text)
     assert "the text is not base64" in envelope.reason
+    assert "goes back" not in envelope.reason, "it is moved"
     assert (envelope.queue, envelope.body) == ("orders", "no base64 <&>\r\n")
     assert texts(fake, "orders") == []
 
@@ -184,3 +188,34 @@ def test_a_text_that_leaves_no_room_for_an_envelope_is_copied_unchanged(spark, f
     consumer.close()
 
     assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["?" * 65_536])
+
+
+def test_a_poison_queue_that_went_since_the_start_is_created_again(poisoned, fake):
+    """As with a queue of a pattern, whose messages a log still has: without, no start gets by."""
+    consumer, begin = poisoned
+    fake.delete_queue(POISON)
+    consumer.latest(begin, None)
+    consumer.close()
+
+    assert (texts(fake, "orders"), texts(fake, POISON)) == ([], ["bad"])
+
+
+def test_a_log_outlives_the_queue_and_the_poison_queue_of_its_message(fake, tmp_path):
+    """Of a pattern. Before, each start ended with QueueNotFound, also with createQueue=true."""
+    fake.create_queue("orders-1")
+    fake.put("orders-1", "bad")
+    given = {"queue": "orders-*", "maxDequeueCount": "1", "writeAheadLog": f"file:{tmp_path}/log"}
+    config = source_config({"secret.connectionString": fake.connection_string, **given}, {})
+    columns = source_columns(config.body_type, permissive=False)
+    end, planned = None, []
+    for number in range(3):
+        reader = AzQueueStreamReader(config, columns, columns)
+        start = reader.initialOffset()
+        end = end or reader.latestOffset(start)
+        planned.append(len(reader.partitions(start, end)))  # and the batch fails
+        reader.stop()
+        if number == 0:
+            fake.delete_queue("orders-1")
+            fake.delete_queue("orders-1-poison")
+
+    assert (planned, texts(fake, "orders-1-poison")) == ([1, 1, 0], ["bad"])

@@ -1,0 +1,131 @@
+"""Puts texts into a queue as one transaction: each is there once, or none is. Needs no Spark."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from threading import Event
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import AzQueueError, InvalidOption, TransactionUnknown
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.sink.columns import SinkColumns
+from spark_azqueue.sink.row_errors import requests
+from spark_azqueue.sink.sender import Sender
+from spark_azqueue.sink.transaction.commit import Committed, Transactions
+from spark_azqueue.sink.transaction.listing import Step
+from spark_azqueue.sink.transaction.task import Writer
+
+from .scan import End, ScanCounts
+from .sending import Groups
+from .transfer import TransferResult
+
+_DIGEST_BYTES = 16
+
+
+@dataclass
+class OnceSending:
+    """One run of the transaction that the config names. Call `run` once.
+
+    stop: set if it is to end; before all are put, nothing is visible then.
+    """
+
+    config: SinkConfig
+    tally: ScanCounts
+    stop: Event
+    said: list[str] = field(default_factory=list, init=False)
+    """What people want to know of it."""
+    again: str = field(default="", init=False)
+    """What to do if it did not end by itself."""
+    is_before: bool = field(default=False, init=False)
+    """True if an earlier run had recorded this number."""
+    _texts: hashlib.blake2b = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._texts = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+    @property
+    def version(self) -> int | None:
+        """The number of the run."""
+        return self.config.transaction.version if self.config.transaction else None
+
+    def run(self, groups: Groups) -> TransferResult:
+        """Send them, unless they are recorded already. An error is in the result."""
+        why, error = End.DONE, None
+        with closing(Transactions(self.config)) as transactions:
+            try:
+                self._send(transactions, groups)
+            except AzQueueError as raised:
+                why, error = End.FAILED, raised
+            except KeyboardInterrupt:
+                why = End.INTERRUPTED
+            self.tally.done += transactions.shown.shown if why is not End.DONE else 0
+            self.tally.left_hidden += transactions.left
+            if not isinstance(error, (InvalidOption, TransactionUnknown)):
+                self.again = "Repeat it with the same --txn-version."
+                if transactions.may_be_recorded:
+                    self.again += (
+                        " The transaction is recorded, or may be: at least as many as are counted"
+                        " are visible, and all of them are then."
+                    )
+        return TransferResult(self.tally, why, error)
+
+    def _send(self, transactions: Transactions, groups: Groups) -> None:
+        plan, writer, rows = transactions.plan(), Writer(), self._rows(groups)
+        if plan.is_recorded(writer):
+            prepared = writer.passed_over(sum(1 for _ in rows), plan.log)
+        else:
+            first = next(rows, None)
+            if first is None:
+                self.said.append(
+                    f"Nothing was recorded, since there is nothing: --txn-version {self.version} is"
+                    " still free."
+                )
+                return
+            sender = Sender(self.config)
+            sent = sender.send(requests(chain([first], rows), SinkColumns(body=0), self.config))
+            done = sent.done + sent.set_aside
+            prepared = writer.prepared(done, sender.hidden, sender.abandoned, plan.log)
+        prepared = replace(prepared, texts=self._texts.hexdigest())
+        committed = transactions.commit(plan, [prepared])
+        self.said.append(f"{committed.in_words()}.")
+        self.is_before = committed.step is not Step.WRITE
+        if self.is_before:
+            self._check_same(committed)
+        self.tally.done = 0 if self.is_before else committed.rows
+
+    def _rows(self, groups: Groups) -> Iterator[tuple[str]]:
+        """Them as rows. Raises KeyboardInterrupt once `stop` is set."""
+        for group in groups:
+            for each in group:
+                if self.stop.is_set():
+                    raise KeyboardInterrupt
+                text = each.text.encode("utf-8", "surrogatepass")
+                self._texts.update(b"%d\n%b" % (len(text), text))
+                yield (each.text,)
+        if self.stop.is_set():  # they may have ended because of it
+            raise KeyboardInterrupt
+
+    def _check_same(self, committed: Committed) -> None:
+        """Raise InvalidOption unless the recorded run was this one, and all of it was sent."""
+        if committed.discarded:
+            why = (
+                f"with {committed.rows:,} messages, of which `finish --discard` has deleted"
+                f" {committed.discarded:,}"
+            )
+        elif committed.step is Step.OVER:
+            why = "or passed over, and a higher one since: whether with these texts is not known"
+        elif committed.is_same is None:
+            why = "and whether with these texts is not known: its record has no digest of them"
+        elif not committed.is_same:
+            why = f"with {committed.rows:,} messages, and other texts than these"
+        else:
+            return
+        raise InvalidOption(
+            f"--txn-version {self.version} was recorded before, {why}. None of these"
+            f" {committed.given:,} was sent by this run. To send them, take a higher number",
+            condition=Condition.INVALID_TRANSACTION_OPTION,
+        )
