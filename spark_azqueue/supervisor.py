@@ -33,6 +33,7 @@ PERMANENT = frozenset(
         "LogDamaged",
         "LostSegment",
         "NotDrained",
+        "TooManyPoison",
         "TransactionConflict",
         "TransactionUnknown",
     }

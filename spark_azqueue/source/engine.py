@@ -15,7 +15,7 @@ from typing import Any
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.messages import Lease, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
@@ -31,6 +31,7 @@ from .intake.polling import Cutoff
 from .leases.holder import LeaseHolder
 from .offsets import OffsetJson, QueueOffset
 from .runtime import DEFAULT, Runtime
+from .suspects import IsolationRule
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +54,10 @@ class DriverLeasing:
         runtime: Runtime = DEFAULT,
         *,
         fingerprint: Callable[[str], int] = hash,
-        suspects: Suspects | None = None,
     ) -> None:
         """Store; nothing is sent before the first call.
 
         fingerprint: tells a message's text from an updated one; `hash` does within one process.
-        suspects: which messages may be poison, if the option `maxDequeueCount` alone does not say.
         """
         self.config = config
         clock, make_workers = runtime.clock, runtime.make_workers
@@ -78,13 +77,15 @@ class DriverLeasing:
             self._monitor.vanished,
         )
         self._monitor.used_by(receiver)
+        self.suspects = Suspects(IsolationRule.of(config))
+        """What is known of batches that failed."""
         self.builder = BatchBuilder(
             config,
             columns,
             self._client,
             receiver,
             self.holder,
-            suspects or Suspects(config.max_dequeue_count),
+            self.suspects,
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
             self._monitor.isolation,
         )
@@ -152,15 +153,16 @@ class DriverLeasing:
             self._built_for = batch.most
         return batch
 
-    def replayed(self, leases: Sequence[Lease], leased_s: int) -> None:
+    def replayed(self, number: int, leases: Sequence[Lease], leased_s: int) -> None:
         """A batch of an earlier run did not commit: these were released, if their receipts held.
 
-        leased_s: for how long that run has leased or renewed them at most.
+        number: of the batch. leased_s: for how long that run has leased or renewed them at most.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         with self.holder.ledger as ledger:
             ledger.hide_until(self._runtime.clock() + longest_s)
-        self.builder.replayed(leases)
+        self.suspects.batch_failed(number, [lease.key for lease in leases])
+        self.builder.come_again(leases)
 
     def may_be_hidden(self, messages: int, until: float) -> None:
         """An earlier process released this many messages, which may be hidden until then."""
@@ -183,6 +185,11 @@ class DriverLeasing:
                 use(batch)
 
         self.builder.prefetch(most, build if use else None)
+
+    def keys_of(self, number: int) -> list[MessageKey]:
+        """The messages of a batch that is not committed yet."""
+        with self.holder.ledger as ledger:
+            return ledger.keys_of(number)
 
     def settle(self, number: int) -> None:
         """Begin the deletes of this batch, when those of the one before have ended."""
@@ -284,7 +291,8 @@ class RestoredBatches:
             )
         released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)
-        self._engine.replayed(offset.leases, offset.leased_s)
+        self._engine.suspects.restore(offset.findings)
+        self._engine.replayed(offset.batch, offset.leases, offset.leased_s)
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:
@@ -294,6 +302,9 @@ class RestoredBatches:
         queue that this query does not read: what a checkpoint says steers no request elsewhere.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
+        suspects = self._engine.suspects
+        suspects.restore(restored.findings)
+        suspects.batch_committed(restored.batch, [lease.key for lease in restored.leases])
         if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
             return
         names = self._engine.config.selection.not_read(each.queue for each in restored.leases)

@@ -86,6 +86,7 @@ class LeasedConsumer:
             batch.blobs,
             self.engine.config.delete_on_commit,
             self.engine.holder.lengths.unusual_s(),
+            self.engine.suspects.findings,
         ).to_json()
         self._partitions[text_of(offset)] = batch.partitions
         self._commits.handed_out(start, offset)
@@ -113,7 +114,9 @@ class LeasedConsumer:
         if proof is Proof.NOTHING:
             return
         if proof is Proof.SETTLE_OWN:
-            self.engine.settle(batch_of(offset, account=self._account))
+            number = batch_of(offset, account=self._account)
+            self.engine.suspects.batch_committed(number, self.engine.keys_of(number))
+            self.engine.settle(number)
             self._partitions.pop(text_of(offset), None)
         else:
             self._restored.settle(offset)

@@ -11,7 +11,8 @@ text, because no two dequeues give the same receipt.
 If bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
 leases. A batch of a query with deleteOnCommit=false says so (`"deleteOnCommit": false`), so that no
 later run deletes its messages, whatever the option is then. One whose leases may be longer than
-usual says how long they are (`"leasedFor": 1800`, in seconds).
+usual says how long they are (`"leasedFor": 1800`, in seconds). While a poison message is looked
+for, it has what is known of suspects (`"suspects": {…}`, see `findings.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from spark_azqueue.service.messages import (
     is_queue_name,
 )
 
+from .findings import Findings
 from .partitions import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
 
 OFFSET_VERSION = 1
@@ -49,6 +51,7 @@ _MOST_BATCHES = 2**63
 
 _DELETE_ON_COMMIT = "deleteOnCommit"
 _LEASED_FOR = "leasedFor"
+_SUSPECTS = "suspects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class QueueOffset:
     `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None if unknown.
     `blobs`: lease -> name of the blob with the message's body, if it has one.
     `is_deleted_on_commit`: False if deleting its messages is up to the user. `leased_s`: for how
-    long its messages are leased or renewed at most, 0 if that is nothing special.
+    long its messages are leased or renewed at most, 0 if that is nothing special. `findings`: what
+    was known of suspects when it was made.
     """
 
     account: str
@@ -68,6 +72,7 @@ class QueueOffset:
     blobs: Mapping[Lease, str] = field(default_factory=dict)
     is_deleted_on_commit: bool = True
     leased_s: int = 0
+    findings: Findings = field(default_factory=Findings)
 
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain dicts, always in the same key order."""
@@ -89,6 +94,8 @@ class QueueOffset:
             offset[_DELETE_ON_COMMIT] = False
         if self.leased_s:
             offset[_LEASED_FOR] = self.leased_s
+        if self.findings:
+            offset[_SUSPECTS] = self.findings.to_json()
         return offset
 
     def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
@@ -113,6 +120,7 @@ class QueueOffset:
             leased_s = offset.get(_LEASED_FOR, 0)
             if type(leased_s) is not int or not 0 <= leased_s <= MAX_VISIBILITY_S:
                 raise DamagedOffset(f"its '{_LEASED_FOR}' is not valid")
+            findings = Findings.from_json(offset.get(_SUSPECTS, {}), account)
             leases: list[Lease] = []
             blobs: dict[Lease, str] = {}
             for queue, count, packed in _counted(offset.get("queues")):
@@ -121,7 +129,7 @@ class QueueOffset:
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
                     blobs |= {lease: name for lease, name in named if name != NO_BLOB}
-        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s)
+        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s, findings)
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:

@@ -67,6 +67,18 @@ def unpack_blobs(text: object, count: int) -> list[str]:
     return _values(column, count, "blob names", bytes.hex, is_blob_name)
 
 
+def pack_ids(ids: list[str]) -> str:
+    """Pack ids of messages. Raises ServiceError for one that could not be unpacked."""
+    column = _column("message id", ids, _guid_bytes, is_message_id)
+    return base64.b64encode(column).decode("ascii")
+
+
+def unpack_ids(text: object, count: int) -> list[str]:
+    """Unpack exactly `count` of them. Raises DamagedOffset."""
+    column = _raw(text, "message ids", _FRAME + count * (MAX_ID + len('", "')))
+    return _values(column, count, "message ids", _guid, is_message_id)
+
+
 def _unpacked_at_most(count: int) -> int:
     return _FRAME + count * _BYTES_PER_LEASE
 

@@ -127,19 +127,19 @@ class BatchBuilder:
         return self._cutoff is not None or self._prefetch.under_way or waits
 
     @property
+    def suspects(self) -> Suspects:
+        """Those among its messages."""
+        return self._suspects
+
+    @property
     def awaited(self) -> frozenset[MessageKey]:
         """Messages that were released in this availableNow run, and did not come since."""
         return self._cutoff.awaited if self._cutoff else frozenset()
 
-    def replayed(self, leases: Sequence[Lease]) -> None:
-        """Note that a batch of these messages did not commit, and that they were released."""
-        self._suspects.batch_failed(leases)
-        self._come_again(leases)
-
-    def isolate(self, released: Sequence[Lease] = ()) -> None:
-        """Look for a poison message, as an earlier run did; these were released for it."""
-        self._suspects.isolate()
-        self._come_again(released)
+    def come_again(self, leases: Sequence[Lease]) -> None:
+        """Note that these messages were released: an availableNow run waits for them."""
+        if self._cutoff:
+            self._cutoff.released(lease.key for lease in leases)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages; None if there are none.
@@ -279,7 +279,7 @@ class BatchBuilder:
                     size -= older.size
                 if cutoff and self._came_again(lease):
                     self._unwanted[key] = lease
-                elif self._suspects.is_poison(message):
+                elif self._suspects.is_poison(key):
                     poison.append(message)
                 else:
                     self._waiting[key] = message
@@ -287,9 +287,7 @@ class BatchBuilder:
             self._isolation.left(left)
             # After the whole page was noted, because this may fail.
             for message in poison:
-                self._set_aside(
-                    message, f"dequeued {message.dequeue_count} times, and failed when alone"
-                )
+                self._set_aside(message, self._suspects.moved(message.key))
         self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
         if self._unwanted:
             self._holder.worker.release(list(self._unwanted.values()))
@@ -307,10 +305,6 @@ class BatchBuilder:
             if was_handed_out:
                 ledger.drop(lease)
         return was_handed_out
-
-    def _come_again(self, leases: Sequence[Lease]) -> None:
-        if self._cutoff:
-            self._cutoff.released(lease.key for lease in leases)
 
     def _is_full(self, cutoff: Cutoff) -> bool:
         with self._holder.ledger as ledger:

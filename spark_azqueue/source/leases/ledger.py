@@ -225,6 +225,10 @@ class Ledger:
         self.delivered_by_queue.add(lease.queue.name for lease in leases)
         return leases
 
+    def keys_of(self, batch: int) -> list[MessageKey]:
+        """The messages of this batch."""
+        return [*self._by_batch.get(batch, ())]
+
     def committed(self, batch: int) -> list[Lease]:
         """Note that Spark has committed this batch. Returns the newest leases, to delete now."""
         leases = []

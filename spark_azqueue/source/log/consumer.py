@@ -24,14 +24,12 @@ from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..batches.commits import CommitTracker, PlanAction, Position, Proof
-from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import DriverLeasing, RestoredBatches
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..runtime import DEFAULT, Runtime
 from .batches import LoggedBatches, SegmentBodies
-from .given_up import isolation_steps
 from .log import WriteAheadLog
 from .recovery import Asked
 from .state import LogOffset, ProgressKeeper
@@ -68,7 +66,6 @@ class LogConsumer:
             columns,
             runtime,
             fingerprint=fingerprint,
-            suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()

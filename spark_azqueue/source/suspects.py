@@ -1,0 +1,220 @@
+"""Which messages share a batch after a failure, and which of them is poison. Pure, for all modes.
+
+A batch that fails is delivered again. After `isolate_after` failures its messages are *suspects*:
+they come in pieces, and a piece that fails is cut again, until a message is alone in its batch. It
+is moved by *contrast*: batches that had it failed, and since the first of these another one was
+committed. So a sink that is down convicts no message, and neither does one crash.
+
+The number of a batch says which of two came first.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from spark_azqueue.errors import TooManyPoison
+from spark_azqueue.options.source_config import SourceConfig
+
+log = logging.getLogger(__name__)
+
+PARTS = 16
+"""A batch of suspects that fails is cut into this many pieces."""
+
+SINGLES_UP_TO = 32
+"""A piece of this many is cut into single messages: fewer restarts, for some batches more."""
+
+HISTORIES_AT_MOST = 4_096
+"""Of so many suspects the history is kept. Others are new again, and come after these."""
+
+_TRIES_ALONE = 2  # a process may have been killed before its batch ran
+_PART_MOVED = 10
+_WINDOW = 10_000
+
+
+class History(NamedTuple):
+    """How the batches of a message ended since it was first delivered, or last committed.
+
+    failures: of them, in a row. alone: how many of the newest had it alone. since, batch: numbers
+    of the first and the newest one that failed. size: how many messages the newest one had.
+    """
+
+    failures: int
+    alone: int
+    since: int
+    batch: int
+    size: int
+
+
+class Verdict(enum.Enum):
+    """What to do with a suspect that failed again."""
+
+    AGAIN = "deliver it again"
+    POISON = "move it to the poison queue"
+    UNPROVEN = "it would be poison, but nothing else was committed since: it may be the sink"
+    TOO_MANY = "it would be poison, but too many messages were moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known beside the histories.
+
+    committed: the newest batch with messages that was committed, 0 without any. by_chance: a batch
+    that had failed was committed later, so failures are partly chance. is_unproven: a message was
+    moved, and nothing was committed since. moved, delivered: counts of messages, both halved from
+    time to time, so that they are about the newest ten thousand.
+    """
+
+    committed: int = 0
+    by_chance: bool = False
+    is_unproven: bool = False
+    moved: int = 0
+    delivered: int = 0
+
+    def on_committed(
+        self, number: int, messages: int, histories: Iterable[History], repeats: int = 0
+    ) -> Evidence:
+        """A batch of this many messages was committed. histories: of those that are suspects.
+
+        repeats: how often the batch itself had failed before.
+        """
+        if not messages:
+            return self
+        by_chance = repeats > 1 or any(
+            each.alone or (each.failures > 1 and each.size <= messages) for each in histories
+        )
+        counted = replace(
+            self,
+            committed=max(self.committed, number),
+            by_chance=self.by_chance or by_chance,
+            is_unproven=False,
+            delivered=self.delivered + messages,
+        )
+        if counted.delivered < _WINDOW:
+            return counted
+        half = counted.delivered // 2
+        return replace(counted, delivered=half, moved=counted.moved // 2, by_chance=by_chance)
+
+    def kept(self, *, has_suspects: bool) -> Evidence:
+        """What of it a later process needs."""
+        is_needed = has_suspects or self.moved or self.by_chance or self.is_unproven
+        return self if is_needed else Evidence()
+
+    def on_moved(self, history: History) -> Evidence:
+        """A message with this history was moved."""
+        return replace(
+            self,
+            moved=self.moved + 1,
+            delivered=self.delivered + 1,
+            is_unproven=self.is_unproven or not has_contrast(history, self),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationRule:
+    """The options, and what follows from them.
+
+    most_failures: maxDequeueCount. isolate_after: so many failures of a batch, and its messages are
+    suspects. most_moved: above it, a tenth of the delivered messages is too many.
+    """
+
+    most_failures: int
+    isolate_after: int
+    most_moved: int
+
+    @classmethod
+    def of(cls, config: SourceConfig) -> IsolationRule | None:
+        """That of these options, None if poison handling is off."""
+        most = config.max_dequeue_count
+        if most is None:
+            return None
+        default = most + 1 if config.write_ahead_log else 2
+        return cls(most, config.isolate_after or default, config.max_poison_messages)
+
+    def share(self, history: History) -> int:
+        """How many messages may share the next batch with a suspect."""
+        if history.failures < self.isolate_after:
+            return history.size
+        return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
+
+    def verdict(self, history: History, evidence: Evidence) -> Verdict:
+        """What to do with a suspect, now that a batch that had it failed."""
+        proven = has_contrast(history, evidence)
+        times = 2 if evidence.by_chance or not proven else 1
+        if history.alone < _TRIES_ALONE * times or history.failures <= self.most_failures * times:
+            return Verdict.AGAIN
+        if not proven and evidence.is_unproven:
+            return Verdict.UNPROVEN
+        moved = evidence.moved + 1
+        if moved > self.most_moved and moved * _PART_MOVED > evidence.delivered + 1:
+            return Verdict.TOO_MANY
+        return Verdict.POISON
+
+    def is_poison(self, history: History, evidence: Evidence) -> bool:
+        """True if a message is to be moved. Raises TooManyPoison."""
+        verdict = self.verdict(history, evidence)
+        if verdict is Verdict.TOO_MANY:
+            raise TooManyPoison(
+                f"a message would be dead-lettered as poison ({why(history, evidence)}), and"
+                f" {evidence.moved} of {evidence.delivered} delivered ones were before: the query"
+                f" moves no more than {self.most_moved} and a tenth of them, since its sink may be"
+                " at fault. Correct what makes batches fail, or raise 'maxPoisonMessages'"
+            )
+        if verdict is Verdict.UNPROVEN:
+            log.warning(
+                "a message that failed %d times alone is not dead-lettered: nothing was committed"
+                " since its first failure, and one message was moved before, so it may be the sink",
+                history.alone,
+            )
+        return verdict is Verdict.POISON
+
+
+def why(history: History, evidence: Evidence) -> str:
+    """Why a message is poison, for a reader of its dead letter."""
+    others = (
+        "others were committed meanwhile"
+        if has_contrast(history, evidence)
+        else "no other was committed meanwhile, so it may be the sink"
+    )
+    return (
+        f"{history.failures} batches with it failed in a row, the last {history.alone} with it"
+        f" alone (batch {history.batch}); {others}"
+    )
+
+
+def failed(
+    before: History | None, number: int, size: int, *, times: int = 1, is_alone: bool = True
+) -> History:
+    """The history of a message of a batch that failed. before: None if it had none.
+
+    times: how often the same batch failed. is_alone: Spark's batch had no other messages.
+    """
+    alone = times if size == 1 and is_alone else 0
+    if before is None:
+        return History(times, alone, number, number, size)
+    return History(
+        before.failures + times, before.alone + alone if alone else 0, before.since, number, size
+    )
+
+
+def has_contrast(history: History, evidence: Evidence) -> bool:
+    """True if a batch was committed since the first failure."""
+    return evidence.committed > history.since
+
+
+def turn(history: History, evidence: Evidence) -> tuple[int, int, int]:
+    """Suspects with the lowest turn are delivered first; see `LAST`.
+
+    If another batch was committed since its failure, the one that failed most: so failures and
+    commits alternate, and each verdict has its contrast. Else the one that failed least.
+    """
+    if evidence.committed > history.batch:
+        return 0, -history.failures, history.batch
+    return (LAST if history.alone else 1), history.failures, history.batch
+
+
+LAST = 2
+"""It failed alone, and nothing was committed since: messages that are no suspects come before."""
