@@ -14,12 +14,12 @@ from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
+from spark_azqueue.source import suspects
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.executors import (
     closing,
     consumer,
     given_up,
-    plan,
     planning,
     recovery,
     slot,
@@ -79,7 +79,8 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
     patch.setattr(planning, "MAX_PER_REQUEST", 2)
     patch.setattr(closing, "CLEAN_EVERY", 1)
     patch.setattr(queues, "LOOK_AGAIN_S", 3)
-    patch.setattr(plan, "GROUPS", 2)
+    patch.setattr(suspects, "PARTS", 2)
+    patch.setattr(suspects, "SINGLES_UP_TO", 1)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
     for module in (closing, consumer, given_up, identity, slot, recovery):
