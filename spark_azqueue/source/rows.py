@@ -179,7 +179,7 @@ def content_as(
     if not message.intact:
         character = unwritable(message.text)
         raise UndecodableBody(
-            f"its text has the character {character}, which XML cannot hold, and so no answer"
+            f"its text has the character {character}, which XML cannot hold"
             if character
             else "the service's answer was damaged within this message"
         )
