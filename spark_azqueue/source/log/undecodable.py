@@ -30,11 +30,17 @@ from spark_azqueue.journal.codec import (
 )
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import tagged_in
-from spark_azqueue.journal.pending import keys
+from spark_azqueue.journal.pending import MESSAGE_BYTES, MESSAGE_VALUES, keys
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.encoding import BodyType, Encoding, raw_bytes
-from spark_azqueue.service.messages import Message, MessageKey, Received, is_queue_name
+from spark_azqueue.service.messages import (
+    MOST_IN_A_BATCH,
+    Message,
+    MessageKey,
+    Received,
+    is_queue_name,
+)
 
 from ..rows import Decoding, Row, content_as, undecodable
 from . import names
@@ -161,8 +167,9 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
 
 
 _VERSION = 1
-_AT_MOST = 16 * 2**20
-_MOST_MESSAGES = 100_000
+_MOST_MESSAGES = MOST_IN_A_BATCH + 4_096  # a slot's pages that were under way
+_AT_MOST = MESSAGE_BYTES * _MOST_MESSAGES + 2**16
+_VALUES_AT_MOST = MESSAGE_VALUES * _MOST_MESSAGES + 100
 
 Copy = Callable[[Message, str], None]
 """Copies a message to its poison queue, with the reason. Raises ServiceError."""
@@ -197,7 +204,7 @@ class Decision:
     @classmethod
     def from_bytes(cls, data: bytes, about: About) -> Decision:
         """Read it back. Raises Damaged."""
-        found = of_version(unsealed(data), "decision", _VERSION)
+        found = of_version(unsealed(data, _VALUES_AT_MOST), "decision", _VERSION)
         if (hexadecimal(found, "log"), text(found, "of")) != (about.log, about.of):
             raise Damaged("it belongs to another log, or to another batch of it")
         return cls(**read_fields(cls, {**found, "account": about.account}))
