@@ -218,7 +218,6 @@ class Leasing:
                 self._counts["copies"] += 1
             elif is_to_come_again(message, self._config.on_undecodable):
                 self._unwanted[key] = lease
-                self._ended.discard(message.queue)
             elif not message.intact and not self._may_be_logged(message):
                 self._unwanted[key] = lease
                 damaged.append(Received(message, lease))

@@ -105,7 +105,7 @@ def test_with_poison_it_is_moved_at_once(
     if ends:
         reader.prepareForTriggerAvailableNow()
 
-    found = run(reader, until=lambda: fake.count("orders") == 0)
+    found = run(reader, until=lambda: fake.count("orders") == 0, ends=ends)
 
     copies = [envelope_of(each.text) for each in fake.messages("orders-poison")]
     bodies = [each.body for each in copies if each is not None]
@@ -128,8 +128,10 @@ def test_what_was_damaged_once_on_the_way_is_a_row(
     assert fake.count("orders-poison") == 0
 
 
-def run(reader: AzQueueStreamReader, until: Callable[[], bool]) -> list[str | None]:
-    """The bodies of all batches, until that is so."""
+def run(
+    reader: AzQueueStreamReader, until: Callable[[], bool], *, ends: bool = False
+) -> list[str | None]:
+    """The bodies of all batches, until that is so. ends: it is so when there is no new batch."""
     start, bodies = reader.initialOffset(), list[str | None]()
     for _ in range(50):
         offset = reader.latestOffset(start)
@@ -138,7 +140,7 @@ def run(reader: AzQueueStreamReader, until: Callable[[], bool]) -> list[str | No
                 each for part in reader.partitions(start, offset) for each in reader.read(part)
             )
             bodies += [body for batch in batches for body in batch.column("body").to_pylist()]
-        elif until():
+        elif ends or until():
             break
         start = offset
     assert until()
