@@ -175,7 +175,7 @@ class OutOfTime(Exception):  # noqa: N818
 
 
 class SkippedBatch(Exception):  # noqa: N818
-    """The sink skipped a batch of new messages: rows are lost if the query goes on."""
+    """The sink skipped a batch of new messages: rows are lost if the query continues."""
 
 
 class Runs:
