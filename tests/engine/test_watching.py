@@ -104,6 +104,7 @@ def test_the_progress_itself_is_readable_and_holds_no_secret(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
     fake.create_queue(queue)
+    fake.create_queue(queue)
     fake.put_many(queue, ["a", "b"])
     query = streams.collect(streams.read(fake.connection_string, queue))
     wait_for(listener, query, fake, lambda latest: latest.counters is not None)
@@ -284,6 +285,7 @@ def test_a_new_checkpoint_with_an_old_output_is_not_called_finished(
 
         return drain(start, options) if supervise == "drain" else run_until_done(start)
 
+    fake.create_queue(queue)
     fake.put_many(queue, ["a", "b"])
     assert run("first").finished
     fake.put_many(queue, ["c", "d", "e"])
