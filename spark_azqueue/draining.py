@@ -24,7 +24,15 @@ from .metrics.report import Counters
 from .service.messages import MAX_VISIBILITY_S, QueueRef
 from .source.left import QueueLook, QueuesLeft, SourceLeft
 from .source.offsets import QueueOffset
-from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, reads
+from .supervisor import (
+    Hears,
+    OutOfTime,
+    RestartLimits,
+    RunResult,
+    Runs,
+    SkippedBatch,
+    reads,
+)
 
 log = logging.getLogger(__name__)
 
@@ -183,8 +191,10 @@ class _Drain:
                 step = self._after(query)
         except OutOfTime:
             step = Unfinished(f"within={self._within:g} s is over: the next call resumes")
+        except SkippedBatch as why:
+            step = Unfinished(str(why))
         if isinstance(step, Unfinished):
-            log.warning("%s", step.why)
+            log.warning("drain has not finished: %s", step.why)
         elif isinstance(step, Again):  # given up
             self._finish.failed(self._runs.failed_at)
         result = self._result(step)

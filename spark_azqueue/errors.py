@@ -164,7 +164,9 @@ class ServiceError(AzQueueError):
     status: HTTP status, or None if no answer came (or none that can be read).
     code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
-    sent: False if no byte of the request was sent.
+    sent: False if no byte of the request was sent. request_id: the service's `x-ms-request-id`,
+    without an answer our `x-ms-client-request-id`: Azure's support and StorageQueueLogs find the
+    request by it; "" if there is none.
     unanswered: an earlier attempt may have taken effect (see `may_have_taken_effect`) without an
     answer. So a receipt that is refused now may have been valid then.
     """
@@ -182,8 +184,10 @@ class ServiceError(AzQueueError):
         retry_after: float | None = None,
         date: str | None = None,
         sent: bool = True,
+        request_id: str = "",
     ) -> None:
         super().__init__(message, condition=condition)
+        self.request_id = request_id
         self.status = status
         self.code = code
         self.outcome = outcome

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
-from .query_metrics import Carried, QueryMetrics, metrics_of
+from .query_metrics import Carried, QueryMetrics, metrics_of, read_of, skipped
 from .report import Counters, ReadTransaction, TransactionReport
 
 if TYPE_CHECKING:
@@ -243,6 +243,8 @@ class AzQueueListener(StreamingQueryListener):
             )
         if metrics.messages:
             log.info("%s", line(metrics))
+        if (read_here := read_of(fields)) and (why := skipped(read_here)):
+            log.error("query '%s': %s", metrics.query, why)
 
     def _carried_in(self, run: str) -> Carried:
         with self._lock:

@@ -601,6 +601,50 @@ def test_what_a_failed_run_gave_back_is_read_though_newer_messages_came_before_i
     assert set(numbered(50)) <= query.counts().keys()
 
 
+@pytest.mark.parametrize("supervise", ["drain", "run_until_done"])
+def test_a_batch_that_its_sink_skipped_is_named_at_once(
+    service: FakeQueueService,
+    caplog: pytest.LogCaptureFixture,
+    supervise: str,
+    *,
+    old: bool,
+    has_log: bool,
+) -> None:
+    """A new checkpoint with an old output: nothing more is read, and nothing is called finished."""
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    query.skips = lambda batch: batch == 1
+
+    result = drained(query, service) if supervise == "drain" else run_until_done(query.start)
+
+    assert not result.finished
+    assert "batch 0 had 20 messages, and no row of them was read: the sink" in result.reason
+    assert caplog.text.count("no row of them was read") >= 1
+    assert len(query.runs) == 1
+    if has_log:
+        assert "They are in the write-ahead log, batch 1: read them with readLog" in result.reason
+    elif old:
+        assert service.count(QUEUE) == 50, "not deleted before it is said"
+        assert "Until then they are in the queue" in result.reason
+    else:
+        assert "Without a write-ahead log they are deleted" in result.reason
+
+
+def test_a_batch_that_is_repeated_may_be_skipped(
+    service: FakeQueueService, *, old: bool, has_log: bool
+) -> None:
+    """The sink had it before the driver was killed; without a log its messages come again."""
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    query.before_commit = _killed
+    with pytest.raises(SystemExit):
+        query.start().awaitTermination()
+    query.before_commit = lambda run: None
+    query.skips = lambda batch: batch == 1
+
+    assert drained(query, service).finished
+
+
 def test_what_is_in_the_log_alone_is_read(service: FakeQueueService) -> None:
     query = Scheduled(service, old=True, has_log=True, maxMessagesPerTrigger="20")
     service.put_many(QUEUE, numbered(100))

@@ -12,10 +12,12 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
 from ..log.outcomes import warn_of_split
+from ..log.undecodable import Reading
 from ..suspects import (
     HISTORIES_AT_MOST,
     LAST,
@@ -28,6 +30,7 @@ from ..suspects import (
 )
 from .closing import Cleaning, Closing
 from .folder import PlanFolder, PlanStatus
+from .leasing import slot_rows
 from .names import PlanId
 from .objects import Closed, SeenMessages
 from .plan import Plan, Slot, Suspected, cut
@@ -113,7 +116,7 @@ class PlanOutcomes:
         """
         assert self._rule
         plan, stored, evidence = closed.plan, closed.stored, closed.plan.evidence
-        count = sum(part.messages for part in stored)
+        count = sum(each.messages - each.poison for each in closed.settled)
         if not count:
             return None
         before, times = (plan.suspected, 1) if plan.is_again else (None, tries)
@@ -121,8 +124,9 @@ class PlanOutcomes:
             before and before.history, plan.number, count, times=times, is_alone=is_alone
         )
         if count == 1 and self._rule.is_poison(history, evidence):
-            segment, _ = self._folder.first_segment(plan, stored[0].slot)
-            ((message, _),) = segment.received
+            message = self._only_one_with_a_row(closed)
+            if message is None:
+                return None
             copy_to_poison_queue(self._config, self._client, message, why(history, evidence))
             self.set_aside += 1
             evidence = evidence.on_moved(history)
@@ -132,6 +136,15 @@ class PlanOutcomes:
         pieces = cut(stored, max(self._rule.share(history), least))
         suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)
         return _or_nothing(closed, suspects, history, evidence), evidence
+
+    def _only_one_with_a_row(self, closed: Closed) -> Message | None:
+        """None if the message was dead-lettered after its slot was settled."""
+        (slot,) = (
+            place for place, each in enumerate(closed.slots) if each and each.messages > each.poison
+        )
+        segment, _ = self._folder.first_segment(closed.plan, slot)
+        aside = slot_rows(self._folder, segment, Reading.of(self._config)).load().aside
+        return next((each for each, _ in segment.received if each.key not in aside), None)
 
 
 def _or_nothing(

@@ -6,7 +6,7 @@ import logging
 
 from spark_azqueue.journal.claim import taken
 from spark_azqueue.options.choices import DeleteAfter
-from spark_azqueue.service.messages import Lease, MessageKey
+from spark_azqueue.service.messages import Lease, Message, MessageKey
 
 from ..engine import DriverLeasing
 from ..suspects import IsolationRule
@@ -14,6 +14,7 @@ from .log import WriteAheadLog
 from .outcomes import BatchOutcome, warn_of_split
 from .segment import Segment
 from .state import ProgressKeeper
+from .undecodable import Reading
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class FailedBatches:
         self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
         self._rule = IsolationRule.of(engine.config)
         self._suspects = engine.suspects
+        self._today = Reading.of(engine.config)
         self._deletes_at_once = deletes_at_once
         self._log = wal
         self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
@@ -108,17 +110,21 @@ class FailedBatches:
         if not segment.header.suspect and tries < self._rule.isolate_after:
             self._tried.add(number)
             return False
-        outcome = self._decide(segment, tries, is_alone=is_alone)
-        if not outcome.gives_up:
+        aside = self._log.decisions.rows_of(segment, self._today).aside
+        rows = [message for message in segment.messages if message.key not in aside]
+        outcome = self._decide(segment, rows, tries, is_alone=is_alone) if rows else None
+        if outcome is None or not outcome.gives_up:
             self._tried.add(number)
             return False
         self._carry_out(outcome, segment, tries)
         return True
 
-    def _decide(self, segment: Segment, tries: int, *, is_alone: bool) -> BatchOutcome:
-        """Make an outcome of a batch that failed, unless it has one."""
+    def _decide(
+        self, segment: Segment, rows: list[Message], tries: int, *, is_alone: bool
+    ) -> BatchOutcome:
+        """Make an outcome of a batch that failed, unless it has one. rows: what has a row."""
         number, suspects = segment.number, self._suspects
-        keys = [lease.key for _, lease in segment.received]
+        keys = [message.key for message in rows]
         # Of a suspect's batch it is unknown whether an earlier process that was asked ran it.
         times = 1 if segment.header.suspect else tries
         suspects.batch_failed(number, keys, times=times, is_alone=is_alone)
@@ -126,8 +132,7 @@ class FailedBatches:
         due = BatchOutcome.SPLIT
         if len(keys) == 1 and is_alone and suspects.is_poison(keys[0]):
             due = BatchOutcome.POISON
-            ((message, _),) = segment.received
-            self._engine.builder.copy_to_poison_queue(message, suspects.moved(keys[0]))
+            self._engine.builder.copy_to_poison_queue(rows[0], suspects.moved(keys[0]))
         final, findings = self._log.outcomes.decide(number, due, suspects.findings)
         suspects.restore(findings)
         return final
