@@ -87,6 +87,7 @@ class LeasedConsumer:
             self.engine.config.delete_on_commit,
             self.engine.holder.lengths.unusual_s(),
             self.engine.suspects.findings,
+            self.engine.suspects.status,
         ).to_json()
         self._partitions[text_of(offset)] = batch.partitions
         self._commits.handed_out(start, offset)

@@ -52,6 +52,9 @@ _MOST_BATCHES = 2**63
 _DELETE_ON_COMMIT = "deleteOnCommit"
 _LEASED_FOR = "leasedFor"
 _SUSPECTS = "suspects"
+ISOLATION = "isolation"
+"""What isolation does, in a line, for who reads offsets: `run_until_done` shows it."""
+STATUS_AT_MOST = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class QueueOffset:
     `blobs`: lease -> name of the blob with the message's body, if it has one.
     `is_deleted_on_commit`: False if deleting its messages is up to the user. `leased_s`: for how
     long its messages are leased or renewed at most, 0 if that is nothing special. `findings`: what
-    was known of suspects when it was made.
+    was known of suspects when it was made; `status`: the same in a line.
     """
 
     account: str
@@ -73,6 +76,7 @@ class QueueOffset:
     is_deleted_on_commit: bool = True
     leased_s: int = 0
     findings: Findings = field(default_factory=Findings)
+    status: str = ""
 
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain dicts, always in the same key order."""
@@ -96,6 +100,8 @@ class QueueOffset:
             offset[_LEASED_FOR] = self.leased_s
         if self.findings:
             offset[_SUSPECTS] = self.findings.to_json()
+        if self.status:
+            offset[ISOLATION] = self.status[:STATUS_AT_MOST]
         return offset
 
     def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
@@ -129,7 +135,10 @@ class QueueOffset:
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
                     blobs |= {lease: name for lease, name in named if name != NO_BLOB}
-        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s, findings)
+            status = status_in(offset)
+        return cls(
+            account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s, findings, status
+        )
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
@@ -193,6 +202,15 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
     return version, batch
 
 
+def status_in(offset: Mapping[str, Any]) -> str:
+    """What an offset says of isolation. Raises DamagedOffset."""
+    status = offset.get(ISOLATION, "")
+    if not isinstance(status, str) or not _STATUS.fullmatch(status):
+        raise DamagedOffset(f"its '{ISOLATION}' is not valid")
+    return status
+
+
+_STATUS = re.compile(rf"[ -~]{{0,{STATUS_AT_MOST}}}")
 _ACCOUNT = re.compile(r"[0-9A-Za-z.-]{1,63}")
 
 

@@ -140,6 +140,16 @@ class IsolationRule:
             return history.size
         return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
 
+    def said_of(self, history: History) -> str:
+        """What a batch with this history did, for people."""
+        times = f"failed {history.failures} times in a row"
+        if history.size == 1:
+            return f"batch {history.batch} (1 message) failed, its message {times}"
+        what = f"batch {history.batch} ({history.size} messages) failed, its messages {times}"
+        if history.failures < self.isolate_after:
+            return what
+        return f"{what}: split into {-(-history.size // self.share(history))}"
+
     def verdict(self, history: History, evidence: Evidence) -> Verdict:
         """What to do with a suspect, now that a batch that had it failed."""
         proven = has_contrast(history, evidence)
@@ -183,6 +193,15 @@ def why(history: History, evidence: Evidence) -> str:
         f"{history.failures} batches with it failed in a row, the last {history.alone} with it"
         f" alone (batch {history.batch}); {others}"
     )
+
+
+def status(said: str, suspects: int) -> str:
+    """What isolation does, in a line: for an offset, and so for the line of a restart."""
+    left = f"{suspects} suspects left" if suspects else ""
+    return "; ".join(filter(None, (said, left)))
+
+
+SAID_OF_MOVED = "dead-lettered a message that failed alone"
 
 
 def failed(

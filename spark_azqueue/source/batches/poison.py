@@ -15,10 +15,12 @@ from ..findings import Findings
 from ..suspects import (
     HISTORIES_AT_MOST,
     LAST,
+    SAID_OF_MOVED,
     Evidence,
     History,
     IsolationRule,
     failed,
+    status,
     turn,
     why,
 )
@@ -36,6 +38,7 @@ class Suspects:
         self._histories: dict[MessageKey, History] = {}
         self._evidence = Evidence()
         self._first: tuple[int, int, int] | None = None  # see `_first_turn`
+        self._said = ""
 
     @property
     def isolating(self) -> bool:
@@ -46,6 +49,11 @@ class Suspects:
     def count(self) -> int:
         """How many suspects there are."""
         return len(self._histories)
+
+    @property
+    def status(self) -> str:
+        """What isolation does, in a line; empty if there are no suspects."""
+        return status(self._said, self.count) if self.isolating or self._said else ""
 
     @property
     def findings(self) -> Findings:
@@ -69,6 +77,8 @@ class Suspects:
         for key in keys:
             before = self._histories.pop(key, None)
             self._histories[key] = failed(before, number, len(keys), times=times, is_alone=is_alone)
+        if keys:
+            self._said = self._rule.said_of(self._histories[keys[0]])
         if len(self._histories) > HISTORIES_AT_MOST:
             kept = sorted(self._histories.items(), key=lambda each: -each[1].failures)
             self._histories = dict(kept[:HISTORIES_AT_MOST])
@@ -82,6 +92,8 @@ class Suspects:
             return
         self._first = None
         found = [self._histories.pop(key) for key in keys if key in self._histories]
+        if not self._histories:
+            self._said = ""
         self._evidence = self._evidence.on_committed(number, len(keys), found, repeats)
         old = number - _FORGOTTEN_AFTER
         if self._histories and min(each.batch for each in self._histories.values()) < old:
@@ -104,6 +116,7 @@ class Suspects:
         history = self._histories.pop(key)
         reason = why(history, self._evidence)
         self._evidence = self._evidence.on_moved(history)
+        self._said = SAID_OF_MOVED
         return reason
 
     def among(self, messages: Iterable[Message]) -> bool:

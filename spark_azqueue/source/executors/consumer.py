@@ -29,7 +29,7 @@ from ..leases.holder import removals_for
 from ..leases.timing import START_ON_EXECUTORS_S
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
-from ..suspects import LAST, Evidence, turn
+from ..suspects import LAST, Evidence, status, turn
 from .closing import Cleaning, Closing, Noting
 from .folder import PlanFolder
 from .given_up import PlanOutcomes, in_turn, plan_again
@@ -286,7 +286,8 @@ class ExecutorsConsumer:
             following = self._new(plan, most, may_end=may_end)
         if following is None and suspects:
             now = int(self._now())
-            following = plan_again(plan, suspects, evidence, self._known, now)
+            said = self._given_up.said
+            following = plan_again(plan, suspects, evidence, self._known, now, said)
         return following and self._chain.put(plan, following, self._known)
 
     def _new(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
@@ -329,7 +330,13 @@ class ExecutorsConsumer:
             waiting=tuple(each.parts for each in self._suspects),
             histories=tuple(each.history for each in self._suspects),
             evidence=self._evidence.kept(has_suspects=bool(self._suspects)),
+            status=self._status,
         )
+
+    @property
+    def _status(self) -> str:
+        left = sum(each.messages for each in self._suspects)
+        return status(self._given_up.said, left) if left else ""
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._recovery.check()

@@ -21,10 +21,12 @@ from ..log.undecodable import Reading
 from ..suspects import (
     HISTORIES_AT_MOST,
     LAST,
+    SAID_OF_MOVED,
     Evidence,
     History,
     IsolationRule,
     failed,
+    status,
     turn,
     why,
 )
@@ -67,6 +69,8 @@ class PlanOutcomes:
         self._now = now
         self._writer = uuid.uuid4().hex
         self._tried: PlanId | None = None  # it gets another try in this process
+        self.said = ""
+        """What this process did about a batch that failed, for people."""
         self.set_aside = 0
         """How many messages were copied to poison queues."""
 
@@ -94,7 +98,8 @@ class PlanOutcomes:
         if not plan.is_again:
             self._totals.leased(closed.settled, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
-        return self._chain.put(plan, plan_again(plan, *found, known, now, gave_up=True), known)
+        again = plan_again(plan, *found, known, now, self.said, gave_up=True)
+        return self._chain.put(plan, again, known)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
         """True if the plan has failed often enough. listed: its objects.
@@ -123,12 +128,14 @@ class PlanOutcomes:
         history = failed(
             before and before.history, plan.number, count, times=times, is_alone=is_alone
         )
+        self.said = self._rule.said_of(history)
         if count == 1 and self._rule.is_poison(history, evidence):
             message = self._only_one_with_a_row(closed)
             if message is None:
                 return None
             copy_to_poison_queue(self._config, self._client, message, why(history, evidence))
             self.set_aside += 1
+            self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)
             return _or_nothing(closed, closed.suspects, history, evidence), evidence
         warn_of_split(plan.number, self._folder.where, tries, count)
@@ -162,12 +169,13 @@ def plan_again(
     evidence: Evidence,
     known: SeenMessages,
     issued: int,
+    said: str = "",
     *,
     gave_up: bool = False,
 ) -> Plan:
     """The plan behind `before` that retries the suspects that are due first; the others wait.
 
-    known: what gives no second row. gave_up: `before` has
+    known: what gives no second row. said: see `status`. gave_up: `before` has
     no rows.
     """
     first, *others = in_turn(suspects, evidence)
@@ -183,6 +191,7 @@ def plan_again(
         waiting=tuple(each.parts for each in others),
         histories=(first.history, *(each.history for each in others)),
         evidence=evidence,
+        status=status(said, first.messages + sum(each.messages for each in others)),
     )
 
 

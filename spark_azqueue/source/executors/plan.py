@@ -36,11 +36,14 @@ from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, Qu
 
 from ..findings import evidence_from_json, evidence_to_json, history_from_json
 from ..offsets import (
+    ISOLATION,
     OFFSET_VERSION,
+    STATUS_AT_MOST,
     OffsetJson,
     moment,
     refusing_damage,
     seconds,
+    status_in,
     version_and_batch,
 )
 from ..partitions import DamagedOffset
@@ -198,7 +201,7 @@ class Plan:
     gave_up: the plan before this one has no rows, for ever, since its batch failed again and again.
     waiting: groups of messages of such plans that are retried after this plan, one after another.
     histories: of the group that it retries, if it does, and of those that wait; none if an earlier
-    release wrote it.
+    release wrote it. evidence: what is known beside them; status: what isolation does, in a line.
     """
 
     account: str
@@ -214,6 +217,7 @@ class Plan:
     waiting: tuple[Group, ...] = ()
     histories: tuple[History, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
+    status: str = ""
 
     @property
     def number(self) -> int:
@@ -285,6 +289,8 @@ class Plan:
             value["histories"] = [list(each) for each in self.histories]
         if evidence := evidence_to_json(self.evidence):
             value["evidence"] = evidence
+        if self.status:
+            value[ISOLATION] = self.status[:STATUS_AT_MOST]
         return value
 
     def to_bytes(self) -> bytes:
@@ -350,6 +356,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
         waiting,
         _histories(offset, len(waiting) + retries),
         evidence_from_json(offset.get("evidence", {})),
+        status_in(offset),
     )
 
 

@@ -45,7 +45,9 @@ class SlotAssignment:
     @classmethod
     def by(cls, plan: Plan, slot: int, config: SourceConfig) -> SlotAssignment:
         """What the source's process tells: not what waits for later plans."""
-        return cls(replace(plan, waiting=(), histories=(), evidence=Evidence()), slot, config)
+        return cls(
+            replace(plan, waiting=(), histories=(), evidence=Evidence(), status=""), slot, config
+        )
 
     def to_bytes(self) -> bytes:
         """What travels to the task: no secret, since its options travel beside it."""
