@@ -11,15 +11,12 @@ The number of a batch says which of two came first.
 from __future__ import annotations
 
 import enum
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spark_azqueue.errors import TooManyPoison
 from spark_azqueue.options.source_config import SourceConfig
-
-log = logging.getLogger(__name__)
 
 PARTS = 16
 """A batch of suspects that fails is cut into this many pieces."""
@@ -140,11 +137,14 @@ class IsolationRule:
             return history.size
         return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
 
-    def said_of(self, history: History) -> str:
+    def said_of(self, history: History, evidence: Evidence) -> str:
         """What a batch with this history did, for people."""
         times = f"failed {history.failures} times in a row"
         if history.size == 1:
-            return f"batch {history.batch} (1 message) failed, its message {times}"
+            what = f"batch {history.batch} (1 message) failed, its message {times}"
+            if self.verdict(history, evidence) is not Verdict.UNPROVEN:
+                return what
+            return f"{what}, and no other was committed: it may be the sink, so it is not moved"
         what = f"batch {history.batch} ({history.size} messages) failed, its messages {times}"
         if history.failures < self.isolate_after:
             return what
@@ -172,12 +172,6 @@ class IsolationRule:
                 f" {evidence.moved} of {evidence.delivered} delivered ones were before: the query"
                 f" moves no more than {self.most_moved} and a tenth of them, since its sink may be"
                 " at fault. Correct what makes batches fail, or raise 'maxPoisonMessages'"
-            )
-        if verdict is Verdict.UNPROVEN:
-            log.warning(
-                "a message that failed %d times alone is not dead-lettered: nothing was committed"
-                " since its first failure, and one message was moved before, so it may be the sink",
-                history.alone,
             )
         return verdict is Verdict.POISON
 

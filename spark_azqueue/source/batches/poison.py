@@ -78,7 +78,7 @@ class Suspects:
             before = self._histories.pop(key, None)
             self._histories[key] = failed(before, number, len(keys), times=times, is_alone=is_alone)
         if keys:
-            self._said = self._rule.said_of(self._histories[keys[0]])
+            self._said = self._rule.said_of(self._histories[keys[0]], self._evidence)
         if len(self._histories) > HISTORIES_AT_MOST:
             kept = sorted(self._histories.items(), key=lambda each: -each[1].failures)
             self._histories = dict(kept[:HISTORIES_AT_MOST])

@@ -128,7 +128,7 @@ class PlanOutcomes:
         history = failed(
             before and before.history, plan.number, count, times=times, is_alone=is_alone
         )
-        self.said = self._rule.said_of(history)
+        self.said = self._rule.said_of(history, evidence)
         if count == 1 and self._rule.is_poison(history, evidence):
             message = self._only_one_with_a_row(closed)
             if message is None:
