@@ -1,7 +1,7 @@
 """What is known of suspects, as an offset and the objects of a log keep it over a restart.
 
     {"lastCommit": 7, "moved": 2, "delivered": 480, "byChance": true,
-     "suspects": [{"history": [6, 0, 3, 3, 500], "queues": {"orders": [32, "<packed ids>"]}}]}
+     "suspects": [{"history": [6, 0, 3, 3, 500, false], "queues": {"orders": [32, "<packed>"]}}]}
 
 The text is canonical: equal findings have the same. What is read is checked, and bounded.
 """
@@ -103,10 +103,11 @@ def evidence_from_json(value: object) -> Evidence:
 
 def history_from_json(value: object) -> History:
     """Read the numbers of a history. Raises DamagedOffset."""
-    if isinstance(value, list) and len(value) == 5 and all(map(_is_count, value)):
+    if isinstance(value, list) and len(value) == 6 and all(map(_is_count, value[:5])):
         history = History(*value)
         is_counted = history.failures > 0 and history.alone <= history.failures
-        if is_counted and history.since <= history.batch and history.size > 0:
+        is_whole = history.size > 0 and isinstance(history.proven, bool)
+        if is_counted and is_whole and history.since <= history.batch:
             return history
     raise DamagedOffset("the history of a suspect is not valid")
 

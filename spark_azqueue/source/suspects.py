@@ -36,7 +36,9 @@ class History(NamedTuple):
     """How the batches of a message ended since it was first delivered, or last committed.
 
     failures: of them, in a row. alone: how many of the newest had it alone. since, batch: numbers
-    of the first and the newest one that failed. size: how many messages the newest one had.
+    of the first and the newest one that failed. size: how many messages the newest one had. proven:
+    when that one failed, another batch had been committed since the first failure. (One that is
+    committed later says nothing: the sink may have come back.)
     """
 
     failures: int
@@ -44,6 +46,7 @@ class History(NamedTuple):
     since: int
     batch: int
     size: int
+    proven: bool = False
 
 
 class Verdict(enum.Enum):
@@ -106,7 +109,7 @@ class Evidence:
             self,
             moved=self.moved + 1,
             delivered=self.delivered + 1,
-            is_unproven=self.is_unproven or not has_contrast(history, self),
+            is_unproven=self.is_unproven or not history.proven,
         )
 
 
@@ -152,11 +155,10 @@ class IsolationRule:
 
     def verdict(self, history: History, evidence: Evidence) -> Verdict:
         """What to do with a suspect, now that a batch that had it failed."""
-        proven = has_contrast(history, evidence)
-        times = 2 if evidence.by_chance or not proven else 1
+        times = 2 if evidence.by_chance or not history.proven else 1
         if history.alone < _TRIES_ALONE * times or history.failures <= self.most_failures * times:
             return Verdict.AGAIN
-        if not proven and evidence.is_unproven:
+        if not history.proven and evidence.is_unproven:
             return Verdict.UNPROVEN
         moved = evidence.moved + 1
         if moved > self.most_moved and moved * _PART_MOVED > evidence.delivered + 1:
@@ -168,7 +170,7 @@ class IsolationRule:
         verdict = self.verdict(history, evidence)
         if verdict is Verdict.TOO_MANY:
             raise TooManyPoison(
-                f"a message would be dead-lettered as poison ({why(history, evidence)}), and"
+                f"a message would be dead-lettered as poison ({why(history)}), and"
                 f" {evidence.moved} of {evidence.delivered} delivered ones were before: the query"
                 f" moves no more than {self.most_moved} and a tenth of them, since its sink may be"
                 " at fault. Correct what makes batches fail, or raise 'maxPoisonMessages'"
@@ -176,11 +178,11 @@ class IsolationRule:
         return verdict is Verdict.POISON
 
 
-def why(history: History, evidence: Evidence) -> str:
+def why(history: History) -> str:
     """Why a message is poison, for a reader of its dead letter."""
     others = (
         "others were committed meanwhile"
-        if has_contrast(history, evidence)
+        if history.proven
         else "no other was committed meanwhile, so it may be the sink"
     )
     return (
@@ -199,7 +201,13 @@ SAID_OF_MOVED = "dead-lettered a message that failed alone"
 
 
 def failed(
-    before: History | None, number: int, size: int, *, times: int = 1, is_alone: bool = True
+    before: History | None,
+    evidence: Evidence,
+    number: int,
+    size: int,
+    *,
+    times: int = 1,
+    is_alone: bool = True,
 ) -> History:
     """The history of a message of a batch that failed. before: None if it had none.
 
@@ -209,13 +217,13 @@ def failed(
     if before is None:
         return History(times, alone, number, number, size)
     return History(
-        before.failures + times, before.alone + alone if alone else 0, before.since, number, size
+        before.failures + times,
+        before.alone + alone if alone else 0,
+        before.since,
+        number,
+        size,
+        evidence.committed > before.since,
     )
-
-
-def has_contrast(history: History, evidence: Evidence) -> bool:
-    """True if a batch was committed since the first failure."""
-    return evidence.committed > history.since
 
 
 def turn(history: History, evidence: Evidence) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ import pytest
 from budget import some
 from convicting import Convicting
 
+from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.source import suspects
 from spark_azqueue.source.batches import poison
 from spark_azqueue.source.suspects import Evidence, History, IsolationRule
@@ -121,7 +122,25 @@ def test_guilty_ones_beside_chance_are_found() -> None:
 
 
 def no_contrast(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(suspects, "has_contrast", lambda history, evidence: True)
+    real = IsolationRule.verdict
+    patch.setattr(
+        IsolationRule,
+        "verdict",
+        lambda self, history, evidence: real(self, history._replace(proven=True), evidence),
+    )
+
+
+def contrast_may_come_later(patch: pytest.MonkeyPatch) -> None:
+    """A commit behind the newest failure counts, too."""
+
+    def is_poison(self: poison.Suspects, key: MessageKey) -> bool:
+        history, evidence = self.findings.histories.get(key), self.findings.evidence
+        if history is None:
+            return False
+        history = history._replace(proven=evidence.committed > history.since)
+        return SOON.verdict(history, evidence) is suspects.Verdict.POISON
+
+    patch.setattr(poison.Suspects, "is_poison", is_poison)
 
 
 def chance_is_not_seen(patch: pytest.MonkeyPatch) -> None:
@@ -142,7 +161,7 @@ def once_alone_is_enough(patch: pytest.MonkeyPatch) -> None:
 def _by_failures_alone(
     self: IsolationRule, history: History, evidence: Evidence
 ) -> suspects.Verdict:
-    is_due = history.failures > self.most_failures and evidence.committed > history.since
+    is_due = history.failures > self.most_failures and history.proven
     return suspects.Verdict.POISON if is_due else suspects.Verdict.AGAIN
 
 
@@ -200,6 +219,7 @@ def quick() -> bool:
 
 RULES: dict[str, tuple[Callable[[], bool], Callable[[pytest.MonkeyPatch], None]]] = {
     "another batch was committed since": (sink_down, no_contrast),
+    "and before the newest failure": (sink_down, contrast_may_come_later),
     "chance doubles what is needed": (chance, chance_is_not_seen),
     "the last ones had it alone": (chance, once_alone_is_enough),
     "one message in all without contrast": (sink_down, a_second_without_contrast),

@@ -100,13 +100,16 @@ class Convicting:
         return True
 
     def _dequeue(self, suspects: Suspects, queue: list[Message], waiting: list[Message]) -> None:
-        while queue and suspects.room(waiting, self.in_a_batch) > 0:
-            for each in queue[:PAGE]:
-                if suspects.is_poison(each.key):
-                    self._move(suspects, each.key)
-                else:
-                    waiting.append(each)
-            del queue[:PAGE]
+        while True:
+            while queue and suspects.room(waiting, self.in_a_batch) > 0:
+                waiting += queue[:PAGE]
+                del queue[:PAGE]
+            poison = [each for each in waiting if suspects.is_poison(each.key)]
+            if not poison:
+                return
+            for each in poison:
+                self._move(suspects, each.key)
+                waiting.remove(each)
 
     def _move(self, suspects: Suspects, key: MessageKey) -> None:
         suspects.moved(key)

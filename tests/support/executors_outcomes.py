@@ -214,11 +214,10 @@ def verdict_forgets_what_is_owed(patch: Patch) -> None:
         suspects: Any,
         evidence: Any,
         known: SeenMessages,
-        issued: int,
-        *,
+        *more: Any,
         gave_up: bool,
     ) -> Plan:
-        return plan_again(before, suspects, evidence, SeenMessages(), issued, gave_up=gave_up)
+        return plan_again(before, suspects, evidence, SeenMessages(), *more, gave_up=gave_up)
 
     patch.setattr(given_up, "plan_again", again)
 

@@ -217,3 +217,80 @@ def test_it_is_public() -> None:
     import spark_azqueue
 
     assert spark_azqueue.run_until_done is supervisor.run_until_done
+
+
+# ── isolation ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def isolating(status: str) -> RuntimeError:
+    """The failure of a batch whose offset says what isolation does."""
+    offset = f'{{"version":2,"batch":7,"isolation":"{status}","messages":1}}'
+    return RuntimeError(
+        f"a batch failed\nCurrent Available Offsets: {{AzQueueStreamReader: {offset}}}"
+    )
+
+
+SPLIT = "batch 7 (256 messages) failed, its messages failed 6 times in a row: split into 16"
+
+
+def test_the_line_of_a_restart_says_what_isolation_does(caplog: pytest.LogCaptureFixture) -> None:
+    world = Restarts(isolating(f"{SPLIT}; 256 suspects left"), None)
+
+    assert world.run().finished
+
+    assert f". Isolation: {SPLIT}; 256 suspects left" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("statuses", "rows", "waits"),
+    [
+        (["", "", ""], [], [1, 2, 4]),
+        # A split is progress, and the next one only after a commit.
+        (["", "", "one", "two", "three"], [], [1, 2, 1, 2, 4]),
+        (["one", "two", "three"], [5], [1, 1, 1]),
+        (["one", "one", "one"], [], [1, 2, 4]),  # the same batch failed again
+    ],
+)
+def test_it_does_not_wait_while_isolation_advances(
+    statuses: list[str], rows: list[int], waits: list[float]
+) -> None:
+    world = Restarts(*map(isolating, statuses), None)
+    world.rows = rows
+
+    assert world.run().finished
+    assert world.waits == waits
+
+
+def test_what_isolation_does_is_also_found_in_the_progress(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark Connect does not tell the offsets of a failure."""
+
+    class Told(Query):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given)  # type: ignore[arg-type]
+            ends = [{"endOffset": None}, {"endOffset": {"isolation": SPLIT}}]
+            self.recentProgress = [{"numInputRows": 0, "sources": ends}]
+
+    world = Restarts(BROKEN, None)
+    ends = list(world.ends)
+    result = run_until_done(
+        lambda: Told(ends.pop(0), world, 1.0), sleep=world.waits.append, clock=lambda: world.now
+    )
+
+    assert result.finished
+    assert f". Isolation: {SPLIT}" in caplog.text
+
+
+def test_an_offset_cannot_write_lines_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    world = Restarts(isolating("x\\nForged line"), isolating("y" * 301), None)
+
+    assert world.run().finished
+
+    assert "Isolation" not in caplog.text
+
+
+def test_too_many_poison_messages_are_no_reason_to_start_again() -> None:
+    assert "TooManyPoison" in PERMANENT
+    world = Restarts(ours("TooManyPoison"))
+    assert not world.run().finished

@@ -233,6 +233,8 @@ class BatchBuilder:
         rows: list[Row] = []
         while not rows:
             comes_again = self._lease(most)
+            if self._suspects.isolating and not self._leaving and self._set_poison_aside():
+                continue
             if self._leaving or not (self._waiting or comes_again):
                 return None
             rows = self._next_rows(most)
@@ -265,7 +267,6 @@ class BatchBuilder:
         visibility = self._holder.lengths.visibility_s()
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
-            poison = []
             left = 0
             for message, lease in page.received:
                 key = lease.key
@@ -286,20 +287,24 @@ class BatchBuilder:
                     size -= older.size
                 if cutoff and self._came_again(lease):
                     self._unwanted[key] = lease
-                elif self._suspects.is_poison(key):
-                    poison.append(message)
                 else:
                     self._waiting[key] = message
                     size += message.size
             self._isolation.left(left)
-            # After the whole page was noted, because this may fail.
-            for message in poison:
-                self._set_aside(message, self._suspects.moved(message.key))
         self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
         if self._unwanted:
             self._holder.worker.release(list(self._unwanted.values()))
             self._unwanted.clear()
         return comes_again
+
+    def _set_poison_aside(self) -> bool:
+        """Dead-letter what waits and is poison. Returns False if there is none."""
+        found = [each for each in self._waiting.values() if self._suspects.is_poison(each.key)]
+        for message in found:
+            self._set_aside(message, self._suspects.why(message.key))
+            self._suspects.moved(message.key)
+            del self._waiting[message.key]
+        return bool(found)
 
     def _leave(self, key: MessageKey) -> bool:
         """Leave this message to expire, hidden; False if it is known from before."""

@@ -39,6 +39,7 @@ class Suspects:
         self._evidence = Evidence()
         self._first: tuple[int, int, int] | None = None  # see `_first_turn`
         self._said = ""
+        self._poison: set[MessageKey] = set()  # by the newest failure of each
 
     @property
     def isolating(self) -> bool:
@@ -64,21 +65,31 @@ class Suspects:
         """Resume from what an earlier process has found."""
         if self._rule is not None:
             self._first = None
+            self._poison.clear()
             self._histories = dict(findings.histories)
             self._evidence = findings.evidence
 
     def batch_failed(
         self, number: int, keys: Sequence[MessageKey], *, times: int = 1, is_alone: bool = True
     ) -> None:
-        """A batch of these messages did not commit. times, is_alone: see `failed`."""
+        """A batch of these messages did not commit. times, is_alone: see `failed`.
+
+        Whether a message is poison is decided now: what is committed later may be due to a sink
+        that came back. Raises TooManyPoison.
+        """
         if self._rule is None:
             return
         self._first = None
         for key in keys:
             before = self._histories.pop(key, None)
-            self._histories[key] = failed(before, number, len(keys), times=times, is_alone=is_alone)
+            self._histories[key] = failed(
+                before, self._evidence, number, len(keys), times=times, is_alone=is_alone
+            )
         if keys:
-            self._said = self._rule.said_of(self._histories[keys[0]], self._evidence)
+            history = self._histories[keys[0]]
+            self._said = self._rule.said_of(history, self._evidence)
+            if len(keys) == 1 and self._rule.is_poison(history, self._evidence):
+                self._poison.add(keys[0])
         if len(self._histories) > HISTORIES_AT_MOST:
             kept = sorted(self._histories.items(), key=lambda each: -each[1].failures)
             self._histories = dict(kept[:HISTORIES_AT_MOST])
@@ -104,20 +115,19 @@ class Suspects:
         return self._histories.get(key)
 
     def is_poison(self, key: MessageKey) -> bool:
-        """True if this message is to be moved. Raises TooManyPoison if it may not be."""
-        history = self._histories.get(key)
-        if self._rule is None or history is None:
-            return False
-        return self._rule.is_poison(history, self._evidence)
+        """True if this message is to be moved."""
+        return key in self._poison
 
-    def moved(self, key: MessageKey) -> str:
-        """This suspect is moved to its poison queue. Returns the reason."""
+    def why(self, key: MessageKey) -> str:
+        """Why this suspect is poison."""
+        return why(self._histories[key])
+
+    def moved(self, key: MessageKey) -> None:
+        """This suspect was copied to its poison queue."""
         self._first = None
-        history = self._histories.pop(key)
-        reason = why(history, self._evidence)
-        self._evidence = self._evidence.on_moved(history)
+        self._poison.discard(key)
+        self._evidence = self._evidence.on_moved(self._histories.pop(key))
         self._said = SAID_OF_MOVED
-        return reason
 
     def among(self, messages: Iterable[Message]) -> bool:
         """True if one of these is a suspect."""

@@ -126,14 +126,14 @@ class PlanOutcomes:
             return None
         before, times = (plan.suspected, 1) if plan.is_again else (None, tries)
         history = failed(
-            before and before.history, plan.number, count, times=times, is_alone=is_alone
+            before and before.history, evidence, plan.number, count, times=times, is_alone=is_alone
         )
         self.said = self._rule.said_of(history, evidence)
         if count == 1 and self._rule.is_poison(history, evidence):
             message = self._only_one_with_a_row(closed)
             if message is None:
                 return None
-            copy_to_poison_queue(self._config, self._client, message, why(history, evidence))
+            copy_to_poison_queue(self._config, self._client, message, why(history))
             self.set_aside += 1
             self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)

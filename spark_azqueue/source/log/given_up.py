@@ -132,7 +132,8 @@ class FailedBatches:
         due = BatchOutcome.SPLIT
         if len(keys) == 1 and is_alone and suspects.is_poison(keys[0]):
             due = BatchOutcome.POISON
-            self._engine.builder.copy_to_poison_queue(rows[0], suspects.moved(keys[0]))
+            self._engine.builder.copy_to_poison_queue(rows[0], suspects.why(keys[0]))
+            suspects.moved(keys[0])
         final, findings = self._log.outcomes.decide(number, due, suspects.findings)
         suspects.restore(findings)
         return final

@@ -22,7 +22,7 @@ from spark_azqueue.source.offsets import QueueOffset, text_of
 from spark_azqueue.source.partitions import DamagedOffset
 from spark_azqueue.source.suspects import HISTORIES_AT_MOST, Evidence, History
 
-ROOT, ALONE = History(6, 0, 3, 3, 500), History(8, 1, 3, 9, 1)
+ROOT, ALONE = History(6, 0, 3, 3, 500), History(8, 1, 3, 9, 1, proven=True)
 
 
 def key(number: int, queue: Any = ORDERS) -> MessageKey:
@@ -43,22 +43,22 @@ KEPT = {
     "unproven": True,
     "suspects": [
         {
-            "history": [6, 0, 3, 3, 500],
+            "history": [6, 0, 3, 3, 500, False],
             "queues": {
                 "orders": [2, "EAAAAAEAAEAAgAAAAAAAAAAAAAACAABAAIAAAAAAAAAA"],
                 "returns": [1, "EAAAAAcAAEAAgAAAAAAAAAA="],
             },
         },
-        {"history": [8, 1, 3, 9, 1], "queues": {"orders": [1, "EAAAAAMAAEAAgAAAAAAAAAA="]}},
+        {"history": [8, 1, 3, 9, 1, True], "queues": {"orders": [1, "EAAAAAMAAEAAgAAAAAAAAAA="]}},
     ],
 }
 
 histories = st.builds(
-    lambda failures, alone, since, later, size: History(
-        failures, min(alone, failures), since, since + later, size
+    lambda failures, alone, since, later, size, proven: History(
+        failures, min(alone, failures), since, since + later, size, proven
     ),
     *(st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**40)),
-    *(st.integers(0, 99), st.integers(1, 40_000)),
+    *(st.integers(0, 99), st.integers(1, 40_000), st.booleans()),
 )
 keys = st.builds(
     lambda odd, number, queue: MessageKey(queue, f"odd{number}") if odd else key(number, queue),
@@ -117,13 +117,15 @@ def test_they_are_small_and_bounded() -> None:
         (["suspects", 0, "queues", "orders", 1], "no base64"),
         (["suspects", 0, "queues", "orders", 1], "EAAAAAE="),
         (["suspects", 0, "history"], None),
-        (["suspects", 0, "history"], [6, 0, 3, 3]),
-        (["suspects", 0, "history"], [0, 0, 3, 3, 500]),
-        (["suspects", 0, "history"], [6, 7, 3, 3, 500]),
-        (["suspects", 0, "history"], [6, 0, 4, 3, 500]),
-        (["suspects", 0, "history"], [6, 0, 3, 3, 0]),
-        (["suspects", 0, "history"], [6, 0, 3, 3, -1]),
-        (["suspects", 0, "history"], [6, False, 3, 3, 500]),
+        (["suspects", 0, "history"], [6, 0, 3, 3, 500]),
+        (["suspects", 0, "history"], [6, 0, 3, 3, 500, 0]),
+        (["suspects", 0, "history"], [6, 0, 3, 3, False]),
+        (["suspects", 0, "history"], [0, 0, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 7, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 0, 4, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 0, 3, 3, 0, False]),
+        (["suspects", 0, "history"], [6, 0, 3, 3, -1, False]),
+        (["suspects", 0, "history"], [6, False, 3, 3, 500, False]),
     ],
 )
 def test_what_was_not_written_is_refused(path: list[Any], value: object) -> None:
@@ -180,12 +182,12 @@ def test_a_plan_has_a_history_for_all_that_it_retries() -> None:
         status=STATUS,
     )
     written = plan.to_json()
-    assert written["histories"] == [[8, 1, 3, 9, 1], [6, 0, 3, 3, 500]]
+    assert written["histories"] == [[8, 1, 3, 9, 1, True], [6, 0, 3, 3, 500, False]]
     assert written["evidence"] == {name: KEPT[name] for name in KEPT if name != "suspects"}
     assert Plan.from_json(json.loads(text_of(written)), account=ACCOUNT) == plan
     assert plan.suspected == Suspected((Part(before, 0, 0, 1),), ALONE)
     assert plan.suspects == (Suspected((Part(before, 0, 1, 3),), ROOT),)
-    for damage in ({"histories": [[8, 1, 3, 9, 1]]}, {"histories": 7}, {"evidence": []}):
+    for damage in ({"histories": [[8, 1, 3, 9, 1, True]]}, {"histories": 7}, {"evidence": []}):
         with pytest.raises(CheckpointMismatch, match="cannot read"):
             Plan.from_json(written | damage, account=ACCOUNT)
 

@@ -99,11 +99,13 @@ def test_it_is_moved_by_contrast() -> None:
     suspects = after_failures(2)
     suspects.batch_failed(2, [key("0")])
     suspects.batch_failed(3, [key("0")])
-    assert not suspects.is_poison(key("0")), "nothing else was committed"
     suspects.batch_committed(4, [key("1")])
+    assert not suspects.is_poison(key("0")), "nothing else was committed when it failed"
+    suspects.batch_failed(5, [key("0")])
     assert suspects.is_poison(key("0"))
     assert not suspects.is_poison(key("1"))
-    assert suspects.moved(key("0")).startswith("4 batches with it failed in a row")
+    assert suspects.why(key("0")).startswith("5 batches with it failed in a row")
+    suspects.moved(key("0"))
     assert not suspects.isolating
     assert suspects.findings.evidence == Evidence(4, moved=1, delivered=2)
 

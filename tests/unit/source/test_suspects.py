@@ -19,7 +19,8 @@ from spark_azqueue.source.suspects import (
 )
 
 RULE = IsolationRule(most_failures=5, isolate_after=2, most_moved=100)
-ALONE = History(failures=6, alone=2, since=3, batch=9, size=1)
+ALONE = History(failures=6, alone=2, since=3, batch=9, size=1, proven=True)
+UNPROVEN = ALONE._replace(proven=False)
 COMMITTED = Evidence(committed=4, delivered=5_000)
 
 
@@ -73,9 +74,9 @@ def test_how_many_share_a_batch_with_a_suspect(failures: int, size: int, share: 
         (ALONE._replace(failures=10, alone=4), Evidence(4, by_chance=True), Verdict.AGAIN),
         (ALONE._replace(failures=11, alone=4), Evidence(4, by_chance=True), Verdict.POISON),
         # Nothing was committed since: so for the first one, too.
-        (ALONE, Evidence(3), Verdict.AGAIN),
-        (ALONE._replace(failures=11, alone=4), Evidence(3), Verdict.POISON),
-        (ALONE._replace(failures=99, alone=99), Evidence(3, is_unproven=True), Verdict.UNPROVEN),
+        (UNPROVEN, COMMITTED, Verdict.AGAIN),
+        (UNPROVEN._replace(failures=11, alone=4), Evidence(3), Verdict.POISON),
+        (UNPROVEN._replace(failures=99, alone=99), Evidence(3, is_unproven=True), Verdict.UNPROVEN),
         (ALONE, Evidence(4, is_unproven=True, delivered=9), Verdict.POISON),
         # Too many were moved.
         (ALONE, Evidence(4, moved=100, delivered=900), Verdict.TOO_MANY),
@@ -95,21 +96,22 @@ def test_too_many_end_the_query_with_the_reason() -> None:
 
 
 def test_a_second_one_without_contrast_is_not_moved_and_the_status_says_why() -> None:
-    history, evidence = ALONE._replace(failures=99, alone=99), Evidence(3, is_unproven=True)
+    history, evidence = UNPROVEN._replace(failures=99, alone=99), Evidence(3, is_unproven=True)
     assert not RULE.is_poison(history, evidence)
     said = RULE.said_of(history, evidence)
     assert said.endswith("no other was committed: it may be the sink, so it is not moved")
 
 
 def test_a_history_counts_failures_in_a_row() -> None:
-    first = failed(None, 7, 500, times=6)
+    none, later = Evidence(committed=6), Evidence(committed=13)
+    first = failed(None, none, 7, 500, times=6)
     assert first == History(6, 0, 7, 7, 500)
-    second = failed(first, 9, 32)
+    second = failed(first, none, 9, 32)
     assert second == History(7, 0, 7, 9, 32)
-    alone = failed(failed(second, 12, 1), 15, 1)
-    assert alone == History(9, 2, 7, 15, 1)
-    assert failed(alone, 16, 2).alone == 0, "the newest are no longer those with it alone"
-    assert failed(alone, 16, 1, is_alone=False).alone == 0, "Spark's batch had another segment"
+    alone = failed(failed(second, none, 12, 1), later, 15, 1)
+    assert alone == History(9, 2, 7, 15, 1, proven=True)
+    assert failed(alone, later, 16, 2).alone == 0, "the newest are no longer those with it alone"
+    assert failed(alone, later, 16, 1, is_alone=False).alone == 0, "Spark's batch had others"
 
 
 def test_suspects_take_turns() -> None:
@@ -166,14 +168,12 @@ def test_what_a_later_process_needs(evidence: Evidence, kept: Evidence) -> None:
 
 
 def test_a_reader_of_the_dead_letter_sees_how_it_was_found() -> None:
-    assert why(ALONE, COMMITTED) == (
+    assert why(ALONE) == (
         "6 batches with it failed in a row, the last 2 with it alone (batch 9);"
         " others were committed meanwhile"
     )
-    assert why(ALONE, Evidence()).endswith(
-        "no other was committed meanwhile, so it may be the sink"
-    )
-    moved = Evidence(3, moved=1, delivered=5).on_moved(ALONE)
+    assert why(UNPROVEN).endswith("no other was committed meanwhile, so it may be the sink")
+    moved = Evidence(3, moved=1, delivered=5).on_moved(UNPROVEN)
     assert moved == Evidence(3, is_unproven=True, moved=2, delivered=6)
 
 
