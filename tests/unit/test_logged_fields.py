@@ -3,6 +3,7 @@ restart, and two attempts of a task would give other rows."""
 
 from __future__ import annotations
 
+import inspect
 import io
 from typing import Any, get_type_hints
 
@@ -21,11 +22,18 @@ GIVEN: dict[str, Any] = {
 """Where the type alone does not say what is valid."""
 
 
+DEFAULTS = {
+    name: each.default
+    for name, each in inspect.signature(Message).parameters.items()
+    if each.default is not each.empty
+}
+
+
 def a_message() -> Message:
     """One whose fields all have values that no reader would take for a default."""
     hints = get_type_hints(Message)
     values = {name: GIVEN.get(name, OF_KIND.get(kind)) for name, kind in hints.items()}
-    for name, default in Message._field_defaults.items():
+    for name, default in DEFAULTS.items():
         if values[name] == default:
             values[name] = not default
     return Message(**values)
@@ -36,7 +44,7 @@ RECEIVED = (Received(MESSAGE, Lease(MESSAGE.queue, MESSAGE.message_id, "a receip
 
 
 def test_no_field_has_its_default() -> None:
-    for name, default in Message._field_defaults.items():
+    for name, default in DEFAULTS.items():
         assert getattr(MESSAGE, name) != default
     assert None not in MESSAGE
 
