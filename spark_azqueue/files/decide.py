@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from .memory import File, Memory
-from .rules import Rules, cut, is_hidden, trouble_with
+from .rules import LONGEST, Rules, cut, is_hidden, trouble_with
 
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 """Operations after which a file is still empty: another event follows when it is written."""
@@ -155,8 +155,10 @@ def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Ann
 def is_wanted(path: str, rules: Rules) -> bool:
     """Whether a file of this path is to be read at all."""
     name = path.rpartition("/")[2]
-    matches = rules.wanted is None or rules.wanted.fullmatch(name) is not None
-    return bool(name) and matches and not is_hidden(path)
+    if not name or is_hidden(path):
+        return False
+    # The name of no blob is not compared: the file is quarantined.
+    return rules.wanted is None or len(path) > LONGEST or rules.wanted.matches(name)
 
 
 def _follows(event: Announced, other: Announced | None) -> bool:

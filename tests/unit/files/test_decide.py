@@ -30,10 +30,11 @@ from spark_azqueue.files.decide import (
     unseen,
     without,
 )
+from spark_azqueue.files.globs import Glob
 from spark_azqueue.files.listing import again
 from spark_azqueue.files.log import FileLog, Means, list_of
 from spark_azqueue.files.memory import Bounds, File, Memory
-from spark_azqueue.files.rules import LONGEST, Rules, glob_pattern, roots_of
+from spark_azqueue.files.rules import LONGEST, Rules, roots_of
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.service.names import FILES
 
@@ -86,7 +87,7 @@ def test_what_was_deleted_or_is_written_anew_is_left_out(later: Announced) -> No
 
 def test_what_is_not_wanted_is_left_out() -> None:
     names = ["_SUCCESS", "x/.tmp", "folder/", "b.csv", "b.json", "x.json/c.csv"]
-    rules = RULES._replace(wanted=glob_pattern("*.json"))
+    rules = RULES._replace(wanted=Glob("*.json"))
     elsewhere = event("d.json")._replace(place="other/landing")
 
     found = candidates([*map(event, names), elsewhere], rules)
@@ -99,10 +100,19 @@ def test_what_the_pattern_alone_leaves_out() -> None:
     gone, elsewhere = event("d.csv", "deleted"), event("e.csv")._replace(place="other/landing")
     events = [*map(event, names), event("f.csv", "renamed"), gone, elsewhere]
 
-    found = not_matched(events, RULES._replace(wanted=glob_pattern("*.json")))
+    found = not_matched(events, RULES._replace(wanted=Glob("*.json")))
 
     assert paths(found) == ["b.csv", "x.json/c.csv", "f.csv"]  # type: ignore[arg-type]
     assert not_matched(events, RULES) == []
+
+
+def test_a_name_that_no_blob_has_is_not_compared_with_the_pattern() -> None:
+    """It is quarantined, as it is without a pattern."""
+    rules, longest = RULES._replace(wanted=Glob("*.json")), "x" * LONGEST
+    events = [event(longest), event(longest + "x")]
+
+    assert paths(candidates(events, rules)) == [longest + "x"]
+    assert paths(not_matched(events, rules)) == [longest]  # type: ignore[arg-type]
 
 
 class Row:
