@@ -70,7 +70,8 @@ def read_new_files(
 ) -> StreamingQuery:
     """Start a query that reads each new file of a container once, as Event Grid announces them.
 
-    options: of the source: the account, its credential, and `queue`, in which the events are.
+    options: of the source: the account, its credential, and `queue`, in which the events are, as
+        text or base64. `messageEncoding` is that of messages which the query writes.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
     format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
         at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
@@ -174,9 +175,12 @@ def read_new_files(
 
 
 def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
-    """Without the account of the blobs, unless the source itself has blobs."""
+    """Without the account of the blobs, unless the source itself has blobs; without an encoding.
+
+    Bodies are read in both, and one of the other form would stop the query for good.
+    """
     uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
-    left_out = frozenset() if uses_blobs else OF_BLOBS
+    left_out = {"messageencoding"} if uses_blobs else {"messageencoding", *OF_BLOBS}
     return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 

@@ -115,6 +115,11 @@ def trouble_with(path: str) -> str | None:
     return None
 
 
+def folder_of(path: str) -> str:
+    """The folder in the container in which a path is; the path itself if it is in none."""
+    return path.partition("/")[0]
+
+
 def cut(path: str) -> str:
     """A path that the log can hold. One that is cut is that of no blob."""
     return path if len(path) <= LONGEST else f"{path[:LONGEST]}…"
