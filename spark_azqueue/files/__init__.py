@@ -70,8 +70,8 @@ def read_new_files(
 ) -> StreamingQuery:
     """Start a query that reads each new file of a container once, as Event Grid announces them.
 
-    options: of the source: the account, its credential, and `queue`, in which the events are, as
-        text or base64. `messageEncoding` is that of messages which the query writes.
+    options: of the source: the account, its credential, and `queue`, in which the events are.
+        `messageEncoding` is for what the query writes.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
     format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
         at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
@@ -86,8 +86,8 @@ def read_new_files(
         driver.
     paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
-    include_existing_files: read also what is there before the first start, which lists the
-        containers. Later starts do not change this.
+    include_existing_files: read also what is there before the first start. Later starts do not
+        change this.
     max_files_per_trigger: most messages in a batch; it has at most ten times as many files.
     path_glob_filter: which names of files (not paths) are wanted, as one glob.
     allow_overwrites: read a file again when it was replaced. False: a path is read once. The first

@@ -1,4 +1,4 @@
-"""Folders of which starts of the query were told that they may not look into them.
+"""Folders into which starts of the query may not look.
 
 An event may name a path in a folder that only another user may enter, such as `lost+found`. Rights
 may be mended, so a lack of them stops the query at first. If it lasts, the files are quarantined.

@@ -99,7 +99,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 """Errors that say that nothing has this path."""
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
-"""Errors that come again until somebody mends the rights or the path. All others say nothing."""
+"""Errors that come again until the rights or the path are mended. All others say nothing."""
 
 _NO_RIGHT = frozenset(
     {"org.apache.hadoop.security.AccessControlException", "java.nio.file.AccessDeniedException"}

@@ -374,7 +374,7 @@ def list_of(
 
 
 def _with_room(troubled: Iterable[File]) -> list[File]:
-    """Those of the paths that nobody can read for which a list has room. Anybody may send more."""
+    """Those of the paths that cannot be read for which a list has room. Anybody may send more."""
     every = [*troubled]
     kept = every[: objects.fitting(every, len(every))]
     if left := len(every) - len(kept):
