@@ -1,0 +1,277 @@
+"""A failure is a value: apply a function to rows, and keep the reason where it fails.
+
+See docs/bad-rows.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from .applying.envelopes import COLUMNS, envelopes
+from .applying.task import Work
+from .errors import InvalidOption, InvalidSchema, RowsLost
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BATCH_ROWS = 256
+LIMIT = 32
+
+
+def try_apply(
+    df: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    error: str = "error",
+    limit: int | None = LIMIT,
+) -> DataFrame:
+    """Apply a function to rows; where it fails, the reason is a value and the query continues.
+
+        def score(orders: pd.DataFrame) -> pd.DataFrame:
+            return pd.DataFrame({"score": model.predict(orders["body"])})
+
+        scored = try_apply(orders, score, "score DOUBLE")
+
+    df: of a stream, a batch or a Connect client. Its columns stay as they are.
+    function: takes a pandas DataFrame, as of `mapInPandas`, and returns one with as many rows, the
+        same index and the columns of `schema`; others are ignored. If its parameter has the type
+        hint `pyarrow.Table`, it takes and returns one, and the rows keep their order. It gets a
+        copy. A row must not depend on others, since the function is called again: if it raises, or
+        its result does not convert to `schema`, with halves of the piece, down to single rows.
+        With NULLs, pandas' types depend on the piece.
+    schema: the columns to add, as a text (`"score DOUBLE, label STRING"`) or a StructType. NULL for
+        a row that failed.
+    batch_rows: rows of a piece, at most. error: the column to add for the reason: type, message
+        (without secrets, cut after 500 characters), and the line of your code; NULL for a good row.
+    limit: after so many rows in a row that fail in the same line, or if all rows of a task fail
+        and are as many, the task fails with FunctionFailed, since the cause is not a row. None:
+        never. ImportError and MemoryError fail the task at once.
+
+    Returns one row for each row of `df`, in the same order. Lazy: each action on it calls the
+    function anew. Raises InvalidOption and InvalidSchema.
+    """
+    _check_function(function)
+    _check_number("batch_rows", batch_rows)
+    if limit is not None:
+        _check_number("limit", limit)
+    results = _nullable(_parsed(schema))
+    fields = [*results.fields, StructField(error, StringType())]
+    _check_names(df, [field.name for field in fields], results)
+    nulls = [F.lit(None).cast(field.dataType) for field in fields]
+    zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    kept = tuple(df.columns)
+    added = tuple(field.name for field in fields)
+    work = Work(function, _uses_arrow(function), kept, added, batch_rows, limit, zone)
+
+    def tried(batches: Iterable[Any]) -> Iterator[Any]:
+        return work.on(batches)
+
+    # By number: Spark finds columns by name there, which fails for a dot, and for one name twice.
+    numbered = df.select("*", *nulls).toDF(*(f"_{n}" for n in range(len(kept) + len(added))))
+    return numbered.mapInArrow(tried, StructType([*df.schema.fields, *fields]))
+
+
+def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
+    """The rows to send to a queue for dead messages, in the envelopes of `poisonFormat=envelope`.
+
+        dead_letters(scored).write.format("azqueue").options(**azure, queue="orders-poison").save()
+
+    df: with the source's columns `message_id`, `queue` and `body`; `insertion_time`,
+        `dequeue_count` and `_corrupt_record` are used if they are there.
+    reason: the column that says why. A row is left out if it is NULL there.
+
+    Returns the columns `body` and `time_to_live` (-1: never expires). `peek`, `search` and
+    `redrive` know the envelopes. A body that leaves no room for one within 64 KiB is sent alone.
+    Leave `messageEncoding` unset in the write. Raises InvalidSchema; a row without a body fails its
+    task.
+    """
+    kinds = dict(df.dtypes)
+    for name in ("message_id", "queue", "body", reason):
+        if name not in kinds:
+            raise InvalidSchema(
+                f"dead_letters needs the column '{name}', and there is none: keep message_id,"
+                " queue and body of the source's rows, and name the column with the reason"
+            )
+    if kinds["body"] not in ("string", "binary"):
+        raise InvalidSchema(
+            f"dead_letters needs the column 'body' as the source gives it; it is {kinds['body']}."
+            " Give what you make of it another name"
+        )
+
+    def optional(name: str, kind: str, column: Column) -> Column:
+        return column if kinds.get(name) == kind else F.lit(None)
+
+    is_dead = F.col(f"`{reason}`").isNotNull()
+    rows = df.where(is_dead).select(
+        *(F.col(name).cast("string").alias(name) for name in ("message_id", "queue")),
+        F.col(f"`{reason}`").cast("string").alias("reason"),
+        F.col("body"),
+        optional(_CORRUPT, "string", F.col(_CORRUPT)).cast("string").alias("stored"),
+        optional("insertion_time", "timestamp", F.unix_micros("insertion_time"))
+        .cast("bigint")
+        .alias("insertion_time"),
+        optional("dequeue_count", "int", F.col("dequeue_count")).cast("int").alias("dequeue_count"),
+    )
+    return rows.mapInArrow(envelopes, COLUMNS)
+
+
+_CORRUPT = "_corrupt_record"
+"""The source's column for the text of a message that could not be decoded."""
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """What `split_apply` wrote. good, dead: how many rows."""
+
+    good: int
+    dead: int
+
+
+def split_apply(
+    batch: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    good: Callable[[DataFrame], object],
+    dead: Callable[[DataFrame], object],
+    batch_rows: int = BATCH_ROWS,
+    error: str = "error",
+    limit: int | None = LIMIT,
+) -> SplitRows:
+    """Apply a function once to a batch of `foreachBatch`, and write good and failed rows apart.
+
+        def take(batch, number):
+            split_apply(
+                batch, score, "score DOUBLE",
+                good=lambda rows: rows.write.mode("append").saveAsTable("scores"),
+                dead=lambda rows: dead_letters(rows).write.format("azqueue")
+                .mode("append").options(**azure, queue="orders-poison").save(),
+            )
+
+    Two writes of what `try_apply` returns may call the function twice for a row, and if it fails
+    only once, the row may be in neither. This function stores the results first, on the executors'
+    disks (`localCheckpoint`): if they are lost, the write fails, and the batch comes again.
+
+    good: writes the rows without an error: the columns of the batch and of `schema`. dead: writes
+    the others, which have the column `error`, too. Each is called if it has rows, good first; if it
+    raises, so does this function. The others: see `try_apply`.
+
+    Returns how many rows each got. Raises RowsLost before any write if what is stored are not as
+    many rows as the batch has, InvalidOption, and what the function or a write raises.
+    """
+    if batch.isStreaming:
+        raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
+    seen = Observation()
+    counted = batch.observe(seen, F.count(F.lit(1)).alias("rows"))
+    tried = try_apply(counted, function, schema, batch_rows=batch_rows, error=error, limit=limit)
+    stored = _stored(tried)
+    failed = F.col(f"`{error}`").isNotNull()
+    totals = stored.agg(F.count(F.lit(1)).alias("rows"), F.count_if(failed).alias("dead")).first()
+    assert totals is not None
+    if totals.rows != seen.get["rows"]:
+        raise RowsLost(
+            f"split_apply stored {totals.rows:,} rows of a batch of {seen.get['rows']:,}. Nothing"
+            " was written. Start the query again"
+        )
+    split = SplitRows(totals.rows - totals.dead, totals.dead)
+    if split.good:
+        good(stored.where(~failed).drop(error))
+    if split.dead:
+        dead(stored.where(failed))
+    return split
+
+
+def _stored(df: DataFrame) -> DataFrame:
+    """The rows, evaluated once: what reads them later cannot evaluate them again."""
+    conf = df.sparkSession.conf
+    if str(conf.get("spark.speculation", "false")).lower() != "true":
+        return df.localCheckpoint()
+    # Two attempts of a task may leave different results on two executors.
+    if conf.get("spark.checkpoint.dir", None):
+        return df.checkpoint()
+    raise InvalidOption(
+        "split_apply stores results once, and spark.speculation=true runs tasks twice: set"
+        " spark.checkpoint.dir to a folder that all executors reach, or switch speculation off"
+    )
+
+
+def _check_function(function: Callable[[Any], Any]) -> None:
+    if not callable(function) or hasattr(function, "evalType"):
+        raise InvalidOption("try_apply needs a plain Python function, not a UDF of Spark")
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    while isinstance(function, functools.partial):
+        function = called = function.func
+    if inspect.isgeneratorfunction(called) or inspect.iscoroutinefunction(called):
+        raise InvalidOption(
+            "try_apply needs a function that returns a DataFrame; this one is a generator or a"
+            " coroutine. Return the result in place of yield: it is called for each piece"
+        )
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidOption(f"try_apply({name}={value!r}): give a whole number above 0")
+
+
+def _uses_arrow(function: Callable[[Any], Any]) -> bool:
+    """True if the hint of the function's parameter is a pyarrow Table, also if it is a text."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    hint = parameters[0].annotation if parameters else None
+    return getattr(hint, "__name__", str(hint)).rpartition(".")[2] == "Table"
+
+
+def _parsed(schema: StructType | str) -> StructType:
+    parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType) or not parsed.fields:
+        raise InvalidSchema(
+            "try_apply needs a schema of the columns to add, such as 'score DOUBLE'"
+        )
+    return parsed
+
+
+def _nullable(schema: StructType) -> StructType:
+    """The same types, with NULL allowed everywhere: no check of Spark looks at what comes back."""
+
+    def opened(node: Any) -> Any:
+        if isinstance(node, list):
+            return [opened(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        return {
+            name: True if name in _NULLABLE else each if name == "metadata" else opened(each)
+            for name, each in node.items()
+        }
+
+    return StructType.fromJson(opened(schema.jsonValue()))
+
+
+_NULLABLE = ("nullable", "containsNull", "valueContainsNull")
+
+
+def _check_names(df: DataFrame, added: list[str], results: StructType) -> None:
+    if not df.columns:
+        raise InvalidSchema("try_apply needs a DataFrame with at least one column")
+    is_exact = str(df.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    taken = {name if is_exact else name.lower() for name in df.columns}
+    for name in added:
+        key = name if is_exact else name.lower()
+        if key in taken:
+            which = "the schema" if name in results.names else "error"
+            raise InvalidSchema(
+                f"try_apply would add the column '{name}', and there is one: rename it, or take"
+                f" another name in {which}"
+            )
+        taken.add(key)
