@@ -15,6 +15,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from .applying.conversion import uses_arrow
 from .applying.envelopes import COLUMNS, envelopes
 from .applying.task import Work
 from .errors import InvalidOption, InvalidSchema, RowsLost
@@ -71,14 +72,19 @@ def try_apply(
     zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
     kept = tuple(df.columns)
     added = tuple(field.name for field in fields)
-    work = Work(function, _uses_arrow(function), kept, added, batch_rows, limit, zone)
+    work = Work(function, uses_arrow(function), kept, added, batch_rows, limit, zone)
 
     def tried(batches: Iterable[Any]) -> Iterator[Any]:
         return work.on(batches)
 
-    # By number: Spark finds columns by name there, which fails for a dot, and for one name twice.
-    numbered = df.select("*", *nulls).toDF(*(f"_{n}" for n in range(len(kept) + len(added))))
-    return numbered.mapInArrow(tried, StructType([*df.schema.fields, *fields]))
+    # By number: for Spark a name there must not occur twice, nor have a dot.
+    numbers = [f"_{n}" for n in range(len(kept) + len(added))]
+    numbered = [
+        StructField(number, field.dataType, field.nullable, field.metadata)
+        for number, field in zip(numbers, [*df.schema.fields, *fields], strict=True)
+    ]
+    given = df.select("*", *nulls).toDF(*numbers)
+    return given.mapInArrow(tried, StructType(numbered)).toDF(*kept, *added)
 
 
 def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
@@ -221,16 +227,6 @@ def _check_function(function: Callable[[Any], Any]) -> None:
 def _check_number(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidOption(f"try_apply({name}={value!r}): give a whole number above 0")
-
-
-def _uses_arrow(function: Callable[[Any], Any]) -> bool:
-    """True if the hint of the function's parameter is a pyarrow Table, also if it is a text."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    hint = parameters[0].annotation if parameters else None
-    return getattr(hint, "__name__", str(hint)).rpartition(".")[2] == "Table"
 
 
 def _parsed(schema: StructType | str) -> StructType:

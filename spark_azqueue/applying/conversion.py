@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,16 @@ from .reasons import ResultMismatch
 
 Function = Callable[[Any], Any]
 _Change = Callable[[datetime.datetime], datetime.datetime]
+
+
+def uses_arrow(function: Function) -> bool:
+    """True if the hint of the function's parameter is a pyarrow Table, also as a text."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    hint = parameters[0].annotation if parameters else None
+    return hint is pa.Table or str(hint).strip("'\"").rpartition(".")[2] == "Table"
 
 
 def called_with_pandas(

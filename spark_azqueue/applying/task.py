@@ -16,9 +16,9 @@ class Work:
     """What to do. It goes to the tasks.
 
     uses_arrow: the function takes and returns a pyarrow Table. kept: the names of the columns to
-    keep. added: those to add, the last one for the error. Behind the columns to keep, a batch has a
-    column of NULLs for each to add: Spark's own word on its type. zone: the session's time zone.
-    limit: see `Failures`.
+    keep. added: those to add, the last one for the error. Batches have other names, and behind the
+    columns to keep a column of NULLs for each to add: Spark's own word on its type. zone: the
+    session's time zone. limit: see `Failures`.
     """
 
     function: Function
@@ -56,7 +56,8 @@ class Work:
         fields = [field.with_name(name) for field, name in zip(piece.schema, names, strict=True)]
         first = len(self.kept)
         *results, error = fields[first:]
-        given = pa.RecordBatch.from_arrays(piece.columns[:first], schema=pa.schema(fields[:first]))
+        columns = piece.columns[:first]
+        given = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields[:first]))
         call = called_with_arrow if self.uses_arrow else called_with_pandas
 
         def attempt(start: int, count: int) -> list[pa.Array]:
@@ -69,7 +70,7 @@ class Work:
         ]
         reasons = [part.failed for part in parts for _ in range(part.count)]
         added.append(pa.array(reasons, error.type))
-        return pa.RecordBatch.from_arrays([*given.columns, *added], schema=pa.schema(fields))
+        return pa.RecordBatch.from_arrays([*columns, *added], schema=piece.schema)
 
 
 def _of(part: Tried[list[pa.Array]], number: int, nulls: pa.Array) -> pa.Array:

@@ -43,4 +43,5 @@ def applied(
 ) -> pa.Table:
     """What a task gives, with its columns of errors. rows: of a record batch at most."""
     given = batches(columns, wanted, rows)
-    return pa.Table.from_batches(work(function, columns, wanted, **more).on(given))
+    table = pa.Table.from_batches(work(function, columns, wanted, **more).on(given))
+    return table.rename_columns([*columns, *wanted, "error"])

@@ -41,7 +41,7 @@ def test_each_row_comes_once_in_order_and_the_bad_ones_alone(rows: int, bad: set
 
 
 def test_what_one_bad_row_in_a_hundred_costs() -> None:
-    """The figures of docs/bad-rows.md: 10,000 rows in pieces of 256, as by default, and of 1,000."""
+    """The figures of docs/bad-rows.md: 10,000 rows in pieces of 256 (the default) and 1,000."""
     chance = random.Random(1)
     bad = {row for row in range(10_000) if chance.random() < 0.01}
     cost = {}

@@ -54,11 +54,11 @@ def test_of_an_installed_package_it_names_the_function_that_was_called(
 
 
 def test_it_is_bounded_and_has_no_secret_and_no_control_character() -> None:
-    class Exploded(Exception):
+    class HugeError(Exception):
         pass
 
-    Exploded.__qualname__ = "E" * 10_000
-    text, _ = reason_of(Exploded(f"AccountKey={KEY};\x1b[2J" + "x" * 50_000_000))
+    HugeError.__qualname__ = "E" * 10_000
+    text, _ = reason_of(HugeError(f"AccountKey={KEY};\x1b[2J" + "x" * 50_000_000))
 
     assert len(text) < 800
     assert KEY not in text
@@ -67,16 +67,16 @@ def test_it_is_bounded_and_has_no_secret_and_no_control_character() -> None:
 
 
 def test_an_error_whose_text_raises_is_told_all_the_same() -> None:
-    class Broken(Exception):
+    class BrokenError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    class NoText(Exception):
+    class NoTextError(Exception):
         def __str__(self):
             return 7
 
-    assert reason_of(Broken())[0].endswith("Broken: (its text cannot be read)")
-    assert reason_of(NoText())[0].endswith("NoText: (its text cannot be read)")
+    assert reason_of(BrokenError())[0].endswith("BrokenError: (its text cannot be read)")
+    assert reason_of(NoTextError())[0].endswith("NoTextError: (its text cannot be read)")
     assert reason_of(ValueError())[0] == "ValueError"
 
 
@@ -88,10 +88,10 @@ def test_an_error_of_a_conversion_has_no_line_but_a_column() -> None:
 
 
 def test_an_error_that_cannot_be_pickled_is_a_text_like_any_other() -> None:
-    class Holding(Exception):
+    class HoldingError(Exception):
         def __init__(self, file: object) -> None:
             super().__init__("holds a file")
             self.file = file
 
     with Path(__file__).open() as file:
-        assert "Holding: holds a file" in reason_of(Holding(file))[0]
+        assert "HoldingError: holds a file" in reason_of(HoldingError(file))[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from decimal import Decimal
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from applied import applied, batches, work
 
+from spark_azqueue.applying.conversion import uses_arrow
 from spark_azqueue.errors import FunctionFailed
 
 UTC = datetime.timezone.utc
@@ -26,6 +28,44 @@ def twice(frame: pd.DataFrame) -> pd.DataFrame:
 
 def twice_in_arrow(table: pa.Table) -> pa.Table:
     return pa.table(twice(table.to_pandas()))
+
+
+class Scorer:
+    def __call__(self, table: pa.Table) -> pa.Table:
+        return table
+
+    def method(self, table: pa.Table) -> pa.Table:
+        return table
+
+
+def without_future(hint: object):
+    def function(rows):
+        return rows
+
+    function.__annotations__ = {"rows": hint}
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (twice, False),
+        (twice_in_arrow, True),
+        (Scorer(), True),
+        (Scorer().method, True),
+        (functools.partial(twice_in_arrow), True),
+        (without_future(pa.Table), True),
+        (without_future("pyarrow.Table"), True),
+        (without_future("'pa.Table'"), True),
+        (without_future(pd.DataFrame), False),
+        (without_future("TableLike"), False),
+        (lambda rows: rows, False),
+        (lambda: None, False),
+        (max, False),
+    ],
+)
+def test_a_type_hint_says_that_a_function_takes_arrow(function, expected: bool) -> None:
+    assert uses_arrow(function) is expected
 
 
 @pytest.mark.parametrize(("function", "arrow"), [(twice, False), (twice_in_arrow, True)])
@@ -276,12 +316,11 @@ def test_an_outage_ends_the_task_before_its_rows_leave_it() -> None:
         return pd.DataFrame({"twice": frame["n"] * 2})
 
     for batch_rows in (1, 10, 256):
-        left = []
+        left: list[str | None] = []
+        task = work(until_500, ["n"], TYPES, batch_rows=batch_rows)
+        reasons = (batch.column(2).to_pylist() for batch in task.on(batches(NUMBERS, TYPES)))
         with pytest.raises(FunctionFailed, match="the cause is not one row"):
-            for batch in work(until_500, ["n"], TYPES, batch_rows=batch_rows).on(
-                batches(NUMBERS, TYPES)
-            ):
-                left += batch.column(2).to_pylist()
+            left.extend(reason for batch in reasons for reason in batch)
         assert set(left) <= {None}
 
 
