@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -25,30 +26,33 @@ def parse(messages: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"number": [order["number"] for order in orders], "due": due})
 
 
-def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Read `example-orders` into a table of files; the others go to a queue."""
+def take(batch: DataFrame, number: int, azure: dict[str, str], folder: Path) -> None:
+    """Overwrite the files of this batch, and dead-letter what does not parse."""
 
-    def take(batch: DataFrame, number: int) -> None:
-        def write_good(rows: DataFrame) -> None:  # again the same files in a repeat
-            rows.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")
+    def write_good(rows: DataFrame) -> None:
+        rows.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")
 
-        def write_dead(rows: DataFrame) -> None:
-            writer = dead_letters(rows).write.format("azqueue").mode("append")
-            writer = writer.options(**azure).option("createQueue", "true")
-            writer.option("queue", "example-orders-poison").save()
+    def write_dead(rows: DataFrame) -> None:
+        writer = dead_letters(rows).write.format("azqueue").options(**azure)
+        writer = writer.option("queue", "example-orders-poison")
+        writer.option("createQueue", "true").mode("append").save()
 
-        schema = "number BIGINT, due DATE"
-        # no outage can look like bad rows: it calls nothing, so any number may be bad
-        split_apply(batch, parse, schema, good=write_good, dead=write_dead, limit=None)
-
-    messages = spark.readStream.format("azqueue").options(**azure)
-    messages = messages.option("writeAheadLog", f"file:{folder}/log")
-    writer = messages.option("queue", "example-orders").load().writeStream
-    writer = writer.foreachBatch(take).trigger(availableNow=True)
-    return writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+    # no limit: parse calls nothing that could be down
+    schema, limit = "number BIGINT, due DATE", None
+    split_apply(batch, parse, schema, good=write_good, dead=write_dead, limit=limit)
 
 
 # [end]
+
+
+def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
+    """Read `example-orders` into a table of files; the others go to a queue."""
+    messages = spark.readStream.format("azqueue").options(**azure)
+    messages = messages.option("writeAheadLog", f"file:{folder}/log")
+    writer = messages.option("queue", "example-orders").load().writeStream
+    writer = writer.foreachBatch(partial(take, azure=azure, folder=folder))
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+    return writer.trigger(availableNow=True).start()
 
 
 def main(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:

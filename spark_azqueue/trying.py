@@ -44,22 +44,18 @@ def try_apply(
         scored = try_apply(orders, score, "score DOUBLE")
 
     df: of a stream, a batch or a Connect client. Its columns stay as they are.
-    function: takes a pandas DataFrame, as of `mapInPandas`, and returns one with as many rows, the
-        same index and the columns of `schema`; others are ignored. If its parameter has the type
-        hint `pyarrow.Table`, it takes and returns one, and the rows keep their order. It gets a
-        copy. A row must not depend on others, since the function is called again: if it raises, or
-        its result does not convert to `schema`, with halves of the piece, down to single rows.
-        With NULLs, pandas' types depend on the piece.
-    schema: the columns to add, as a text (`"score DOUBLE, label STRING"`) or a StructType. NULL for
-        a row that failed.
-    batch_rows: rows of a piece, at most. error: the column to add for the reason: type, message
-        (without secrets, cut after 500 characters), and the line of your code; NULL for a good row.
-    limit: after so many rows in a row that fail in the same line, or if all rows of a task fail
-        and are as many, the task fails with FunctionFailed, since the cause is not a row. None:
-        never. ImportError and MemoryError fail the task at once.
+    function: takes a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns one
+        with as many rows, the same index and the columns of `schema`. With the type hint
+        `pyarrow.Table` on its parameter it takes and returns tables. If it raises, or the result
+        does not convert to `schema`, it is called again for halves, down to single rows.
+    schema: the columns to add, a text or a StructType. NULL where a row failed.
+    batch_rows: rows of a call, at most. error: the column to add for type, message (bounded,
+        without secrets) and line of your code; NULL for a good row.
+    limit: if as many rows in a row fail in one line, or all rows of a task that has as many, the
+        task fails with FunctionFailed. None: never. ImportError and MemoryError fail it at once.
 
-    Returns one row for each row of `df`, in the same order. Lazy: each action on it calls the
-    function anew. Raises InvalidOption and InvalidSchema.
+    Returns one row for each row, in order. Each action on it calls the function anew: see
+    `split_apply`. Raises InvalidOption and InvalidSchema.
     """
     _check_function(function)
     _check_number("batch_rows", batch_rows)
@@ -88,18 +84,15 @@ def try_apply(
 
 
 def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
-    """The rows to send to a queue for dead messages, in the envelopes of `poisonFormat=envelope`.
-
-        dead_letters(scored).write.format("azqueue").options(**azure, queue="orders-poison").save()
+    """Make the rows to send to a poison queue: the envelopes of `poisonFormat=envelope`.
 
     df: with the source's columns `message_id`, `queue` and `body`; `insertion_time`,
         `dequeue_count` and `_corrupt_record` are used if they are there.
     reason: the column that says why. A row is left out if it is NULL there.
 
-    Returns the columns `body` and `time_to_live` (-1: never expires). `peek`, `search` and
-    `redrive` know the envelopes. A body that leaves no room for one within 64 KiB is sent alone.
-    Leave `messageEncoding` unset in the write. Raises InvalidSchema; a row without a body fails its
-    task.
+    Returns the columns `body` and `time_to_live` (-1: never expires), to write with
+    `messageEncoding` unset. A body that leaves no room for an envelope within 64 KiB is sent alone.
+    Raises InvalidSchema; a row without a body fails its task.
     """
     kinds = dict(df.dtypes)
     for name in ("message_id", "queue", "body", reason):
@@ -156,24 +149,16 @@ def split_apply(
 ) -> SplitRows:
     """Apply a function once to a batch of `foreachBatch`, and write good and failed rows apart.
 
-        def take(batch, number):
-            split_apply(
-                batch, score, "score DOUBLE",
-                good=lambda rows: rows.write.mode("append").saveAsTable("scores"),
-                dead=lambda rows: dead_letters(rows).write.format("azqueue")
-                .mode("append").options(**azure, queue="orders-poison").save(),
-            )
+    Two writes of what `try_apply` returns call the function twice for a row, and a row that fails
+    only once may be in neither. So the results are stored first (`localCheckpoint`). If they are
+    lost, a write fails.
 
-    Two writes of what `try_apply` returns may call the function twice for a row, and if it fails
-    only once, the row may be in neither. This function stores the results first, on the executors'
-    disks (`localCheckpoint`): if they are lost, the write fails, and the batch comes again.
+    good: a function that writes the rows without an error, in the columns of the batch and of
+        `schema`. dead: one that writes the others, which have the column `error`, too. Each is
+        called if it has rows, good first. The other parameters: see `try_apply`.
 
-    good: writes the rows without an error: the columns of the batch and of `schema`. dead: writes
-    the others, which have the column `error`, too. Each is called if it has rows, good first; if it
-    raises, so does this function. The others: see `try_apply`.
-
-    Returns how many rows each got. Raises RowsLost before any write if what is stored are not as
-    many rows as the batch has, InvalidOption, and what the function or a write raises.
+    Returns how many rows each got. Raises RowsLost, before any write, if the rows stored are not as
+    many as the batch has; InvalidOption; and what the function or a write raises.
     """
     if batch.isStreaming:
         raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
@@ -184,10 +169,13 @@ def split_apply(
     failed = F.col(f"`{error}`").isNotNull()
     totals = stored.agg(F.count(F.lit(1)).alias("rows"), F.count_if(failed).alias("dead")).first()
     assert totals is not None
-    if totals.rows != seen.get["rows"]:
+    given = seen.get.get("rows")
+    if given is None:  # Spark Connect does not tell what a checkpoint has observed
+        given = batch.count()
+    if totals.rows != given:
         raise RowsLost(
-            f"split_apply stored {totals.rows:,} rows of a batch of {seen.get['rows']:,}. Nothing"
-            " was written. Start the query again"
+            f"split_apply stored {totals.rows:,} rows of a batch of {given:,}. Nothing was written."
+            " Start the query again"
         )
     split = SplitRows(totals.rows - totals.dead, totals.dead)
     if split.good:

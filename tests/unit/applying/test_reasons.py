@@ -21,7 +21,7 @@ def parse(body: str) -> object:
 def raised(call) -> Exception:
     try:
         call()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return error
     raise AssertionError("it did not raise")
 
