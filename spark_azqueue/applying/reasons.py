@@ -5,7 +5,7 @@ from __future__ import annotations
 import sysconfig
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import CodeType, TracebackType
 
 from spark_azqueue.service.redaction import shown
 
@@ -34,13 +34,14 @@ def reason_of(error: Exception) -> tuple[str, str]:
     The text has the type, the message, and the line of the user's code that raised it, if any.
     """
     kind = _name(type(error))
-    frame = _users_frame(error.__traceback__)
-    if frame is None:
+    found = _users_line(error.__traceback__)
+    if found is None:
         column = error.column if isinstance(error, ResultMismatch) else ""
         place, where = f"{kind} {column}", ""
     else:
-        place = f"{frame.filename}:{frame.lineno}"
-        where = f" ({_short(Path(frame.filename).name)}:{frame.lineno} in {_short(frame.name)})"
+        code, line = found
+        place = f"{code.co_filename}:{line}"
+        where = f" ({_short(Path(code.co_filename).name)}:{line} in {_short(code.co_name)})"
     message = _message(error)
     return f"{_short(kind)}{': ' if message else ''}{message}{where}", place
 
@@ -62,13 +63,15 @@ def _short(text: str) -> str:
     return shown(text, _NAME_AT_MOST)
 
 
-def _users_frame(trace: TracebackType | None) -> traceback.FrameSummary | None:
-    """The innermost frame of the user's code; of an installed package's if there is no other."""
-    frames = [
-        frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(_HERE)
+def _users_line(trace: TracebackType | None) -> tuple[CodeType, int] | None:
+    """The innermost line of the user's code; of an installed package's if there is no other."""
+    lines = [
+        (frame.f_code, line)
+        for frame, line in traceback.walk_tb(trace)
+        if not frame.f_code.co_filename.startswith(_HERE)
     ]
-    own = [frame for frame in frames if not _is_librarys(frame.filename)]
-    return own[-1] if own else next(iter(frames), None)
+    own = [(code, line) for code, line in lines if not _is_librarys(code.co_filename)]
+    return own[-1] if own else next(iter(lines), None)
 
 
 def _is_librarys(path: str) -> bool:
