@@ -86,7 +86,7 @@ def _place(names: Sequence[Any], name: str) -> int:
 def _frame(rows: pa.RecordBatch, zone: str) -> Any:
     """A copy of the rows as `mapInPandas` gives them: instants have no time zone, but are of it."""
     table = pa.Table.from_batches([rows])
-    frame = table.to_pandas(maps_as_pydicts="lossy", ignore_metadata=True).copy()
+    frame = table.to_pandas(maps_as_pydicts="lossy", ignore_metadata=True)
     for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
             local = frame.iloc[:, place].dt.tz_convert(zone).dt.tz_localize(None)
@@ -109,8 +109,6 @@ def _from_pandas(column: Any, field: pa.Field, zone: str) -> pa.Array:
 
     kind = field.type
     try:
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            column = column.astype(object)
         if pa.types.is_date(kind) and pd.api.types.is_datetime64_any_dtype(column.dtype):
             column = column.dt.date
         elif pa.types.is_timestamp(kind) and pd.api.types.is_datetime64_dtype(column.dtype):

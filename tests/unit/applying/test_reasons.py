@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_azqueue.applying.reasons import ResultMismatch, reason_of
@@ -35,6 +36,13 @@ def test_it_names_type_message_and_the_users_line_not_the_librarys() -> None:
         f" column 2 (char 1) (test_reasons.py:{line} in parse)"
     )
     assert place == f"{__file__}:{line}"
+
+
+def test_lines_of_compiled_libraries_are_not_the_users() -> None:
+    text, _ = reason_of(raised(lambda: pa.array(["x"], pa.int64())))
+
+    assert text.startswith("pyarrow.lib.ArrowInvalid: Could not convert 'x'")
+    assert "(test_reasons.py:" in text
 
 
 def test_of_an_installed_package_it_names_the_function_that_was_called(

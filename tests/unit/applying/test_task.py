@@ -185,6 +185,8 @@ EVERYTHING = pa.table(
         "price": pa.array([Decimal("1.250"), None], pa.decimal128(20, 3)),
         "raw": pa.array([b"\xff\x00", None]),
         "list": pa.array([[1, None], None], pa.list_(pa.int64())),
+        "whole": pa.array([[1, 2], [3]], pa.list_(pa.int64())),
+        "number": pa.array([1, 2]),
         "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())),
         "time": pa.array([datetime.datetime(9999, 12, 31, 22, tzinfo=UTC), None], INSTANT),
         "day": pa.array([datetime.date(1, 1, 1), None]),
@@ -203,8 +205,9 @@ EVERYTHING = pa.table(
 def spoiling(frame: pd.DataFrame) -> pd.DataFrame:
     """Writes into all that it gets."""
     frame["n"] = range(len(frame))
-    for values in frame["list"]:
-        if values is not None:
+    frame.loc[:, "number"] = 0
+    for values in [*frame["list"], *frame["whole"]]:
+        if values is not None and values.flags.writeable:
             values[:] = 0
     frame.loc[:, "raw"] = b"spoiled"
     del frame["nan"]
@@ -277,6 +280,7 @@ def test_times_of_arrow() -> None:
     ("column", "kind", "values"),
     [
         (pd.Series(["a", None], dtype="category"), pa.string(), ["a", None]),
+        (pd.Series([3, 1], dtype="category"), pa.int64(), [3, 1]),
         (pd.Series([1, None], dtype="Int64"), pa.int16(), [1, None]),
         (pd.Series([1.0, None]), pa.int64(), [1, None]),
         (pd.Series(["a", None], dtype="string"), pa.large_string(), ["a", None]),
