@@ -14,6 +14,8 @@
     ├── TransactionConflict  another process writes the same transactions
     ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
+    ├── FunctionFailed       try_apply: the function fails, and not because of single rows
+    ├── RowsLost             split_apply: what was stored are not the rows of the batch
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
@@ -147,6 +149,14 @@ class TransactionUnknown(AzQueueError):  # noqa: N818
 
 class TransactionExpired(AzQueueError):  # noqa: N818
     """Messages of a transaction expired, or would expire, before they are visible."""
+
+
+class FunctionFailed(AzQueueError):  # noqa: N818
+    """The function of `try_apply` fails, and not because of single rows: see `limit` there."""
+
+
+class RowsLost(AzQueueError):  # noqa: N818
+    """What `split_apply` stored are not the rows of the batch. Nothing was written."""
 
 
 class NotDrained(AzQueueError):  # noqa: N818
