@@ -15,6 +15,8 @@
     ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
     ├── TooManyPoison        so many messages would be moved that it may be the sink
+    ├── FunctionFailed       try_apply: the function fails, and not because of single rows
+    ├── RowsLost             split_apply: what was stored are not the rows of the batch
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
@@ -152,6 +154,14 @@ class TransactionUnknown(AzQueueError):  # noqa: N818
 
 class TransactionExpired(AzQueueError):  # noqa: N818
     """Messages of a transaction expired, or would expire, before they are visible."""
+
+
+class FunctionFailed(AzQueueError):  # noqa: N818
+    """The function of `try_apply` fails, and not because of single rows: see `limit` there."""
+
+
+class RowsLost(AzQueueError):  # noqa: N818
+    """What `split_apply` stored are not the rows of the batch. Nothing was written."""
 
 
 class NotDrained(AzQueueError):  # noqa: N818
