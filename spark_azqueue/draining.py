@@ -217,7 +217,7 @@ class _Drain:
         self._watch(query)
         new = [each for batch, each in self._reads.items() if batch not in self._counted]
         self._counted |= self._reads.keys()
-        took = {each.batch: self._took_of(each) for each in new}  # also of runs that failed
+        took = {each.batch: self._took_of(each, ended) for each in new}  # also of runs that failed
         runs = {each.batch[0] for each in reads(query)}
         of_run = [each for each in new if each.batch[0] in runs]
         if why := self._wrong_options(of_run):
@@ -235,7 +235,8 @@ class _Drain:
             self._hides(each, took[each.batch], has_ended=each.batch[0] in runs) for each in new
         )
         count = sum(each.messages for each in batches)
-        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, count)
+        is_repeated = kind is Took.NO_ROWS and all(each.is_repeated for each in batches)
+        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, count, is_repeated)
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
         """Why the options cannot be those of the query; "" if they may be."""
@@ -254,7 +255,7 @@ class _Drain:
                 )
         return ""
 
-    def _took_of(self, read: Read) -> Took:
+    def _took_of(self, read: Read, now: float) -> Took:
         """What a batch took, as far as it counts."""
         self._finish.leases_for(max(read.visibility_timeout, *map(_leased_for, read.ends)))
         if not read.messages:
@@ -262,9 +263,9 @@ class _Drain:
         if self._leaves:
             ids = [each for end in read.ends for each in _ids(end)]
             return Took.OLDER if self._finish.delivered(ids) else Took.NEWER
-        called = self._called_at()
+        called, back = self._called_at(), self._finish.back_after(now)
         is_newer = read.oldest and all(
-            oldest is not None and oldest > called.get(account, math.inf)
+            oldest is not None and oldest > called.get(account, math.inf) + back
             for account, oldest in read.oldest
         )
         return Took.NEWER if is_newer else Took.OLDER
