@@ -211,8 +211,8 @@ class Campaign:
 
     def _kills_on(self) -> bool:
         """False if all kills are done, or a drain is to end first."""
-        ended = self.said.total() + 1
-        return self.kills.total() < min(self._given.kills, _IN_A_ROW * ended)
+        most: int = min(self._given.kills, _IN_A_ROW * (self.said.total() + 1))
+        return self.kills.total() < most
 
     def _is_over(self, said: dict[str, Any]) -> bool:
         """Audit what a drain says; call the next one if kills are left, or if it did not finish."""

@@ -45,11 +45,12 @@ class DrainResult(RunResult):
     """How a drain ended, in messages.
 
     finished: all that could be read at the call is read and deleted, as the queues show:
-    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted: at least so many,
-    originals of dead letters included. dead_lettered: moved to poison queues. left_visible: at
-    least so many from before the call can be read. left_hidden: may be leased by a run of this
-    query that failed. others: newer, delayed, or leased by other consumers, by the service's count;
-    None if more of the call may be among them. All three are None if the queues do not answer.
+    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted, dead_lettered: at
+    least so many are deleted, originals of dead letters included, or moved to poison queues (4.0
+    and 4.1 do not report those of a run without rows). left_visible: at least so many from before
+    the call can be read. left_hidden: may be leased by a run of this query that failed. others:
+    newer, delayed, or leased by other consumers, by the service's count; None if more of the call
+    may be among them. All three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -89,7 +90,8 @@ def drain(
 
     What arrives after the call, by the service's clock, is not waited for. What is hidden at the
     call counts if it appears within one lease: a run before the call may have leased it. With
-    deleteOnCommit=false a message counts when it was delivered in a committed batch.
+    deleteOnCommit=false a message counts when it was delivered in a committed batch. One that is
+    hidden at the call does not count then, since delivered ones are leased: `hidden` waits for it.
     Returns when all is read, when the query is given up, when no further run helps (`reason` says
     why), or when `within` is over. Raises what the first `start` and the first look at the queues
     raise (QueueNotFound, AccessDenied, ServiceError), InvalidOption, TypeError and ValueError. If
