@@ -268,7 +268,7 @@ class Finish:
         if self._silent >= ENOUGH:
             return Unfinished(
                 "two runs in a row reported no progress, so what they read is not known: is"
-                " spark.sql.streaming.numRecentProgressUpdates 0, or were they stopped?"
+                " spark.sql.streaming.numRecentProgressUpdates 0 or 1, or were they stopped?"
             )
         if not self._older & before:
             self._barren = self._passed = 0
@@ -283,7 +283,8 @@ class Finish:
         if self._endless >= _ENDLESS:
             return Unfinished(
                 f"{self._endless} runs in a row read no message of the call, and none of them found"
-                " the queues empty: was each of them stopped?"
+                " the queues empty: was each of them stopped, or does the query read no rows of its"
+                " batches?"
             )
         return Again()
 
