@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
+from .observers import register
 from .query_metrics import Carried, QueryMetrics, metrics_of
 from .report import Counters, ReadTransaction, TransactionReport
 
@@ -72,6 +73,7 @@ class AzQueueListener(StreamingQueryListener):
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
+        register(self)
 
     @classmethod
     def attach(
@@ -136,6 +138,18 @@ class AzQueueListener(StreamingQueryListener):
         run = str(query.runId)
         with self._ends:
             return self._ends.wait_for(lambda: run in self._ended, timeout_s)
+
+    def observes(self, query: Any) -> bool:
+        """True if the listener gets the events of this run: it is attached to its session.
+
+        query: the StreamingQuery. Spark reports a start before it returns the query, Connect too.
+        """
+        try:
+            run = str(query.runId)
+        except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
+            return False
+        with self._lock:
+            return self._activity.knows(run) or run in self._ended
 
     def metrics(self, query: Any = None) -> list[dict[str, Any]]:
         """All metrics of one query, or of all, as flat dicts. Oldest first within a query."""
