@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .settlement import DeadLetter, Retry, Settled, backoff, settle
     from .supervisor import RunResult, run_until_done
     from .transactions import transaction_reader
+    from .watching import queue_watch
 
 __all__ = [
     "AzQueueDataSource",
@@ -31,6 +32,7 @@ __all__ = [
     "backoff",
     "drain",
     "explain",
+    "queue_watch",
     "run_until_done",
     "settle",
     "transaction_reader",
@@ -58,6 +60,10 @@ def __getattr__(name: str) -> Any:
         from . import settlement
 
         return getattr(settlement, name)
+    if name == "queue_watch":
+        from .watching import queue_watch
+
+        return queue_watch
     if name == "transaction_reader":
         from .transactions import transaction_reader
 

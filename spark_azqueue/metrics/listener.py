@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
 from .observers import register
-from .query_metrics import Carried, QueryMetrics, metrics_of
+from .query_metrics import Carried, QueryMetrics, metrics_of, rate_of
 from .report import Counters, ReadTransaction, TransactionReport
+from .watched import Watched, WatchQueues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,13 +58,21 @@ class AzQueueListener(StreamingQueryListener):
     A query is identified by its name, or by its id if it has no name. Thread-safe.
     """
 
-    def __init__(self, keep: int = 100, transactions: ReadTransaction | None = None) -> None:
+    def __init__(
+        self,
+        keep: int = 100,
+        transactions: ReadTransaction | None = None,
+        watch: WatchQueues | None = None,
+    ) -> None:
         """keep: how many batches' or idle moments' metrics to keep for each query.
 
         transactions: reads the transaction log of the queries' sinks, as `transaction_reader` of
         the package makes it. It is called every 30 seconds for each query at most, and at its end.
+        watch: looks at the queues of queries, as `queue_watch` of the package makes it. It is
+        called when metrics are exported, also for queries that fail or do not run.
         """
         self._keep = keep
+        self._watch = watch
         self._lock = threading.Lock()
         self._ends = threading.Condition(self._lock)
         self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
@@ -81,12 +90,13 @@ class AzQueueListener(StreamingQueryListener):
         spark: SparkSession,
         keep: int = 100,
         transactions: ReadTransaction | None = None,
+        watch: WatchQueues | None = None,
     ) -> AzQueueListener:
         """Make a listener and add it to this session, classic or Connect.
 
-        keep, transactions: see `__init__`.
+        keep, transactions, watch: see `__init__`.
         """
-        listener = cls(keep, transactions)
+        listener = cls(keep, transactions, watch)
         listener.spark = spark
         spark.streams.addListener(listener)
         return listener
@@ -128,6 +138,23 @@ class AzQueueListener(StreamingQueryListener):
             return None
         with self._lock:
             return newest.plus(self._before.get(newest.query))
+
+    def watched(self) -> Mapping[str, Watched]:
+        """What the queues of queries show now, by the name of the query; none without `watch`."""
+        if self._watch is None:
+            return {}
+        try:
+            return self._watch()
+        except Exception:
+            log.exception("the queues are not looked at")
+            return {}
+
+    def rate(self, query: Any) -> float | None:
+        """Messages a second in the batches of the last ten minutes, idle time included.
+
+        None before the first batch, and if there were no messages.
+        """
+        return rate_of(self._of(query))
 
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
         """Wait until the listener knows of the end of a run; False if that takes too long.

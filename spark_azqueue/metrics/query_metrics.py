@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
@@ -170,6 +170,23 @@ class QueryMetrics:
         flat = {name: getattr(self, name) for name in self.meanings()}
         unknown = dict.fromkeys(Counters.meanings())
         return flat | (asdict(self.counters) if self.counters else unknown)
+
+
+RATE_OVER_S = 600.0
+
+
+def rate_of(kept: Sequence[QueryMetrics]) -> float | None:
+    """Messages a second in the batches of the last ten minutes, up to the end of the newest one.
+
+    kept: oldest first. None if there were no messages.
+    """
+    if not kept:
+        return None
+    ends = kept[-1].began + kept[-1].batch_seconds
+    recent = [each for each in kept if each.began >= ends - RATE_OVER_S] or [kept[-1]]
+    messages = sum(each.messages for each in recent)
+    took = ends - recent[0].began
+    return messages / took if messages and took > 0 else None
 
 
 Carried = dict[int, tuple[float, Report]]

@@ -68,6 +68,10 @@ class QueueSelection:
                 found[part] = None
         return tuple(QueueRef(self.account, name) for name in found)
 
+    def poison_queue_for(self, queue: QueueRef) -> QueueRef:
+        """The queue for this queue's poison messages, in the same account."""
+        return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
+
     def includes(self, queue: QueueRef) -> bool:
         """True if this queue is read, provided that it exists."""
         return queue.account == self.account and (

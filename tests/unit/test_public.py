@@ -21,6 +21,7 @@ def test_everything_public_is_there():
         "backoff",
         "drain",
         "explain",
+        "queue_watch",
         "run_until_done",
         "settle",
         "transaction_reader",
