@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
-from .metrics.exported import METRICS, Snapshot
+from .metrics.exported import HISTOGRAMS, METRICS, Snapshot
 
 if TYPE_CHECKING:
     from .metrics.listener import AzQueueListener
@@ -47,6 +47,11 @@ class MetricsCollector(Collector):
             for labels, value in metric.samples(now):
                 family.add_metric(labels, value)
             yield family
+        for each in HISTOGRAMS:
+            histograms = HistogramMetricFamily(each.name, each.meaning, labels=each.labels)
+            for labels, found in each.samples(now):
+                histograms.add_metric(labels, found.cumulative, found.total)
+            yield histograms
 
 
 def served(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_azqueue.version import __version__
 
 from .activity import QueryState
+from .latency import BATCH, COMMIT, DELIVERY, Histogram
 from .query_metrics import TOTAL, QueryMetrics
 from .report import Counters, hints_of
 from .watched import Watched
@@ -74,6 +75,15 @@ class Metric(NamedTuple):
     labels: Labels = ("query",)
     is_counter: bool = False
     unit: str = ""
+
+
+class HistogramMetric(NamedTuple):
+    """The same for a histogram, which stays like a counter. samples: labels, and the histogram."""
+
+    name: str
+    meaning: str
+    samples: Callable[[Snapshot], Iterator[tuple[Labels, Histogram]]]
+    labels: Labels = ("query",)
 
 
 # ── where the values come from ────────────────────────────────────────────────────────────────────
@@ -235,4 +245,42 @@ def _count(name: str, metrics: QueryMetrics) -> int | None:
     return getattr(metrics.counters, name, None)
 
 
+def _latency(name: str, now: Snapshot) -> Iterator[tuple[Labels, Histogram]]:
+    for query, metrics in now.newest.items():
+        if found := (metrics.latencies or {}).get(name):
+            yield (query,), found
+
+
+def _requests(now: Snapshot) -> Iterator[tuple[Labels, Histogram]]:
+    for query, metrics in now.newest.items():
+        for name, found in (metrics.latencies or {}).items():
+            if name not in (DELIVERY, COMMIT, BATCH):
+                operation, _, error = name.partition(" ")
+                yield (query, operation, error), found
+
+
 METRICS = tuple(_metrics())
+
+HISTOGRAMS = (
+    HistogramMetric(
+        "azqueue_delivery_age_seconds",
+        "Age of messages when they are put into a batch.",
+        partial(_latency, DELIVERY),
+    ),
+    HistogramMetric(
+        "azqueue_commit_age_seconds",
+        "Age of messages when the source knows that their batch is committed.",
+        partial(_latency, COMMIT),
+    ),
+    HistogramMetric(
+        "azqueue_batch_seconds",
+        "How long the triggers of batches with messages took.",
+        partial(_latency, BATCH),
+    ),
+    HistogramMetric(
+        "azqueue_request_seconds",
+        "How long requests to queues took, by operation and error.",
+        _requests,
+        ("query", "operation", "error"),
+    ),
+)

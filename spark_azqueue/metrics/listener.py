@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
+from .latency import BATCH, Recorder, added
 from .observers import register
 from .query_metrics import Carried, QueryMetrics, metrics_of, rate_of
 from .report import Counters, ReadTransaction, TransactionReport
@@ -79,8 +80,11 @@ class AzQueueListener(StreamingQueryListener):
         self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
         self._before: dict[str, QueryMetrics] = {}  # with the counters of runs before the newest
         self._carried: dict[str, Carried] = {}  # by run
+        self._batches: dict[str, Recorder] = {}  # how long the batches of each query took
+        self._followers: list[Callable[[QueryMetrics], object]] = []
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
+        self._sends: set[str] = set()  # queries whose sink is a queue
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
         register(self)
 
@@ -137,7 +141,22 @@ class AzQueueListener(StreamingQueryListener):
         if newest is None:
             return None
         with self._lock:
-            return newest.plus(self._before.get(newest.query))
+            return self._total(newest)
+
+    def sends(self, query: str) -> bool:
+        """True if the query's sink is a queue; False also if that is not known (Connect)."""
+        with self._lock:
+            return query in self._sends
+
+    def follow(self, follower: Callable[[QueryMetrics], object]) -> None:
+        """From now on call this with the `totals` of a query whenever it has new metrics."""
+        self._followers.append(follower)
+
+    def _total(self, newest: QueryMetrics) -> QueryMetrics:
+        total = newest.plus(self._before.get(newest.query))
+        if (batches := self._batches.get(newest.query)) is None:
+            return total
+        return replace(total, latencies=added(total.latencies or {}, batches.latencies()))
 
     def watched(self) -> Mapping[str, Watched]:
         """What the queues of queries show now, by the name of the query; none without `watch`."""
@@ -208,7 +227,11 @@ class AzQueueListener(StreamingQueryListener):
         checkpoint = self._in_jvm(str(event.id), lambda query: query.resolvedCheckpointRoot())
         unsafe = _is_temporary(checkpoint or "")
         reads_queues = self._reads_queues(str(event.id))
+        sink = self._in_jvm(str(event.id), lambda query: query.sink().name())
         with self._lock:
+            self._sends.discard(query)
+            if sink == "azqueue":
+                self._sends.add(query)
             if unsafe:
                 self._unsafe.add(run)
             self._activity.started(run, query, time.time(), reads_queues=reads_queues)
@@ -244,6 +267,8 @@ class AzQueueListener(StreamingQueryListener):
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
                 del self._kept[query]
                 self._before.pop(query, None)
+                self._batches.pop(query, None)
+                self._sends.discard(query)
             self._ended[str(event.runId)] = None
             while len(self._ended) > _ENDED_AT_MOST:
                 self._ended.popitem(last=False)
@@ -271,10 +296,18 @@ class AzQueueListener(StreamingQueryListener):
             if kept and kept[-1].run_id != metrics.run_id:
                 before = self._before.get(metrics.query)
                 self._before[metrics.query] = kept[-1].plus(before)
+            trigger = (metrics.run_id, metrics.timestamp)
+            is_repeated = bool(kept) and (kept[-1].run_id, kept[-1].timestamp) == trigger
             if kept and _nothing_happened(kept[-1], metrics):
                 kept.pop()  # otherwise idle hours would displace the batches
             kept.append(metrics)
             self._kept.move_to_end(metrics.query)
+            if metrics.messages and not is_repeated:
+                batches = self._batches.setdefault(metrics.query, Recorder())
+                batches.observe(BATCH, (metrics.batch_seconds,))
+            total = self._total(metrics) if self._followers else None
+        if total:
+            self._tell(total)
         if unsafe:
             log.warning(
                 "query '%s' has a temporary checkpoint, which a restart does not find: messages of"
@@ -284,6 +317,13 @@ class AzQueueListener(StreamingQueryListener):
             )
         if metrics.messages:
             log.info("%s", line(metrics))
+
+    def _tell(self, total: QueryMetrics) -> None:
+        for each in self._followers:
+            try:
+                each(total)
+            except Exception:
+                log.exception("a follower of the metrics failed")
 
     def _carried_in(self, run: str) -> Carried:
         with self._lock:

@@ -14,6 +14,7 @@ from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
+from .latency import Latencies, added
 from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of, whole
 
 # None for what Spark's release does not show.
@@ -23,6 +24,8 @@ ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
 """Marks a metric that is a counter by name: it starts from zero in each run."""
+
+_NO_COLUMNS = ("counters", "latencies")
 
 _DDL: Mapping[Any, str] = {
     str: "string",
@@ -70,6 +73,7 @@ class QueryMetrics:
         Count, "Current visibility timeout of new leases, seconds.", "visibility_timeout_seconds"
     ] = None
     counters: Annotated[Counters | None, "Totals since the run began."] = None
+    latencies: Annotated[Latencies | None, "How long things took, since the run began."] = None
     log_segments: Annotated[Count, "Batches that the write-ahead log holds.", "log_segments"] = None
     log_bytes: Annotated[Count, "Bytes of these batches, as they are stored.", "log_bytes"] = None
     log_uncommitted: Annotated[
@@ -144,7 +148,9 @@ class QueryMetrics:
             for name, hint in hints_of(QueryMetrics).items()
             if TOTAL in hint.__metadata__
         }
-        return replace(self, counters=reduce(add, both) if both else None, **totals)
+        latencies = added(before.latencies or {}, self.latencies or {}) or None
+        counters = reduce(add, both) if both else None
+        return replace(self, counters=counters, latencies=latencies, **totals)
 
     @property
     def began(self) -> float:
@@ -153,9 +159,9 @@ class QueryMetrics:
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """The meaning of each metric, by name, without the counters."""
+        """The meaning of each metric, by name, without counters and latencies."""
         hints = hints_of(cls).items()
-        return {name: hint.__metadata__[0] for name, hint in hints if name != "counters"}
+        return {name: hint.__metadata__[0] for name, hint in hints if name not in _NO_COLUMNS}
 
     @classmethod
     def columns(cls) -> str:
@@ -351,7 +357,11 @@ def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
     if report is None:
         return {}
     if not is_current:
-        return {"counters": report.counters, **report.metrics()}
+        return {
+            "counters": report.counters,
+            "latencies": report.latencies or None,
+            **report.metrics(),
+        }
     log = asdict(report.log) if report.log else {}
     return {
         "backlog": report.backlog,
@@ -359,6 +369,7 @@ def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
         "unconfirmed_deletes": report.unconfirmed_deletes,
         "visibility_timeout": report.visibility_timeout,
         "counters": report.counters,
+        "latencies": report.latencies or None,
         **report.metrics(),
         **{f"log_{name}": value for name, value in log.items()},
     }

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
+from .latency import Latencies, added, latencies_from_json, latencies_to_json
+
 REPORT_VERSION = 1
 
 MOST_QUEUES = 100
@@ -205,7 +207,8 @@ class Report:
     seconds tasks that were killed may hide messages that they had leased.
     heads: age of the first visible message of each queue, in seconds, when it was last looked at.
     delivered_by_queue: messages passed to Spark since the run began. requests: to queues,
-    sent by the source's process, by operation; empty if tasks send requests, too.
+    sent by the source's process, by operation; empty if tasks send requests, too. latencies: since
+    the run began, see `latency.py`.
     """
 
     backlog: _Counts
@@ -225,6 +228,7 @@ class Report:
     requests: Annotated[_Counts, _Map("requests", "requests", _summed, True)] = field(
         default_factory=dict
     )
+    latencies: Latencies = field(default_factory=dict)
 
     @classmethod
     def _maps(cls) -> Iterator[tuple[str, _Map]]:
@@ -252,6 +256,8 @@ class Report:
         value |= {name: time for name, time in times.items() if time is not None}
         if self.hidden_for:
             value["hiddenFor"] = self.hidden_for
+        if self.latencies:
+            value["latencies"] = latencies_to_json(self.latencies)
         maps = {each.json: dict(getattr(self, name)) for name, each in self._maps()}
         return value | {name: counts for name, counts in maps.items() if counts}
 
@@ -266,15 +272,15 @@ class Report:
                 shorter[name] = _shortened(getattr(self, name), most, each.add)
             value = replace(self, **shorter).to_json() | {AT: int(now)}
             if len(json.dumps(value)) <= BYTES_IN_AN_OFFSET:
-                break
-        return value
+                return value
+        return {name: each for name, each in value.items() if name != "latencies"}
 
     def counted(self) -> Report:
         """What it has counted, without what may have changed since."""
         totals: dict[str, Any] = {
             name: getattr(self, name) for name, each in self._maps() if each.is_total
         }
-        return Report({}, 0, 0, 0, self.counters, **totals)
+        return Report({}, 0, 0, 0, self.counters, latencies=self.latencies, **totals)
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -293,6 +299,7 @@ class Report:
             expires=expires,
             oldest=oldest,
             hidden_for=whole(report.get("hiddenFor", 0)),
+            latencies=latencies_from_json(report.get("latencies") or {}),
             **{name: _counts(report.get(each.json) or {}) for name, each in cls._maps()},
         )
 
@@ -309,6 +316,7 @@ class Report:
             expires=min(expires, default=None),
             oldest=min(oldest, default=None),
             hidden_for=max(self.hidden_for, other.hidden_for),
+            latencies=added(self.latencies, other.latencies),
             **{
                 name: each.add(getattr(self, name), getattr(other, name))
                 for name, each in self._maps()

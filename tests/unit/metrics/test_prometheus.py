@@ -37,7 +37,8 @@ def lines(registry):
     text = generate_latest(registry).decode()
     list(text_string_to_metric_families(text))  # well formed
     said = {line for line in text.splitlines() if not line.startswith("#")}
-    return {line for line in said if not line.startswith("azqueue_build_info{")}
+    others = ("azqueue_build_info{", "azqueue_batch_seconds_")
+    return {line for line in said if not line.startswith(others)}
 
 
 def test_nothing_is_said_before_anything_ran(registry):
@@ -86,6 +87,33 @@ def test_a_running_query(listener, registry):
         'azqueue_skipped_near_expiry_total{query="orders"} 0.0',
         'azqueue_throttled_total{query="orders"} 0.0',
     }
+
+
+def test_latencies_are_histograms(listener, registry):
+    latencies = {
+        "delivery": [7_500, 2, 0, 1],
+        "delete": [30, 3],
+        "delete 503": [9_000, *[0] * 13, 1],
+    }
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=REPORT | {"latencies": latencies})])
+    ended(listener)
+    said = {
+        line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+        for line in generate_latest(registry).decode().splitlines()
+        if line[0] != "#"
+    }
+
+    assert said['azqueue_delivery_age_seconds_bucket{le="1",query="orders"}'] == 2
+    assert said['azqueue_delivery_age_seconds_bucket{le="5",query="orders"}'] == 3
+    assert said['azqueue_delivery_age_seconds_bucket{le="+Inf",query="orders"}'] == 3
+    assert said['azqueue_delivery_age_seconds_sum{query="orders"}'] == 7.5
+    delete = 'error="",operation="delete",query="orders"'
+    assert said[f"azqueue_request_seconds_count{{{delete}}}"] == 3
+    busy = 'error="503",operation="delete",query="orders"'
+    assert said[f"azqueue_request_seconds_sum{{{busy}}}"] == 9
+    assert said['azqueue_batch_seconds_bucket{le="0.5",query="orders"}'] == 1
+    assert not any("commit_age" in name for name in said)
 
 
 def test_counters_go_on_in_the_next_run(listener, registry):

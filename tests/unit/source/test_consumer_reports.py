@@ -20,7 +20,7 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     expires = consumer.report().expires
     assert expires == pytest.approx(fake.clock.now() + 7 * 86_400, abs=5)
     report = consumer.report()
-    assert replace(report, requests={}) == Report(
+    assert replace(report, requests={}, latencies={}) == Report(
         {"orders": 3, "others": 0},
         3,
         0,
