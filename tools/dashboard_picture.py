@@ -231,7 +231,8 @@ def draw(url: str, span: Span, to: Path) -> list[str]:
         lines = lines_of(url, panel, variables, span)
         if not lines:
             empty.append(title)
-            figure.text(x + width / 2, middle, "No data", ha="center", fontsize=11)
+            why = panel["fieldConfig"]["defaults"].get("noValue", "No data")
+            figure.text(x + width / 2, middle, why, ha="center", fontsize=9, color="#6e7681")
         elif panel["type"] == "stat":
             draw_stat(figure.add_axes(size.box(panel, 0.12, 0.4, 0.12, 0.12)), panel, lines)
         else:
