@@ -184,7 +184,7 @@ smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 
 # What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
 # Both call a source alike, so the long kills are for one of them.
-ON_LINES = crashes executors restart stream transactions $(if $(filter 4.0,$*),exactly_once)
+ON_LINES = crashes executors restart stream transactions trying $(if $(filter 4.0,$*),exactly_once)
 
 engine-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \

@@ -1,7 +1,7 @@
 """Options that decode, which change from life to life (--change-decoding), and what a row holds.
 
-A body that does not decode is in the output with a mark before its text: another life may decode
-it, or give it back as it is.
+A body that does not decode is in the output with a mark before its text, and so it stays: in a life
+without the column of texts, with the mark alone.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ def is_body(body: str, text: str) -> bool:
         plain = base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):
         plain = text
-    return body.removeprefix(NOT_DECODED) in (text, plain)
+    return body == NOT_DECODED or body.removeprefix(NOT_DECODED) in (text, plain)

@@ -1,12 +1,15 @@
 """The Spark program that `drain_run.py` kills: it drains the queue into a folder.
 
-python drain_job.py settings.json
+    python drain_job.py settings.json
+
+It drains again each time that the one that watches has removed the result, until it is to stop.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +19,9 @@ from job import ExactSink, start_spark
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue import DrainResult, drain
+
+_LOOK_AGAIN_S = 0.05
+_PARENT = os.getppid()
 
 
 def run(settings: dict[str, Any]) -> int:
@@ -36,16 +42,25 @@ def run(settings: dict[str, Any]) -> int:
         Path(settings["sink"] + warm).mkdir()
         start(warm).awaitTermination()
     Path(settings["starting_file"]).touch()
-    began = time.monotonic()
-    if settings["plain"]:
-        start().awaitTermination()
-        result = DrainResult(True, 0)
-    else:
-        result = drain(start, options, hidden=settings["hidden_s"])
-    took_s = time.monotonic() - began
-    said = dataclasses.asdict(dataclasses.replace(result, error=None))
-    Path(settings["result"]).write_text(json.dumps(said | {"took_s": took_s}), encoding="utf-8")
-    return 0 if result.finished else 1
+    said, stop = Path(settings["result"]), Path(settings["stop_file"])
+    while not stop.exists():
+        called, began = time.time(), time.monotonic()
+        if settings["plain"]:
+            start().awaitTermination()
+            result = DrainResult(True, 0)
+        else:
+            result = drain(start, options, **settings["limits"])
+        took_s = time.monotonic() - began
+        figures = dataclasses.asdict(dataclasses.replace(result, error=None))
+        figures |= {"error": str(result.error)[:400], "called": called, "took_s": took_s}
+        aside = said.with_suffix(".aside")
+        aside.write_text(json.dumps(figures), encoding="utf-8")
+        aside.rename(said)
+        while said.exists() and not stop.exists():
+            if os.getppid() != _PARENT:
+                os._exit(1)
+            time.sleep(_LOOK_AGAIN_S)
+    return 0
 
 
 if __name__ == "__main__":

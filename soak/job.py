@@ -67,23 +67,24 @@ class ExactSink(Sink):
         except FileExistsError:
             had = json.loads((self._folder / f"{number:06}.json").read_text(encoding="utf-8"))
             rows = json.loads(aside.read_text(encoding="utf-8"))["rows"]
-            bad = {row[0] for row in had["rows"] + rows if row[1].startswith(NOT_DECODED)}
-            before, again = (
-                [row[:2] for row in some if row[0] not in bad] for some in (had["rows"], rows)
-            )
-            if before != again:
+            if [*map(kept, had["rows"])] != [*map(kept, rows)]:
                 aside.rename(aside.with_suffix(".differs"))
                 return
         aside.unlink()
 
 
+def kept(row: list[str]) -> tuple[str, str]:
+    """What of a row is the same in each life: its id, and its body or that it has none."""
+    return row[0], NOT_DECODED if row[1].startswith(NOT_DECODED) else row[1]
+
+
 def body(rows: DataFrame) -> Column:
-    """The body as text; of a message that did not decode, its text with a mark before it."""
+    """The body as text; of a message that did not decode, a mark, and its text if a column has
+    that."""
     text = rows["body"].cast("string")
-    if "_corrupt_record" not in rows.columns:
-        return text.alias("body")
-    marked = concat(lit(NOT_DECODED), "_corrupt_record")
-    return coalesce(text, marked).alias("body")
+    mark = lit(NOT_DECODED)
+    is_shown = "_corrupt_record" in rows.columns
+    return coalesce(text, concat(mark, "_corrupt_record") if is_shown else mark).alias("body")
 
 
 def start_spark(scratch: str) -> SparkSession:

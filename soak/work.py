@@ -96,6 +96,11 @@ class _Reader:
     def _decoding(self, life: int) -> dict[str, str]:
         return ways_of(self._given.seed, life) if self._given.change_decoding else {}
 
+    def _with_texts(self, life: int) -> dict[str, str]:
+        """The same, and a column always has the texts of what does not decode."""
+        ways = self._decoding(life)
+        return ways and ways | {"onUndecodable": "permissive"}
+
     def _place(self, name: str) -> str:
         return f"file:{self._folder}/{name}" if self._given.log == "file" else f"blob:soak/{name}"
 
@@ -190,7 +195,7 @@ class Chain(_Reader):
             "pause_s": _SLOW_PAUSE_S if slow else _PAUSE_S,
             "first": self.options | sizes | self._decoding(number),
             "sink": middle | {"transactionLog": self._place("transactions")},
-            "second": middle | self._log_options("log-2") | sizes | self._decoding(-number),
+            "second": middle | self._log_options("log-2") | sizes | self._with_texts(-number),
         }
 
     def finished(self) -> int:

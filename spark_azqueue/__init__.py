@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .settlement import DeadLetter, Retry, Settled, backoff, settle
     from .supervisor import RunResult, run_until_done
     from .transactions import transaction_reader
+    from .trying import SplitRows, dead_letters, split_apply, try_apply
     from .watching import queue_watch
 
 __all__ = [
@@ -28,14 +29,18 @@ __all__ = [
     "Retry",
     "RunResult",
     "Settled",
+    "SplitRows",
     "__version__",
     "backoff",
+    "dead_letters",
     "drain",
     "explain",
     "queue_watch",
     "run_until_done",
     "settle",
+    "split_apply",
     "transaction_reader",
+    "try_apply",
 ]
 
 
@@ -72,4 +77,8 @@ def __getattr__(name: str) -> Any:
         from . import supervisor
 
         return getattr(supervisor, name)
+    if name in ("SplitRows", "dead_letters", "split_apply", "try_apply"):
+        from . import trying
+
+        return getattr(trying, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -123,6 +123,16 @@ class Condition(enum.Enum):
         "restore the blob (soft delete), or set maxDequeueCount or onUndecodable=permissive;"
         " docs/writing.md",
     )
+    FUNCTION_FAILED = (
+        _BODIES,
+        "The function of `try_apply` fails on row after row.",
+        "mend the function or what it calls. If so many rows may be bad, raise limit in try_apply",
+    )
+    ROWS_LOST = (
+        _BODIES,
+        "`split_apply` stored other rows than the batch has.",
+        "start the query again: the batch comes again",
+    )
     CHECKPOINT_MISMATCH = (
         _CHECKPOINTS,
         "The checkpoint belongs to other options, another account or a newer release.",

@@ -24,7 +24,15 @@ from .metrics.report import Counters
 from .service.messages import MAX_VISIBILITY_S, QueueRef
 from .source.left import QueueLook, QueuesLeft, SourceLeft
 from .source.offsets import QueueOffset
-from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, reads
+from .supervisor import (
+    Hears,
+    OutOfTime,
+    RestartLimits,
+    RunResult,
+    Runs,
+    SkippedBatch,
+    reads,
+)
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +56,8 @@ class DrainResult(RunResult):
     `left_visible` and `left_hidden` are 0. read: in committed batches. deleted: at least so many,
     originals of dead letters included. dead_lettered: moved to poison queues. left_visible: at
     least so many from before the call can be read. left_hidden: may be leased by a run of this
-    query that failed. others: newer, delayed, or leased by other consumers, by the service's count.
-    The last three are None if the queues do not answer.
+    query that failed. others: newer, delayed, or leased by other consumers, by the service's count;
+    None if more of the call may be among them. All three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -161,6 +169,7 @@ class _Drain:
             self._seen,
             limits.clock(),
             lease_s=max(each.lease_s for each in queues.sources),
+            renewed_s=max(each.renewed_s for each in queues.sources),
             patience_s=HIDDEN_AT_MOST_S if hidden is None else hidden,
             waits_for_all=hidden is not None,
             deletes_early=any(each.deletes_early for each in queues.sources),
@@ -169,7 +178,6 @@ class _Drain:
         self._total = sum(each.messages for each in self._seen)
         self._counted: set[tuple[str, int]] = set()  # batches that `Took` had
         self._is_verified = False  # the queues show that what was read is deleted
-        self._pending = 0  # messages of the last run that the next one deletes
 
     def run(self) -> DrainResult:
         """Run the query until it is over."""
@@ -183,8 +191,10 @@ class _Drain:
                 step = self._after(query)
         except OutOfTime:
             step = Unfinished(f"within={self._within:g} s is over: the next call resumes")
+        except SkippedBatch as why:
+            step = Unfinished(str(why))
         if isinstance(step, Unfinished):
-            log.warning("%s", step.why)
+            log.warning("drain has not finished: %s", step.why)
         elif isinstance(step, Again):  # given up
             self._finish.failed(self._runs.failed_at)
         result = self._result(step)
@@ -224,9 +234,6 @@ class _Drain:
             return Unfinished(why)
         batches = [each for each in of_run if each.is_new]
         is_one_batch = any(each.is_old_spark is not False for each in batches)
-        self._pending = 0
-        if is_one_batch and not self._leaves:
-            self._pending = sum(each.messages for each in batches)
         kinds = {took[each.batch] for each in batches}
         if not of_run:
             kind = Took.UNKNOWN
@@ -234,8 +241,11 @@ class _Drain:
             kind = Took.NOTHING
         else:
             kind = next(each for each in (Took.OLDER, Took.NEWER, Took.NO_ROWS) if each in kinds)
-        hides = any(self._hides(each, took[each.batch]) for each in new)
-        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, self._pending)
+        hides = any(
+            self._hides(each, took[each.batch], has_ended=each.batch[0] in runs) for each in new
+        )
+        count = sum(each.messages for each in batches)
+        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, count)
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
         """Why the options cannot be those of the query; "" if they may be."""
@@ -269,15 +279,16 @@ class _Drain:
         )
         return Took.NEWER if is_newer else Took.OLDER
 
-    def _hides(self, read: Read, took: Took) -> bool:
-        """True if messages of the call may be hidden by leases of this query after this batch.
+    def _hides(self, read: Read, took: Took, *, has_ended: bool) -> bool:
+        """True if messages of the call may be hidden by renewed leases after this batch.
 
-        It is repeated, so a run before it ended early; or it lasted for half a lease: then the
-        receipts in the checkpoint are dead, with which the next run of Spark 4.0 and 4.1 deletes.
+        It is repeated, so a run before it ended early; or tasks were killed; or it lasted for half
+        a lease: then the receipts in the checkpoint are dead, with which another run deletes (the
+        next one of Spark 4.0 and 4.1, or that after a failure). has_ended: its run did not fail.
         """
         is_renewed = took is Took.OLDER and read.seconds > self._finish.lease_s / 2
-        is_one_batch = read.is_old_spark is not False
-        return (read.is_new and read.is_repeated) or (is_one_batch and (read.hides or is_renewed))
+        is_left = read.is_old_spark is not False or not has_ended
+        return (read.is_new and read.is_repeated) or read.hides or (is_left and is_renewed)
 
     def _called_at(self) -> dict[str, float]:
         """The service's time of the call by account, seconds since 1970; the latest of several."""
@@ -313,7 +324,9 @@ class _Drain:
         visible = self._finish.older(self._seen)
         hidden = 0 if finished else self._finish.hidden(self._seen, self._limits.clock())
         held = sum(each.messages for each in self._seen)
-        others = max(0, held - visible - hidden - self._pending)
+        others: int | None = max(0, held - visible - hidden - self._finish.pending)
+        if any(each.older and not each.is_all for each in self._seen):
+            others = None  # further ones of the call may be behind those
         return dataclasses.replace(result, left_visible=visible, left_hidden=hidden, others=others)
 
     def _counts(self) -> tuple[int, int, int]:

@@ -14,6 +14,8 @@
     ├── TransactionConflict  another process writes the same transactions
     ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
+    ├── FunctionFailed       try_apply: the function fails, and not because of single rows
+    ├── RowsLost             split_apply: what was stored are not the rows of the batch
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
@@ -149,6 +151,14 @@ class TransactionExpired(AzQueueError):  # noqa: N818
     """Messages of a transaction expired, or would expire, before they are visible."""
 
 
+class FunctionFailed(AzQueueError):  # noqa: N818
+    """The function of `try_apply` fails, and not because of single rows: see `limit` there."""
+
+
+class RowsLost(AzQueueError):  # noqa: N818
+    """What `split_apply` stored are not the rows of the batch. Nothing was written."""
+
+
 class NotDrained(AzQueueError):  # noqa: N818
     """An availableNow run would have to wait very long for hidden messages. Nothing is lost."""
 
@@ -159,7 +169,9 @@ class ServiceError(AzQueueError):
     status: HTTP status, or None if no answer came (or none that can be read).
     code: the service's error code, or "".
     retry_after: seconds the service asks to wait. date: the answer's Date header.
-    sent: False if no byte of the request was sent.
+    sent: False if no byte of the request was sent. request_id: the service's `x-ms-request-id`,
+    without an answer our `x-ms-client-request-id`: Azure's support and StorageQueueLogs find the
+    request by it; "" if there is none.
     unanswered: an earlier attempt may have taken effect (see `may_have_taken_effect`) without an
     answer. So a receipt that is refused now may have been valid then.
     """
@@ -177,8 +189,10 @@ class ServiceError(AzQueueError):
         retry_after: float | None = None,
         date: str | None = None,
         sent: bool = True,
+        request_id: str = "",
     ) -> None:
         super().__init__(message, condition=condition)
+        self.request_id = request_id
         self.status = status
         self.code = code
         self.outcome = outcome

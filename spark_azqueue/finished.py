@@ -12,6 +12,7 @@ Pure: times are arguments, in seconds of one monotonic clock.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,7 +71,7 @@ class RunSeen(NamedTuple):
     """What a run that ended without an error showed. began, ended: when.
 
     is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
-    have left messages of the call hidden. pending: how many it read that the next run deletes.
+    have left messages of the call hidden, by renewed leases. read: how many messages.
     """
 
     took: Took
@@ -78,7 +79,7 @@ class RunSeen(NamedTuple):
     ended: float
     is_one_batch: bool = False
     hides: bool = False
-    pending: int = 0
+    read: int = 0
 
 
 class Enough(NamedTuple):
@@ -115,6 +116,7 @@ class Finish:
         now: float,
         *,
         lease_s: float,
+        renewed_s: float,
         patience_s: float,
         waits_for_all: bool = False,
         deletes_early: bool = False,
@@ -122,29 +124,33 @@ class Finish:
     ) -> None:
         """queues: at the call.
 
-        lease_s: how long a lease of the query may last; it may become longer. patience_s: how long
-        to wait for hidden messages, in all. waits_for_all: also for those of others. deletes_early:
-        messages are deleted before their batch is committed, so an empty queue proves nothing.
-        leaves: deleteOnCommit=false: what was delivered stays, leased.
+        lease_s: how long a lease of the query may last; renewed_s: the same once it was renewed.
+        Both may become longer. patience_s: how long to wait for hidden messages, in all.
+        waits_for_all: also for those of others. deletes_early: messages are deleted before their
+        batch is committed, so an empty queue proves nothing. leaves: deleteOnCommit=false: what was
+        delivered stays, leased.
         """
-        self.lease_s = lease_s
+        self.lease_s, self._renewed_s = lease_s, renewed_s
         self._patience_s = patience_s
         self._waits_for_all = waits_for_all
         self._deletes_early = deletes_early
         self._leaves = leaves
         self._delivered: set[str] = set()
         self._older = self._older_of(queues)
-        self._hidden_until = self._read_until = 0.0
+        # When something was leased, renewed, or read without all its deletes, at the latest.
+        self._leased_at = self._renewed_at = self._read_at = -math.inf
         if not leaves and any(each.may_hide for each in queues):
-            self._may_hide(now)  # by a run that ended before the call
-        self._awaited_until = 0.0
-        self._pending = 0
+            self._leased_at = now  # by a run that ended before the call
+        self._is_read_awaited = False
+        self.pending = 0
+        """So many messages of the last run are hidden until the next one deletes them."""
         self._newer = self._barren = self._endless = self._silent = 0
         self._has_failed = False
 
     def leases_for(self, seconds: float) -> None:
         """A batch or a report shows leases of this length: what is hidden may last longer."""
         self.lease_s = max(self.lease_s, seconds)
+        self._renewed_s = max(self._renewed_s, seconds)
 
     def delivered(self, ids: Iterable[str]) -> bool:
         """These are of a committed batch, and stay in the queue. False if each was delivered
@@ -155,7 +161,7 @@ class Finish:
 
     def failed(self, at: float) -> None:
         """A run ended with an error at this time: what it had leased may be hidden."""
-        self._may_hide(at)
+        self._leased_at = at
         self._has_failed = True
 
     def older(self, queues: Iterable[QueueSeen]) -> int:
@@ -164,7 +170,7 @@ class Finish:
 
     def hidden(self, queues: Iterable[QueueSeen], now: float) -> int:
         """How many are hidden, and may be by a run of this query."""
-        if self._leaves or now >= max(self._hidden_until, self._read_until):
+        if self._leaves or now >= self._hidden_until(is_read_awaited=True):
             return 0
         return sum(each.hidden for each in queues)
 
@@ -172,18 +178,20 @@ class Finish:
         """What follows a run that ended without an error. queues: as they show after it."""
         older_before, self._older = self._older, self._older_of(queues)
         has_read = run.took in (Took.OLDER, Took.NEWER)
-        if has_read and run.is_one_batch and not self._leaves:  # not all is known of its deletes
-            self._read_until = max(self._read_until, run.ended + self.lease_s + _MARGIN_S)
-        if run.hides or run.took is Took.UNKNOWN:
-            self._may_hide(run.ended)
+        is_unsettled = run.is_one_batch and not self._leaves
+        self.pending = run.read if is_unsettled and not self._deletes_early else 0
+        if has_read and is_unsettled:  # not all is known of its deletes
+            self._read_at = run.ended
+        if run.hides:
+            self._renewed_at = run.ended
+        if run.took is Took.UNKNOWN:
+            self._leased_at = run.ended
         has_failed, self._has_failed = self._has_failed, False
         why = self._over(run, queues)
         if why is not None and not self._older:
             self._barren = self._endless = 0
-            self._pending = run.pending
             sees_all = all(each.is_all for each in queues)
-            is_read = sees_all or run.took is Took.NOTHING
-            self._awaited_until = max(self._hidden_until, self._read_until if is_read else 0.0)
+            self._is_read_awaited = sees_all or run.took is Took.NOTHING
             return self._waited_for(queues, run.began, run.ended, why)
         if run.took is Took.OLDER or has_failed:
             self._barren = self._endless = 0
@@ -202,22 +210,23 @@ class Finish:
     def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
         """began: what could be read then was read."""
         if all(each.is_all for each in queues):
-            if sum(each.hidden for each in queues) <= self._pending:
+            if sum(each.hidden for each in queues) <= self.pending:
                 return Enough(why)
             began = now  # nothing older is visible: what is hidden at the end is of others
-        is_ours = self._awaited_until > began
+        until = self._hidden_until(is_read_awaited=self._is_read_awaited)
+        is_ours = until > began
         if not is_ours and not (self._waits_for_all and self._patience_s > 0):
             return Enough(why)
-        if is_ours and now >= self._awaited_until:
+        if is_ours and now >= until:
             return Again()
         if self._patience_s <= 0:
             return Unfinished(
                 f"{_counted(sum(each.hidden for each in queues), 'message')} may be hidden by"
                 " leases of runs that failed or ended before, for"
-                f" {self._awaited_until - now:.0f} s at most: call it again then, or set 'hidden'"
+                f" {until - now:.0f} s at most: call it again then, or set 'hidden'"
                 " to wait longer"
             )
-        rest = self._awaited_until - now if is_ours else self._patience_s
+        rest = until - now if is_ours else self._patience_s
         pause = max(0.1, min(rest, LOOK_AGAIN_S, self._patience_s))
         self._patience_s -= pause
         return Wait(pause)
@@ -226,14 +235,17 @@ class Finish:
         """Why no further run is needed for what can be read, None if one is."""
         took = run.took
         self._silent = self._silent + 1 if took is Took.UNKNOWN else 0
-        if took is Took.NEWER:
+        if self._older:  # a later look may miss it behind newer ones
+            self._newer = 0
+        elif took is Took.NEWER:
             self._newer += 1
         elif took is not Took.NO_ROWS:
             self._newer = 0
         if took is Took.NOTHING:
             return ""
         if self._newer >= ENOUGH:
-            return "two runs in a row read only messages that came after the call"
+            again = ", or that were delivered in it" if self._leaves else ""
+            return f"two runs in a row read only messages that came after the call{again}"
         # A log may have more than the queues.
         is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
         return "" if is_known and not any(each.may_hide for each in queues) else None
@@ -272,8 +284,10 @@ class Finish:
             " out? `peek` of the command line shows them"
         )
 
-    def _may_hide(self, at: float) -> None:
-        self._hidden_until = max(self._hidden_until, at + self.lease_s + _MARGIN_S)
+    def _hidden_until(self, *, is_read_awaited: bool) -> float:
+        """When the last lease ends that a run of the query may have left."""
+        leased_at = max(self._leased_at, self._read_at if is_read_awaited else -math.inf)
+        return max(leased_at + self.lease_s, self._renewed_at + self._renewed_s) + _MARGIN_S
 
     def _older_of(self, queues: Iterable[QueueSeen]) -> frozenset[str]:
         return frozenset().union(*(each.older for each in queues)) - self._delivered

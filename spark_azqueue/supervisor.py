@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from .explanation import Explanation, explain
 from .metrics.observers import observers_of
-from .metrics.query_metrics import Read, read_of
+from .metrics.query_metrics import Read, read_of, skipped
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,10 @@ def run_until_done(
         restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
     )
     runs = Runs(start, listener, limits)
-    query = runs.until_one_ends()
+    try:
+        query = runs.until_one_ends()
+    except SkippedBatch as skipped:
+        return RunResult(False, runs.restarts, runs.error, str(skipped))
     if query is None:
         return RunResult(False, runs.restarts, runs.error)
     last = next(reversed([*reads(query)]), None)
@@ -173,6 +176,10 @@ class OutOfTime(Exception):  # noqa: N818
     """The time of a `drain` is over."""
 
 
+class SkippedBatch(Exception):  # noqa: N818
+    """The sink skipped a batch of new messages: rows are lost if the query continues."""
+
+
 class Runs:
     """The runs of one query, one after another, and their failures."""
 
@@ -197,8 +204,8 @@ class Runs:
     def until_one_ends(self) -> Any | None:
         """Start the query until a run ends without an error. Returns that run; None: given up.
 
-        Raises OutOfTime, what the very first start raises, and TypeError or ValueError if a start
-        returns no new run.
+        Raises OutOfTime, SkippedBatch, what the very first start raises, and TypeError or
+        ValueError if a start returns no new run. The query is stopped then.
         """
         limits = self._limits
         query = self._checked(self._start()) if self._newest is None else None
@@ -262,9 +269,11 @@ class Runs:
         failure = None
         try:
             self._await(query)
-        except OutOfTime:
+        except (OutOfTime, SkippedBatch) as why:
             _stop(query)
             _wait_until_observed(query, self._listener)
+            if isinstance(why, SkippedBatch):
+                log.error("%s", why)
             raise
         except Exception as error:  # noqa: BLE001 (as above)
             failure = error
@@ -275,9 +284,6 @@ class Runs:
         return failure
 
     def _await(self, query: Any) -> None:
-        if self._watch is None and self._until is None:
-            query.awaitTermination()
-            return
         ended = False
         while not ended:
             left = _LOOK_EVERY_S
@@ -288,11 +294,17 @@ class Runs:
             try:
                 ended = query.awaitTermination(left)
             except Exception:
-                if self._watch:
-                    self._watch(query)  # its last batches count, too
+                self._look_at(query, is_over=True)  # its last batches count, too
                 raise
-            if self._watch:
-                self._watch(query)
+            self._look_at(query, is_over=ended)
+
+    def _look_at(self, query: Any, *, is_over: bool) -> None:
+        """Raises SkippedBatch. is_over: look at all that is known of the run."""
+        if self._watch:
+            self._watch(query)
+        for read in reads(query) if is_over else _newest(query):
+            if why := skipped(read):
+                raise SkippedBatch(why)
 
 
 def reads(query: Any) -> Iterator[Read]:
@@ -301,6 +313,13 @@ def reads(query: Any) -> Iterator[Read]:
         for progress in [*query.recentProgress]:
             if found := read_of(parsed(progress)):
                 yield found
+
+
+def _newest(query: Any) -> Iterator[Read]:
+    """The same of the newest event alone: events of large batches are large."""
+    with contextlib.suppress(Exception):
+        if (progress := query.lastProgress) and (found := read_of(parsed(progress))):
+            yield found
 
 
 def parsed(progress: Any) -> Mapping[str, Any]:

@@ -48,6 +48,11 @@ GROUPS = (
         ((_TOP, ("settle", "Retry", "DeadLetter", "Settled", "backoff")),),
     ),
     Group(
+        "Apply a function that may raise",
+        "See [functions that raise](bad-rows.md#functions-that-raise).",
+        ((_TOP, ("try_apply", "split_apply", "SplitRows", "dead_letters")),),
+    ),
+    Group(
         "Start again after a failure",
         "See [supervision](supervision.md).",
         ((_TOP, ("run_until_done", "RunResult", "drain", "DrainResult")),),

@@ -185,7 +185,7 @@ def java() -> Finding:
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(False, f"Java: {found} does not run ({type(error).__name__})", advice)
-    version = re.search(r'version "((\d+)[^"]*)"', said)
+    version = re.search(r'version "((\d+)(?:[^\d"][^"]*)?)"', said)
     if not version:
         return Finding(False, f"Java: could not determine the version of {found}", advice)
     return Finding(int(version[2]) >= OLDEST_JAVA, f"Java {version[1]} ({found})", advice)

@@ -31,7 +31,7 @@ STATEMENTS = (
     # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
     r"""(?!\w|=\*+\(redacted\))"""
-    r"""(?:(?:\\*["'`])?\s*(?:value:|=|->|:)?\s*r?(\\*["'])[^"'\\]*"""
+    r"""(?:(?:\\*["'`])?\s*(?:(?:value:|=|->|:)\s*)?r?(\\*["'])[^"'\\]*"""
     r"""(?=\1\s*(?:[,)}]|(?![\s\S])))|[\s\S]*)"""
 )
 """For `spark.redaction.string.regex`: what Spark replaces by asterisks in statements and plans.

@@ -71,6 +71,7 @@ def read_new_files(
     """Start a query that reads each new file of a container once, as Event Grid announces them.
 
     options: of the source: the account, its credential, and `queue`, in which the events are.
+        `messageEncoding` is for what the query writes.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
     format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
         at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
@@ -85,8 +86,8 @@ def read_new_files(
         driver.
     paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
         `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
-    include_existing_files: read also what is there before the first start, which lists the
-        containers. Later starts do not change this.
+    include_existing_files: read also what is there before the first start. Later starts do not
+        change this.
     max_files_per_trigger: most messages in a batch; it has at most ten times as many files.
     path_glob_filter: which names of files (not paths) are wanted, as one glob.
     allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
@@ -174,9 +175,12 @@ def read_new_files(
 
 
 def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
-    """Without the account of the blobs, unless the source itself has blobs."""
+    """Without the account of the blobs, unless the source itself has blobs; without an encoding.
+
+    Bodies are read in both, and one of the other form would stop the query for good.
+    """
     uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
-    left_out = frozenset() if uses_blobs else OF_BLOBS
+    left_out = {"messageencoding"} if uses_blobs else {"messageencoding", *OF_BLOBS}
     return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 

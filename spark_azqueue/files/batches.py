@@ -9,21 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812
-
 from spark_azqueue.errors import LogConflict
-from spark_azqueue.eventgrid.blobs import blob_events
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.names import FILES
 from spark_azqueue.service.redaction import shown
 
+from .bodies import of_bodies
 from .decide import (
     Announced,
     Looks,
     Quarantined,
-    announced,
     changed,
     listed_by,
     not_matched,
@@ -52,9 +49,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
-
-_EVENT = 6_000
-"""Most characters of an event that could not be read, in the envelope about it."""
 
 _ENVELOPE = 48_000
 """Bytes of an envelope, at most: a message holds 64 KiB, and base64 makes four bytes of three."""
@@ -129,7 +123,9 @@ class Arrivals:
         comes_again = number == files.newest
 
         def look(asked: Sequence[File]) -> Looks:
-            return self.files.look(spark, asked)
+            found = self.files.look(spark, asked, or_denied=True)
+            files.denials.check(found)
+            return found
 
         def put_back(events: Sequence[Announced]) -> None:
             self._put_back(spark, events)
@@ -157,35 +153,16 @@ class Arrivals:
 
     def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
         """The events of files; the others are quarantined, or are of no file."""
-        bodies = batch.select("message_id", "body")
-        seen = blob_events(bodies, trusted=self.trusted).where(
-            "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
-        )
-        at = F.coalesce(F.unix_micros("time") / 1e6, F.lit(self.clock()))
-        text = F.substring(F.coalesce("event", F.col("body").cast("string")), 1, _EVENT)
-        rows = seen.select(
-            *(
-                "message_id",
-                "reason",
-                "account",
-                "container",
-                "path",
-                "renamed_from",
-                "change",
-                "etag",
-                "api",
-            ),
-            *("sequencer", at.alias("at"), F.when(F.col("reason").isNotNull(), text).alias("text")),
-        ).collect()
-        if bad := [row for row in rows if row.reason]:
+        found, broken = of_bodies(batch, self.trusted, self.clock())
+        if broken:
             log.warning(
-                "%d events name no file that is trusted, such as one in the message %s: %s",
-                len(bad),
-                bad[0].message_id,
-                bad[0].reason,
+                "%s events name no file that is trusted, such as one in the message %s: %s",
+                f"{sum(1 + each.more for each in broken):,}",
+                broken[0].message_id,
+                broken[0].reason,
             )
-            self._envelopes(spark, [{"event": row.text, "reason": row.reason} for row in bad])
-        return [event for row in rows if not row.reason for event in announced(row)]
+            self._envelopes(spark, [each.envelope() for each in broken])
+        return found
 
     def _read(
         self,
@@ -320,6 +297,6 @@ def envelope_text(envelope: Mapping[str, Any]) -> str:
     """An envelope as JSON, cut if it is too long for a message."""
     fields = dict(envelope)
     while len(text := json.dumps(fields)) > _ENVELOPE:  # an emoji is twelve bytes of it
-        longest = max(fields, key=lambda name: len(fields[name]))
+        longest = max(fields, key=lambda name: len(str(fields[name])))
         fields[longest] = fields[longest][: len(fields[longest]) // 2]
     return text

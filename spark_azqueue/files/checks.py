@@ -11,8 +11,9 @@ from spark_azqueue.journal import codec
 from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.redaction import shown
 
+from .globs import Glob
 from .memory import LATE_S, MOST
-from .rules import Rules, glob_pattern, is_hidden, is_inside
+from .rules import Rules, is_hidden, is_inside
 
 _WHOLE = ("max_files_per_trigger", "max_files_remembered")
 _SECONDS = ("backfill_interval", "max_file_age")
@@ -60,7 +61,7 @@ def check_kinds(given: Mapping[str, Any]) -> None:
         raise ValueError("available_now=True and processing_time are two triggers: leave one out")
 
 
-def check_pattern(glob: str) -> re.Pattern[str]:
+def check_pattern(glob: str) -> Glob:
     """The pattern of `path_glob_filter`. Raises ValueError for one that names would not match.
 
     The events of files that it does not match are deleted, so a slip in it costs all of them. A
@@ -70,7 +71,7 @@ def check_pattern(glob: str) -> re.Pattern[str]:
     whys = (why for looks_so, why in _SLIPS if re.search(looks_so, plain))
     if why := _slip_in(glob) or next(whys, None) or _slip_in_braces(plain):
         raise ValueError(f"path_glob_filter {glob!r} {why}")
-    return glob_pattern(glob)
+    return Glob(glob)
 
 
 _SEVERAL = (

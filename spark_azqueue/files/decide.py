@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from .memory import File, Memory
-from .rules import Rules, cut, is_hidden, trouble_with
+from .rules import LONGEST, Rules, cut, is_hidden, trouble_with
 
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
 """Operations after which a file is still empty: another event follows when it is written."""
@@ -19,6 +19,7 @@ NO_HADOOP_NAME = "Hadoop's paths cannot have the name of the file"
 EMPTIED = "the file is empty now"
 NO_FILE = "the path is no file's any more, but a folder's"
 REPLACED = "the file was replaced before its batch was done: its new version has another event"
+NOT_ALLOWED = "the job may not look into the folder of the file"
 TOO_OLD = "the event is older than what is remembered, so the file may have been read"
 
 
@@ -68,7 +69,8 @@ class Quarantined(NamedTuple):
 class Look(Enum):
     """What is at a path. NO_FILE: a folder, which Spark would read whole. NO_NAME: not askable.
 
-    UNKNOWN: not known. Nothing is decided of such a path.
+    DENIED: the job may not look at it, but elsewhere. UNKNOWN: not known. Nothing is decided of
+    such a path.
     """
 
     FILE = "file"
@@ -76,6 +78,7 @@ class Look(Enum):
     NO_FILE = "no file"
     GONE = "gone"
     NO_NAME = "no name"
+    DENIED = "denied"
     UNKNOWN = "unknown"
 
 
@@ -155,8 +158,10 @@ def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Ann
 def is_wanted(path: str, rules: Rules) -> bool:
     """Whether a file of this path is to be read at all."""
     name = path.rpartition("/")[2]
-    matches = rules.wanted is None or rules.wanted.fullmatch(name) is not None
-    return bool(name) and matches and not is_hidden(path)
+    if not name or is_hidden(path):
+        return False
+    # The name of no blob is not compared: the file is quarantined.
+    return rules.wanted is None or len(path) > LONGEST or rules.wanted.matches(name)
 
 
 def _follows(event: Announced, other: Announced | None) -> bool:
@@ -195,7 +200,8 @@ def choose(
 
 def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
     """The same after a look at each of its files: only files with contents are read."""
-    seen, why = _seen(chosen.files, looks), {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME}
+    seen = _seen(chosen.files, looks)
+    why = {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME, Look.DENIED: NOT_ALLOWED}
     return Chosen(
         [file for file, look in seen if look is Look.FILE],
         [*chosen.aside, *(Quarantined(file, why[look]) for file, look in seen if look in why)],
@@ -211,7 +217,7 @@ def changed(
     etags: as for `choose`.
     """
     why = {Look.GONE: GONE, Look.EMPTY: EMPTIED, Look.NO_FILE: NO_FILE}
-    why[Look.NO_NAME] = NO_HADOOP_NAME
+    why |= {Look.NO_NAME: NO_HADOOP_NAME, Look.DENIED: NOT_ALLOWED}
     found: list[Quarantined] = []
     for file, look in _seen(files, looks):
         if reason := why.get(look):

@@ -52,6 +52,11 @@ def is_missing(error: Exception) -> bool:
     return condition(error) == "PATH_NOT_FOUND" or not _MISSING.isdisjoint(classes(error))
 
 
+def is_denied(error: Exception) -> bool:
+    """Whether it is that the job may not look at a path, not that the path does not exist."""
+    return not is_missing(error) and not _NO_RIGHT.isdisjoint(classes(error))
+
+
 def is_of_a_name(error: Exception) -> bool:
     """Whether Hadoop's paths cannot have the name, as with a colon in some file systems."""
     return "java.net.URISyntaxException" in classes(error)
@@ -91,7 +96,14 @@ def _chain(error: Exception) -> list[Any]:
 _AT_ONCE = 16
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-"""Errors that say that nothing has this path; all others say nothing of it."""
+"""Errors that say that nothing has this path."""
+
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
+"""Errors that come again until the rights or the path are mended. All others say nothing."""
+
+_NO_RIGHT = frozenset(
+    {"org.apache.hadoop.security.AccessControlException", "java.nio.file.AccessDeniedException"}
+)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -174,7 +186,8 @@ def _look_on_disk(path: str) -> Look:
     try:
         found = os.stat(path_on(path))
     except OSError as error:
-        return Look.GONE if error.errno in _ABSENT else Look.UNKNOWN
+        denied = Look.DENIED if error.errno in _DENIED else Look.UNKNOWN
+        return Look.GONE if error.errno in _ABSENT else denied
     return _look(stat.S_ISREG(found.st_mode), found.st_size)
 
 
@@ -196,7 +209,8 @@ def _look_by_hadoop(spark: SparkSession, path: str) -> Callable[[str], Look]:
                 raise
             if is_of_a_name(error):
                 return Look.NO_NAME
-            return Look.GONE if is_missing(error) else Look.UNKNOWN
+            denied = Look.DENIED if is_denied(error) else Look.UNKNOWN
+            return Look.GONE if is_missing(error) else denied
 
     return look
 

@@ -8,6 +8,7 @@
     begun/query    Spark's id of the query whose log it is, which is in its checkpoint
     begun/sender   a secret, by which the events of its listings are known
     newest/<n>     the list of batch n was put, so it has to be there
+    denied/…       a start could not look into a folder: see `denials.py`
 
 It decides nothing. What its methods raise: ServiceError if the store fails, LogDamaged for an
 object that is not as it was written, LogConflict for a log of another kind, account or checkpoint.
@@ -19,7 +20,7 @@ import logging
 import math
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
@@ -28,6 +29,7 @@ from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed, unpacked
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.store import LogStore
+from spark_azqueue.service.redaction import shown
 
 from . import record as objects
 from .decide import (
@@ -42,9 +44,10 @@ from .decide import (
     looked_at,
     unseen,
 )
+from .denials import Denials
 from .memory import MOST, File, Memory
 from .record import Begun, FileList, SnapshotHead
-from .rules import Rules, trouble_with
+from .rules import Rules, cut, trouble_with
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +107,11 @@ class FileLog(Journal):
         if found is None:
             raise self.damaged(f"begun/{objects.SENDER}", "it is missing")
         return found
+
+    @cached_property
+    def denials(self) -> Denials:
+        """The folders that starts could not look into."""
+        return Denials(self)
 
     def record(self, batch: int) -> FileList | None:
         """The list of this batch; None if there is none."""
@@ -344,20 +352,39 @@ def list_of(
         found = [file for file in found if not log.memory.knows(file)]
     # A path that cannot be read is never put back, nor written as one that was left out.
     sound = [file for file in found if not trouble_with(file.path)]
-    troubled = [file for file in found if trouble_with(file.path)]
-    sound, rest = sound[: means.most], sound[means.most :]
+    room = objects.fitting(sound, means.most)
+    sound, rest = sound[:room], sound[room:]
+    troubled = _with_room(
+        file._replace(path=cut(file.path)) for file in found if trouble_with(file.path)
+    )
     chosen = choose([*sound, *troubled], log.memory, means.etags(sound) if sound else None)
     if chosen.files:
         chosen = looked_at(chosen, means.look(chosen.files))
     if rest:  # behind what fails while a storage is down, so not again at each start
         later = {(file.place, file.path) for file in rest}
         means.put_back([event for event in events if (event.place, event.path) in later])
-    chosen = chosen._replace(left_out=(*chosen.left_out, *rest))
     if not (chosen.files or chosen.aside):
         return None
+    put_back = (rest[0].place, rest[0].path, len(rest)) if rest else None
     own = {(event.place, event.path) for event in events if event.api == listed}
     named = [*chosen.files, *(each.file for each in chosen.aside)]
-    return log.put(FileList(batch, -1, now, *chosen, log.memory.oldest_of(named, own, now)))
+    oldest = log.memory.oldest_of(named, own, now)
+    chosen = chosen._replace(left_out=tuple(chosen.left_out))
+    return log.put(FileList(batch, -1, now, *chosen, oldest, put_back))
+
+
+def _with_room(troubled: Iterable[File]) -> list[File]:
+    """Those of the paths that cannot be read for which a list has room. Anybody may send more."""
+    every = [*troubled]
+    kept = every[: objects.fitting(every, len(every))]
+    if left := len(every) - len(kept):
+        log.warning(
+            "%s more events name paths that cannot be read, such as %s: a list has no room for"
+            " them, and they are deleted",
+            f"{left:,}",
+            shown(every[-1].path),
+        )
+    return kept
 
 
 def _check_same(
@@ -369,7 +396,11 @@ def _check_same(
     """
     left_out = {(file.place, file.path) for file in record.left_out} if record else set()
     known = [file for file in found if (file.place, file.path) not in left_out]
-    new = () if rules.allow_overwrites else choose(known, log.memory).files
+    new = [] if rules.allow_overwrites else [*choose(known, log.memory).files]
+    if record and record.put_back:
+        place, path, count = record.put_back  # they are in this order, as all candidates
+        before = sum((file.place, file.path) < (place, path) for file in new)
+        new = new[:before] + new[before + count :]
     if new:
         raise LogConflict(
             f"the list of batch {batch} in the file log {log.where} does not have {len(new):,}"

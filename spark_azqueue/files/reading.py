@@ -13,6 +13,7 @@ from spark_azqueue.service.redaction import shown
 from .decide import NO_HADOOP_NAME, Look, Looks, Quarantined, changed
 from .hadoop import (
     condition,
+    is_denied,
     is_of_a_name,
     is_of_network,
     is_of_no_file,
@@ -23,7 +24,7 @@ from .hadoop import (
     said,
 )
 from .memory import File
-from .rules import Root, may_be_a_mount, path_below, spark_path
+from .rules import Root, folder_of, may_be_a_mount, path_below, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -109,12 +110,13 @@ class Files:
         reader = spark.read.format(self._format).options(**self._options)
         return reader if self._schema is None else reader.schema(self._schema)
 
-    def look(self, spark: SparkSession, files: Sequence[File]) -> Looks:
+    def look(self, spark: SparkSession, files: Sequence[File], *, or_denied: bool = False) -> Looks:
         """What is at the path of each of these now. Opens none.
 
-        A file is gone only if its container is there, before and after a second look. Raises
-        FileNotFoundError if the container is not, OSError if it is unknown what is at a path, and
-        Spark's error if it is unknown whether a container is there. A later try may succeed.
+        A file is gone only if its container is there, before and after a second look. or_denied:
+        say so of what the job may not look at, while it may elsewhere in the container. Raises
+        FileNotFoundError if the container is not there, OSError if it is unknown what is at a path,
+        and Spark's error if it is unknown whether a container is there. A later try may succeed.
         """
         found = self._look(spark, files)
         for again in (True, False):
@@ -123,6 +125,9 @@ class Files:
                 self._check_root(spark, file, found)
             if again:
                 found |= self._look(spark, lost)
+        for file in (f for f in files if found[f.place, f.path] is Look.DENIED):
+            if not (or_denied and self._is_elsewhere(spark, file, found)):
+                raise _unknown(file, "the job may not look at it")
         return found
 
     def _look(self, spark: SparkSession, files: Sequence[File]) -> dict[tuple[str, str], Look]:
@@ -131,17 +136,27 @@ class Files:
             here, root = [file for file in files if file.place == place], self._roots[place]
             seen = self._looks(spark, [root.spark + file.path for file in here])
             looks = dict(zip((file.path for file in here), seen, strict=True))
-            if unknown := [file for file in here if looks[file.path] is Look.UNKNOWN]:
-                looks |= self._look_by_spark(spark, root, unknown)
+            unknown = [f for f in here if looks[f.path] in (Look.UNKNOWN, Look.DENIED)]
+            if unknown:
+                looks |= self._look_by_spark(spark, root, unknown, looks)
             found |= {(place, path): look for path, look in looks.items()}
         return found
 
+    def _is_elsewhere(self, spark: SparkSession, file: File, found: Looks) -> bool:
+        """Whether the job may look at anything else, so that only a folder is closed to it."""
+        seen = (Look.FILE, Look.EMPTY, Look.NO_FILE)
+        if any(place == file.place and look in seen for (place, _), look in found.items()):
+            return True
+        folder = self._roots[file.place].spark + folder_of(file.path)
+        return "/" in file.path and [*self._looks(spark, [folder])] == [Look.NO_FILE]
+
     def _look_by_spark(
-        self, spark: SparkSession, root: Root, files: Sequence[File]
+        self, spark: SparkSession, root: Root, files: Sequence[File], before: Mapping[str, Look]
     ) -> dict[str, Look]:
         """The same by Spark's reader, which may have a credential that Hadoop in the driver lacks.
 
-        Each file by itself if one of them fails. Raises OSError if it cannot say it either.
+        Each file by itself if one of them fails. before: what Hadoop said. Raises OSError if it
+        cannot say it either.
         """
         whole = spark.read.format("binaryFile").options(**_OF_A_LOOK)
         on_disk = is_on_disk(spark, root.spark)
@@ -155,6 +170,8 @@ class Files:
             if condition(error) == "PATH_NOT_FOUND" and not on_disk:
                 return Look.GONE
             # Of a path on a disk Java says so, too, if it may not be looked at.
+            if is_denied(error) or (on_disk and before[file.path] is Look.DENIED):
+                return Look.DENIED
             raise _unknown(file, said(error)) from error
 
         found: dict[str, Look] = {}

@@ -37,6 +37,12 @@ _MOST_FILES = 1_000_000
 _MOST_VALUES = 6 * _MOST_FILES + 100
 """Of a list, as JSON: a quarantined file is an array of five."""
 
+_SHARE = 56 * 2**20
+"""Bytes of a list for files that are looked at; and for paths that cannot be read."""
+
+_REASON = 150
+"""Bytes for why a file was not read, and for what divides the values."""
+
 _STEP = 2**20
 SENDER, QUERY = "sender", "query"
 """The secret by which a log knows its own events; Spark's id of the query whose log it is."""
@@ -49,7 +55,8 @@ class FileList(NamedTuple):
 
     at: when it was made, in seconds since 1970. aside: what was not read from the beginning.
     left_out: what was ignored, and is not remembered. oldest: see `Memory.oldest_of`; None: not
-    known. Both are optional in an object.
+    known. put_back: place and path of the first file for which the list had no room, and how many
+    there were; all of them come after it in this order. These three are optional in an object.
     """
 
     batch: int
@@ -59,6 +66,7 @@ class FileList(NamedTuple):
     aside: Sequence[Quarantined]
     left_out: Sequence[File] = ()
     oldest: float | None = None
+    put_back: tuple[str, str, int] | None = None
 
     def to_bytes(self) -> bytes:
         """The object to store. Raises ValueError for one that could not be read again."""
@@ -73,12 +81,14 @@ class FileList(NamedTuple):
         }
         if self.oldest is not None:
             value["oldest"] = _finite(self.oldest)
+        if self.put_back:
+            value["put_back"] = list(self.put_back)
         data = sealed(value)
         count = len(self.files) + len(self.aside) + len(self.left_out)
         if len(data) > LIST_AT_MOST or count > _MOST_FILES:
             raise ValueError(
-                f"batch {self.batch} has {count:,} files, which is more than a list holds: lower"
-                " max_files_per_trigger"
+                f"batch {self.batch} has {count:,} files in {len(data):,} bytes, which is more than"
+                " a list holds: lower max_files_per_trigger"
             )
         return _readable(data, lambda data: FileList.read(data, self.batch))
 
@@ -98,7 +108,18 @@ class FileList(NamedTuple):
         left_out = tuple(_file(each) for each in ignored)
         aside = _read_asides(found)
         oldest = _or_infinite(found, "oldest") if "oldest" in found else None
-        return cls(batch, previous, _seconds(found, "at"), files, aside, left_out, oldest)
+        at = _seconds(found, "at")
+        return cls(batch, previous, at, files, aside, left_out, oldest, _put_back(found))
+
+
+def fitting(files: Sequence[File], most: int) -> int:
+    """How many of the first of these, at most `most`, fit into the half of a list."""
+    size, most = 0, min(most, _MOST_FILES // 2)
+    for count, file in enumerate(files[:most]):
+        size += len(json.dumps(file)) + _REASON
+        if size > _SHARE:
+            return count
+    return min(most, len(files))
 
 
 def bad_to_bytes(aside: Sequence[Quarantined]) -> list[bytes]:
@@ -233,6 +254,16 @@ def _read_asides(found: Any) -> list[Quarantined]:
             raise Damaged("a reason in it is not valid")
         read.append(Quarantined(_file(each[:-1]), each[-1]))
     return read
+
+
+def _put_back(found: Any) -> tuple[str, str, int] | None:
+    if "put_back" not in found:
+        return None
+    value = found["put_back"]
+    if not isinstance(value, list) or len(value) != 3:
+        raise Damaged("'put_back' is not valid")
+    first = _file([*value[:2], "", 0])
+    return first.place, first.path, number({"count": value[2]}, "count")
 
 
 def _file(value: Any) -> File:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from spark_azqueue.eventgrid.trusted import TrustedPlace, places
 
+from .globs import Glob
+
 PLACE = re.compile(r"[a-z0-9:-]{1,63}/[$a-z0-9-]{3,63}")
 """The name of a container, as `roots_of` makes it and the log keeps it."""
 
@@ -31,7 +33,7 @@ class Rules(NamedTuple):
     """roots: by name. wanted: what the names of files match; None: every name."""
 
     roots: Mapping[str, Root]
-    wanted: re.Pattern[str] | None = None
+    wanted: Glob | None = None
     allow_overwrites: bool = False
 
 
@@ -113,6 +115,11 @@ def trouble_with(path: str) -> str | None:
     return None
 
 
+def folder_of(path: str) -> str:
+    """The folder in the container in which a path is; the path itself if it is in none."""
+    return path.partition("/")[0]
+
+
 def cut(path: str) -> str:
     """A path that the log can hold. One that is cut is that of no blob."""
     return path if len(path) <= LONGEST else f"{path[:LONGEST]}…"
@@ -166,42 +173,3 @@ def _parts(path: str) -> tuple[str, str, str]:
     found = _PARTS.fullmatch(path)
     scheme, host, rest = found.groups("") if found else ("", "", path)
     return scheme.lower(), host, re.sub("/+", "/", rest)
-
-
-def glob_pattern(glob: str) -> re.Pattern[str]:
-    """A glob as Hadoop reads it (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\`), for names of files.
-
-    Raises ValueError for one that is not closed.
-    """
-    parts, depth, at = [], 0, 0
-    while at < len(glob):
-        here = glob[at]
-        at += 1
-        if here == "\\" and at < len(glob):
-            parts.append(re.escape(glob[at]))
-            at += 1
-        elif here == "[":
-            end = glob.find("]", at + 1)
-            if end < 0:
-                raise _unclosed(glob)
-            inside = glob[at:end].replace("\\", "\\\\").replace("[", "\\[")
-            parts.append(f"[{'^' + inside[1:] if inside[0] in '^!' else inside}]")
-            at = end + 1
-        elif here in "*?":
-            parts.append(".*" if here == "*" else ".")
-        elif here == "{":
-            depth += 1
-            parts.append("(?:")
-        elif depth and here in ",}":
-            depth -= here == "}"
-            parts.append("|" if here == "," else ")")
-        else:
-            parts.append(re.escape(here))
-    try:
-        return re.compile("".join(parts) if not depth else "(", re.DOTALL)
-    except re.error:
-        raise _unclosed(glob) from None
-
-
-def _unclosed(glob: str) -> ValueError:
-    return ValueError(f"path_glob_filter {glob!r} is no pattern: a bracket is not closed")

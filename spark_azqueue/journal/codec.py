@@ -64,16 +64,22 @@ def compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def unsealed(data: bytes) -> object:
-    """Read it back. Raises Damaged."""
+def unsealed(data: bytes, most: int | None = None) -> object:
+    """Read it back. most: see `loaded`. Raises Damaged."""
     text, _, digest = data.rpartition(b"\n")
     if digest_of(text).encode() != digest:
         raise Damaged("its digest does not fit its bytes")
-    return loaded(text)
+    return loaded(text, most)
 
 
-def loaded(data: bytes) -> object:
-    """The value of this JSON. Raises Damaged."""
+def loaded(data: bytes, most: int | None = None) -> object:
+    """The value of this JSON. Raises Damaged.
+
+    most: values that it may have; None if it is small. They are counted before they are made: one
+    of two bytes takes up to seventy of memory.
+    """
+    if most is not None and sum(map(data.count, (b",", b"[", b"{"))) > most:
+        raise Damaged("it has too many values")
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -103,6 +103,20 @@ def framed(magic: bytes, head: bytes, raw: bytes) -> bytes:
     return b"".join((body, _blake(body), END))
 
 
+_FEW = 4_096
+_LEAST = 8
+
+
+def check_count(messages: int, packed: bytes) -> None:
+    """Raise Damaged if these bytes are too few for so many messages.
+
+    Ids and receipts are random, so one takes more than twenty bytes, however it is packed. Only a
+    number that anyone may write says how many there are, and memory is taken for each.
+    """
+    if messages > _FEW + len(packed) // _LEAST:
+        raise Damaged("it has more messages than its bytes can hold")
+
+
 def digest_of(data: bytes) -> str:
     """The digest in the object's bytes, without checking it."""
     return data[-len(END) - _DIGEST : -len(END)].hex()

@@ -108,6 +108,7 @@ def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Rece
     if any(number >= len(queues) for number in numbers):
         raise Damaged("a message is of a queue that its header does not name")
     ids = listed(stream, count, "message ids", is_message_id, MAX_ID)
+    check_once(numbers, ids)
     receipts = listed(stream, count, "pop receipts", is_receipt, MAX_RECEIPT)
     inserted, expires, visible = (read_numbers("q", stream, count) for _ in range(3))
     counts = read_numbers("i", stream, count)
@@ -139,6 +140,12 @@ def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Rece
         )
         for row in range(count)
     )
+
+
+def check_once(queues: Sequence[int], ids: Sequence[str]) -> None:
+    """Raise Damaged if a message is there twice: each is deleted, or published, once."""
+    if len(set(zip(queues, ids, strict=True))) < len(ids):
+        raise Damaged("a message is in it twice")
 
 
 _YEAR_10000 = 253_402_300_800 * 1_000_000

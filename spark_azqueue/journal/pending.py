@@ -13,12 +13,18 @@ from spark_azqueue.service.messages import MessageKey
 from .codec import LATEST, Coded, Damaged, queue, several
 
 PENDING_AT_MOST = 50_000
-"""How many pending deletes a header lists (some 100 bytes each); the newest are kept.
+"""How many pending deletes a header or a list has; the newest are kept.
 
 A kill can leave as many as two batches have, and what is really still there comes back when its
 lease ends. So this covers several kills within one lease.
 """
 
+
+MESSAGE_BYTES = 192
+"""A message in a list takes no more: its queue (63), its id (64), a fingerprint, a time, signs."""
+
+MESSAGE_VALUES = 5
+"""The values of one, with the list that it is."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from .activity import Activity, QueryState
 from .latency import BATCH, Recorder, added
 from .observers import register
-from .query_metrics import Carried, QueryMetrics, metrics_of, rate_of
+from .query_metrics import Carried, QueryMetrics, metrics_of, rate_of, read_of, skipped
 from .report import Counters, ReadTransaction, TransactionReport
 from .watched import Watched, WatchQueues
 
@@ -317,6 +317,8 @@ class AzQueueListener(StreamingQueryListener):
             )
         if metrics.messages:
             log.info("%s", line(metrics))
+        if (read_here := read_of(fields)) and (why := skipped(read_here)):
+            log.error("query '%s': %s", metrics.query, why)
 
     def _tell(self, total: QueryMetrics) -> None:
         for each in self._followers:

@@ -256,7 +256,8 @@ class Read(NamedTuple):
     earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
     unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
     the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
-    hidden by killed tasks. counters: of the run so far, None if they are not reported.
+    hidden by killed tasks. counters: of the run so far, None if they are not reported. unread: how
+    many messages the batch had, if it is new and no row of it was read: its sink skipped it.
     """
 
     batch: tuple[str, int]
@@ -271,6 +272,7 @@ class Read(NamedTuple):
     visibility_timeout: int = 0
     hides: bool = False
     counters: Counters | None = None
+    unread: int = 0
 
     @property
     def places(self) -> list[tuple[str, frozenset[str]]]:
@@ -323,7 +325,46 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         max((each.visibility_timeout for each in known), default=0),
         any(each.hidden_for for each in known),
         reduce(add, [each.counters for each in known]) if len(known) == len(found) else None,
+        sum(
+            _messages_in(end)
+            for (source, _), (_, end, _), new in zip(found, offsets, is_new, strict=True)
+            if new and latest and not source.get("numInputRows")
+        ),
     )
+
+
+def skipped(read: Read) -> str:
+    """What to say of a batch of which no row was read though it had messages; else ""."""
+    if not read.unread:
+        return ""
+    number = read.batch[1]
+    logs = sorted(str(end["batch"]) for end in read.ends if "log" in end)
+    if logs:
+        rows = (
+            f"They are in the write-ahead log, batch {', '.join(logs)}: read them with readLog, or"
+            " put them into the queue again by the command `replay`"
+        )
+    elif read.is_old_spark:
+        rows = (
+            "The next start with this checkpoint would delete them. Until then they are in the"
+            " queue: start with a new checkpoint and a new output"
+        )
+    else:
+        rows = "Without a write-ahead log they are deleted with the next batch, and lost"
+    return (
+        f"batch {number} had {read.unread} messages, and no row of them was read: the sink skipped"
+        " it. An output that has batches of an earlier checkpoint skips their numbers: with a new"
+        f" checkpoint take a new output (and a new log). {rows}"
+    )
+
+
+def _messages_in(end: Mapping[str, Any]) -> int:
+    """How many messages the batch of this offset gave; 0 for a plan, whose tasks lease them."""
+    if "slots" in end:
+        return 0
+    if "log" in end:
+        return whole(end["messages"])
+    return sum(whole(packed["messages"]) for packed in end["queues"].values())
 
 
 def _oldest_in(end: Mapping[str, Any], report: Report | None) -> float | None:

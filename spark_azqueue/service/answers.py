@@ -183,6 +183,7 @@ def service_error(
     date: str | None = None,
     sent: bool = True,
     address: str = "",
+    request_id: str = "",
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
@@ -192,6 +193,7 @@ def service_error(
     `classify`.
     retry_after: seconds that the service asks to wait. date: the answer's Date header.
     sent: False if no byte of the request was sent. address: where the request was to go.
+    request_id: see `ServiceError`.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt, parameter=parameter)
@@ -202,6 +204,9 @@ def service_error(
         text += f". {remedy.format(needs=needs or 'another role')}"
     elif status is None and address:
         text += f". Check that this machine reaches {address}: name, DNS, firewall, proxy."
+    if request_id and sent:
+        whose = "x-ms-request-id" if status is not None else "x-ms-client-request-id"
+        text += f" ({whose} {request_id})"
     kind: type[ServiceError] = ServiceError
     if condition in (Condition.QUEUE_NOT_FOUND, Condition.QUEUE_BEING_DELETED):
         kind = QueueNotFound
@@ -218,6 +223,7 @@ def service_error(
         retry_after=retry_after,
         date=date,
         sent=sent,
+        request_id=request_id,
     )
 
 

@@ -43,7 +43,18 @@ def utf8_size(text: str) -> int:
 
 def can_be_put(text: str) -> bool:
     """False for a text that the service refuses: too long, or with a character XML cannot hold."""
-    return utf8_size(text) <= MAX_STORED_BYTES and _NOT_XML.search(text) is None
+    return utf8_size(text) <= MAX_STORED_BYTES and not unwritable(text)
+
+
+def unwritable(text: str) -> str:
+    """The first character that XML cannot hold, as "U+0001"; "" if there is none."""
+    found = _NOT_XML.search(text)
+    return f"U+{ord(found[0]):04X}" if found else ""
+
+
+def writable(text: str) -> str:
+    """The text with U+FFFD for each character that XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:

@@ -3,8 +3,8 @@
     reason           why; left out if none was given
     queue            where the message came from
     message_id       its id there
-    insertion_time   when it was put there (ISO 8601, UTC); of poison messages only
-    dequeue_count    how often it was dequeued there; of poison messages only
+    insertion_time   when it was put there (ISO 8601, UTC); not of `settle`
+    dequeue_count    how often it was dequeued there; not of `settle`
     body             its body
     complete         false if the envelope has but a part of the body: `part` of `parts`
     body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
@@ -60,6 +60,8 @@ _FIELDS: dict[str, type] = {
 
 _OF_PARTS: dict[str, type] = {"complete": bool, "part": int, "parts": int}
 """What one of several envelopes has besides, and names its writer."""
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -140,19 +142,26 @@ def poison_envelopes(message: Message, reason: str) -> list[str]:
 
 
 def _poison_envelope(message: Message, reason: str, body: str, **more: int) -> str:
-    inserted = datetime.datetime.fromtimestamp(
-        message.insertion_time / 1_000_000, datetime.timezone.utc
-    )
     return envelope_text(
         message.queue.name,
         message.message_id,
         reason,
         body,
         BodyEncoding.STORED,
-        insertion_time=f"{inserted:%Y-%m-%dT%H:%M:%SZ}",
-        dequeue_count=message.dequeue_count,
+        **times_of(message.insertion_time, message.dequeue_count),
         **more,
     )
+
+
+def times_of(insertion_time: int | None, dequeue_count: int | None) -> dict[str, str | int]:
+    """The fields about when and how often; None leaves one out. insertion_time: microseconds."""
+    fields: dict[str, str | int] = {}
+    if insertion_time is not None:
+        inserted = _EPOCH + datetime.timedelta(microseconds=insertion_time)
+        fields["insertion_time"] = f"{inserted:%Y-%m-%dT%H:%M:%SZ}"
+    if dequeue_count is not None:
+        fields["dequeue_count"] = dequeue_count
+    return fields
 
 
 def _pieces(text: str) -> Iterator[str]:

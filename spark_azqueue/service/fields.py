@@ -42,6 +42,11 @@ def is_receipt(text: str) -> bool:
     return _RECEIPT.fullmatch(text) is not None
 
 
+def request_id(text: str) -> str:
+    """The service's id of a request, "" for a text that cannot be one."""
+    return text if is_message_id(text) else ""
+
+
 def count(text: str, most: int) -> int | None:
     """A whole number from 0 to `most`, in ASCII digits; None for any other text."""
     if len(text) > len(str(most)) or not _DIGITS.fullmatch(text):

@@ -6,7 +6,7 @@ import math
 import re
 from typing import NamedTuple, TypeAlias
 
-from .encoding import utf8_size
+from .encoding import unwritable, utf8_size
 
 MAX_PER_REQUEST = 32
 """The most messages that the service returns for one request."""
@@ -32,8 +32,9 @@ class Message(NamedTuple):
     """A message as returned by a dequeue or a peek.
 
     Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False if
-    the reply was damaged inside this message. Then `text` is only what could be recovered and
-    counts as undecodable, times may be UNKNOWN_TIME, and the dequeue count may be 0.
+    the reply was damaged inside this message. Then `text` counts as undecodable. If it has a
+    character that XML cannot hold, that is all of the damage, see `is_whole`. Otherwise it is only
+    what could be recovered, times may be UNKNOWN_TIME, and the dequeue count may be 0.
     """
 
     queue: QueueRef
@@ -49,6 +50,11 @@ class Message(NamedTuple):
     def key(self) -> MessageKey:
         """Which message this is, whatever its text and receipt are."""
         return MessageKey(self.queue, self.message_id)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the text is as it was received, though no XML can hold it."""
+        return self.intact or bool(unwritable(self.text))
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""What `settle` puts into the queue for a message that is given up.
+"""What `settle` and `dead_letters` put into the queue for a message that is given up.
 
 That is an envelope (`service/envelopes.py`), with `body_encoding` "stored" if the body could not be
 decoded. If a body leaves no room for the rest, the message is copied bare: its body alone, as a
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_azqueue.errors import InvalidRow
@@ -25,13 +25,17 @@ _REASON_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A message that is given up. stored: its text as stored, if that could not be decoded."""
+    """A message that is given up. stored: its text as stored, if that could not be decoded.
+
+    more: further fields of the envelope.
+    """
 
     message_id: str
     queue: str
     reason: str | None
     body: str | bytes | bytearray | None
     stored: str | None = None
+    more: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +108,27 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
     )
 
 
+def text_of(given: Given) -> str:
+    """The text to store about a message: the envelope, or the body alone if only that fits.
+
+    An envelope that is too long if neither does: the sink can put it into a blob. Raises InvalidRow
+    if there is no body.
+    """
+    try:
+        return copy_of(given, Encoding.NONE, in_blobs=False).text
+    except InvalidRow:
+        if given.body is None and given.stored is None:
+            raise
+        return copy_of(given, Encoding.NONE, in_blobs=True).text
+
+
 def _envelope(given: Given, reason: str | None, body: str | bytes | bytearray) -> str:
     if isinstance(body, str):
         kind = BodyEncoding.STORED if given.body is None else BodyEncoding.TEXT
         text = body
     else:
         kind, text = BodyEncoding.BASE64, base64.b64encode(body).decode("ascii")
-    return envelope_text(given.queue, given.message_id, reason, text, kind)
+    return envelope_text(given.queue, given.message_id, reason, text, kind, **given.more)
 
 
 def _can_be_sent(envelope: str, encoding: Encoding, *, in_blobs: bool) -> bool:

@@ -15,7 +15,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import answers_of
 from spark_azqueue.service.retry import CONTROL
 
-from .leases.timing import START_BY_USER_S, START_ON_EXECUTORS_S, START_S
+from .leases.timing import RENEWED_S, START_BY_USER_S, START_ON_EXECUTORS_S, START_S
+from .preflight import with_settings_of_queues
 
 
 class QueueLook(NamedTuple):
@@ -96,13 +97,21 @@ class SourceLeft:
             return START_ON_EXECUTORS_S
         return START_BY_USER_S if self.leaves else START_S
 
+    @property
+    def renewed_s(self) -> int:
+        """The same for leases that were renewed."""
+        is_fixed = self._config.visibility_timeout or self._config.executors
+        return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
+
     def look(self) -> Mapping[QueueRef, QueueLook]:
         """Three requests for each queue with messages, else one after the first look.
 
-        Raises QueueNotFound, AccessDenied or ServiceError.
+        Raises QueueNotFound, AccessDenied, ServiceError, and InvalidOption for settings of queues.
         """
         queues = self._config.queues
         try:
+            if self.called_at is None:
+                self._config = with_settings_of_queues(self._config)
             if self.selection.patterns:
                 prefix = self.selection.prefix
                 queues = self.selection.among(CONTROL(self.client.names, prefix))
@@ -133,7 +142,8 @@ class SourceLeft:
         return dict(answers_of(self.client, calls, self._vanished))
 
     def _vanished(self, queue: QueueRef) -> bool:
-        return bool(self.selection.patterns) and queue not in self._config.queues
+        is_named = queue in self._config.queues
+        return self._config.create_queue if is_named else bool(self.selection.patterns)
 
     def _note_time(self, answers: Iterable[Peeked]) -> None:
         times = [each.answered_at for each in answers if each.answered_at is not None]

@@ -16,7 +16,7 @@ from spark_azqueue.journal.frame import codec
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
-from spark_azqueue.service.encoding import BodyType, Encoding, decode
+from spark_azqueue.service.encoding import BodyType, Encoding, decode, unwritable
 from spark_azqueue.service.fields import marked
 from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
 
@@ -177,7 +177,12 @@ def content_as(
 ) -> tuple[str | bytes, Reference | None]:
     """The same. container: of large bodies; None: no body is a reference."""
     if not message.intact:
-        raise UndecodableBody("the service's answer was damaged within this message")
+        character = unwritable(message.text)
+        raise UndecodableBody(
+            f"its text has the character {character}, which XML cannot hold"
+            if character
+            else "the service's answer was damaged within this message"
+        )
     body = decode(message.text, encoding, body_type)
     return body, read_reference(body, container) if container is not None else None
 
@@ -185,7 +190,8 @@ def content_as(
 def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
     """Decode a leased message into a row.
 
-    Raises UndecodableBody, but not with onUndecodable=permissive.
+    Raises UndecodableBody, but not with onUndecodable=permissive: the reason why it is
+    dead-lettered, see `is_dead_letter`, or an error that stops the query.
     """
     try:
         body, reference = content_of(message, config)
@@ -193,9 +199,9 @@ def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
     except UndecodableBody as error:
         if config.on_undecodable is OnUndecodable.PERMISSIVE:
             return Row(message, None, lease, corrupt=message.text)
-        back = ""
-        if config.on_undecodable is OnUndecodable.FAIL or not message.intact:  # else it is moved
-            back = " It goes back into the queue, as does all that was leased with it."
+        if is_dead_letter(message, config.on_undecodable):
+            raise
+        back = " It goes back into the queue, as does all that was leased with it."
         raise undecodable(message, error, config.encoding, back) from error
 
 
@@ -204,9 +210,29 @@ def undecodable(
 ) -> UndecodableBody:
     """The error that stops a query for this message. encoding: of today. back: what becomes of it,
     if it does not stay where it is."""
+    if message.intact:
+        then = f"Set messageEncoding to what the sender uses (now {encoding.value}), or"
+    elif message.is_whole:
+        then = "Set onUndecodable=poison to dead-letter such a message, or"
+    else:
+        then = "Start the query again, since the next answer may be whole; or set"
     return UndecodableBody(
         f"message {message.message_id} in queue '{message.queue.name}' cannot be decoded:"
-        f" {error}.{back} Set messageEncoding to what the sender uses (now {encoding.value}), or"
-        " onUndecodable=permissive to get such messages as rows with _corrupt_record",
+        f" {error}.{back} {then} onUndecodable=permissive to get such messages as rows with"
+        " _corrupt_record",
         condition=error.condition,
     )
+
+
+def is_dead_letter(message: Message, on_undecodable: OnUndecodable) -> bool:
+    """True if this message is dead-lettered when it does not decode. Not one of which a damaged
+    answer has but a part: its copy would be another message."""
+    return on_undecodable is OnUndecodable.POISON and message.is_whole
+
+
+def is_to_come_again(message: Message, on_undecodable: OnUndecodable) -> bool:
+    """True for a dead letter with a text that no XML can hold, if this is the first time that it
+    comes: the answer alone may have been damaged. So it is released, and if it comes with such a
+    text once more, that is its text."""
+    is_first = not message.intact and message.dequeue_count == 1
+    return is_first and is_dead_letter(message, on_undecodable)

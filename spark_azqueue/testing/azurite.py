@@ -34,7 +34,9 @@ OLDEST_NODE = 18
 
 _SCRIPTS = Path("node_modules", "azurite", "dist", "src")
 _QUEUES_ALONE, _ALL_SERVICES = Path("queue", "main.js"), Path("azurite.js")
-_READY = re.compile(r"(\w+) service (?:is )?successfully listen(?:s|ing) (?:on|at) (https?://\S+)")
+_READY = re.compile(
+    r"\b(\w+) service (?:is )?successfully listen(?:s|ing) (?:on|at) (https?://\S+)"
+)
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 

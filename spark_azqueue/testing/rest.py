@@ -16,7 +16,7 @@ from .model import SEVEN_DAYS, ModelAccount, ModelQueue
 from .routing import RoutedCall
 from .wire import HttpRequest
 
-_NUMBER = re.compile(r"(-?)0*([0-9]+)")
+_NUMBER = re.compile(r"(-?)0*(0|[1-9][0-9]*)")
 _INT32_MAX = 2**31 - 1
 _DIGITS_AT_MOST = len(str(_INT32_MAX))
 _NAMES_AT_MOST = 5000

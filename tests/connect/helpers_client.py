@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_azqueue import AzQueueListener, run_until_done
+from spark_azqueue import AzQueueListener, run_until_done, split_apply
 from spark_azqueue.files import read_new_files
 
 address, folder, queue, dead = sys.argv[1:]
@@ -63,6 +63,24 @@ while not (done := Path(f"{folder}/settled")).exists():
     time.sleep(0.1)
 query.stop()
 seen["settled"] = done.read_text()
+
+
+def halved(rows):
+    """Fails on odd numbers."""
+    if (rows["id"] % 2).any():
+        raise ValueError("odd")
+    return rows.assign(half=rows["id"] // 2)[["half"]]
+
+
+split = split_apply(
+    spark.range(10),
+    halved,
+    "half BIGINT",
+    good=lambda rows: seen.update(good=[row.half for row in rows.collect()]),
+    dead=lambda rows: seen.update(bad={row.error.partition(" (")[0] for row in rows.collect()}),
+)
+seen["split"] = [split.good, split.dead]
+seen["bad"] = sorted(seen["bad"])
 print(json.dumps(seen), flush=True)
 # Spark's client may wait for itself for ever if an event comes while the last listener is removed.
 os._exit(0)

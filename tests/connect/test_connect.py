@@ -104,4 +104,6 @@ def test_what_the_package_gives_a_client_works_but_for_files(
     assert seen["delivered"] == 9
     assert seen["rows"] >= 1
     assert "does not work on Spark Connect" in seen["files"]
+    assert (seen["good"], seen["bad"]) == ([0, 1, 2, 3, 4], ["ValueError: odd"])
+    assert seen["split"] == [5, 5]
     assert (fake.count(queue), fake.count(dead)) == (3, 3)

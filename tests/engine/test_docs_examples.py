@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_azqueue.commands.command_line import main
 from spark_azqueue.testing import FakeQueueService
 
 from .test_stream import PATIENCE_S
@@ -90,7 +91,9 @@ def test_the_first_production_job(
     job = local(job, fake, tmp_path).replace("blob:logs/", f"file:{tmp_path}/logs/")
     job = job.replace(access, f'"secret.connectionString": {fake.connection_string!r},')
     fake.create_queue("orders")
+    fake.create_queue("orders-poison")
     fake.put_many("orders", [f'{{"order_id": {number}}}' for number in range(50)])
+    fake.put_many("orders", ["no JSON", '{"order_id": "seven"}', '{"quantity": 1}'])
     names: dict[str, Any] = {"spark": spark}
 
     def stop() -> None:
@@ -112,6 +115,13 @@ def test_the_first_production_job(
     rows = spark.read.parquet(f"{tmp_path}/data/orders").collect()
     assert sorted(row.order_id for row in rows) == list(range(50))
     exec(local(counts, fake, tmp_path), names)
+    letters = [json.loads(view.text) for view in fake.messages("orders-poison")]
+    reasons = {letter["body"]: letter["reason"].partition(":")[0] for letter in letters}
+    assert reasons == {
+        "no JSON": "json.decoder.JSONDecodeError",
+        '{"order_id": "seven"}': "ResultMismatch",
+        '{"quantity": 1}': "KeyError",
+    }
     assert "|50|50|" in capsys.readouterr().out.replace(" ", "")
 
 
@@ -253,7 +263,7 @@ def test_a_new_checkpoint_before_an_old_file_output_loses_rows(
 
 
 def test_bad_rows_are_quarantined_and_sent_again(
-    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
+    spark: SparkSession, fake: FakeQueueService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = {
         '{"order_id": 7, "quantity": 1}': None,
@@ -271,7 +281,7 @@ def test_bad_rows_are_quarantined_and_sent_again(
         "spark": spark,
         "azure": {"secret.connectionString": fake.connection_string},
     }
-    check, _, route, _, again = examples("docs/bad-rows.md")
+    check, _, route, split, _ = examples("docs/bad-rows.md")
 
     exec(local(check, fake, tmp_path), names)
     exec(local(route, fake, tmp_path), names)
@@ -280,19 +290,23 @@ def test_bad_rows_are_quarantined_and_sent_again(
     finally:
         names["query"].stop()
     (good,) = spark.read.parquet(f"{tmp_path}/data/orders").collect()
-    bad = [json.loads(view.text) for view in fake.messages("orders-bad")]
+    bad = [json.loads(view.text) for view in fake.messages("orders-poison")]
 
     assert (good.body, good.order_id, good.quantity) == (next(iter(bodies)), 7, 1)
     assert {row["body"]: row["reason"] for row in bad} == dict([*bodies.items()][1:])
 
-    exec(local(again, fake, tmp_path), names)
-    (query,) = spark.streams.active or [None]
-    try:
-        fake.wait_until(lambda: fake.count("orders-bad") == 0, PATIENCE_S)
-    finally:
-        if query:
-            query.stop()
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", fake.connection_string)
+    assert main(["redrive", "orders-poison", "--execute"]) == 0
+    assert fake.count("orders-poison") == 0
     assert sorted(view.text for view in fake.messages("orders")) == sorted([*bodies][1:])
+
+    exec(local(split, fake, tmp_path), names)
+    names["take"](spark.createDataFrame([("1", "orders", "{}")], SOURCE), 0)
+    (letter,) = (json.loads(view.text) for view in fake.messages("orders-poison"))
+    assert letter["reason"].startswith("KeyError: 'order_id'")
+
+
+SOURCE = "message_id STRING, queue STRING, body STRING"
 
 
 def test_what_notices_a_bad_body(spark: SparkSession) -> None:

@@ -343,6 +343,99 @@ def test_a_file_that_cannot_be_opened_now_is_read_later(
         fake.messages(BAD)
 
 
+def closed(reader: Reader) -> list[str]:
+    """Events of two files, of which one is in a folder that nobody may look into."""
+    events = [reader.landing.write("a.json", '{"id": 1}'), reader.landing.event("closed/x.json")]
+    folder = reader.landing.folder / "closed"
+    folder.symlink_to(folder)  # to be denied something takes another user
+    return events
+
+
+def test_a_file_that_may_not_be_looked_at_stops_the_query_for_three_starts_at_most(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    events = closed(reader)
+    fake.put_many("arrived", events)
+    for number in (1, 2):
+        with pytest.raises(
+            StreamingQueryException, match=rf"closed/x\.json.*this was start {number}"
+        ):
+            reader.run(include_existing_files=False)
+    reader.run()
+
+    assert reader.ids() == [1]
+    assert letters(fake) == {
+        "closed/x.json": "the job may not look into the folder of the file",
+    }
+    (reader.landing.folder / "closed").unlink()
+    fake.put_many("arrived", [events[1], reader.landing.write("closed/x.json", '{"id": 2}')])
+    reader.run()
+    assert reader.ids() == [1, 2], "its next version has an event of its own"
+
+
+def test_a_file_that_may_be_looked_at_again_is_read(reader: Reader, fake: FakeQueueService) -> None:
+    fake.put_many("arrived", closed(reader))
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="may not look at"):
+            reader.run(include_existing_files=False)
+    (reader.landing.folder / "closed").unlink()
+    reader.landing.write("closed/x.json", '{"id": 2}')
+
+    reader.run()
+
+    assert reader.ids() == [1, 2]
+    assert [*(reader.folder / "checkpoint" / "files").glob("denied/*")] == []
+    with pytest.raises(Exception, match="not exist"):
+        fake.messages(BAD)
+
+
+def test_of_a_body_of_broken_events_the_first_are_quarantined_and_the_others_counted(
+    reader: Reader, fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = [reader.landing.write(f"{number}.json", f'{{"id": {number}}}') for number in range(2)]
+    broken = [f'{{"n":{number}}}' for number in range(2_000)]
+    mixed = f"[{','.join([good[0], *broken, good[1]])}]"
+    fake.put_many("arrived", [mixed, "[1, 2, 3]", "no event"])
+
+    reader.run(include_existing_files=False)
+
+    assert reader.ids() == [0, 1]
+    found = [json.loads(view.text) for view in fake.messages(BAD)]
+    assert sorted((each["event"], each.get("more")) for each in found) == [
+        *(("1", None), ("2", None), ("3", None), ("no event", None)),
+        *((broken[0], None), (broken[1], None), (broken[2], 1_997)),
+    ]
+    assert "2,004 events name no file that is trusted, such as one in the message" in caplog.text
+
+
+def test_events_are_read_in_either_form_whatever_the_messages_of_the_query_have(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """A body of the other form is no reason to stop."""
+    reader.options["messageEncoding"] = "base64"
+    plain, encoded, _ = (
+        reader.landing.write(f"{number}.json", f'{{"id": {number}}}') for number in range(3)
+    )
+    fake.put_many("arrived", [plain, base64.b64encode(encoded.encode()).decode(), "no event"])
+
+    reader.run()
+
+    assert reader.ids() == [0, 1, 2]
+    (letter,) = fake.messages(BAD)
+    assert json.loads(base64.b64decode(letter.text))["event"] == "no event"
+
+
+def test_of_two_values_in_a_line_spark_reads_the_first(
+    reader: Reader, fake: FakeQueueService
+) -> None:
+    """The page says so."""
+    fake.put_many("arrived", [reader.landing.write("a.json", '{"id": 15} {"id": 16}\n{"id": 17}')])
+
+    reader.run(include_existing_files=False)
+
+    assert reader.ids() == [15, 17]
+
+
 def test_a_log_that_was_lost_is_not_begun_anew(reader: Reader, fake: FakeQueueService) -> None:
     fake.put_many("arrived", [reader.landing.write("0.json", '{"id": 0}')])
     reader.run()

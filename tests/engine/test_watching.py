@@ -12,7 +12,7 @@ from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue import drain, queue_watch, run_until_done, transaction_reader
+from spark_azqueue import RunResult, drain, queue_watch, run_until_done, transaction_reader
 from spark_azqueue.metrics.activity import QueryState
 from spark_azqueue.metrics.exported import Snapshot
 from spark_azqueue.metrics.listener import AzQueueListener
@@ -104,6 +104,7 @@ def test_the_backlog_is_there_and_falls_and_every_message_is_counted_once(
 def test_the_progress_itself_is_readable_and_holds_no_secret(
     streams: Streams, listener: AzQueueListener, fake: FakeQueueService, queue: str
 ) -> None:
+    fake.create_queue(queue)
     fake.create_queue(queue)
     fake.put_many(queue, ["a", "b"])
     query = streams.collect(streams.read(fake.connection_string, queue))
@@ -332,3 +333,30 @@ def test_rows_of_a_query_that_writes_to_a_queue_are_known_as_messages(
         assert listener.latest(queue).sink_rows == 2  # type: ignore[union-attr]
     finally:
         spark.streams.removeListener(listener)
+
+
+@pytest.mark.parametrize("supervise", ["run_until_done", "drain"])
+def test_a_new_checkpoint_with_an_old_output_is_not_called_finished(
+    spark: SparkSession, fake: FakeQueueService, queue: str, tmp_path: Path, supervise: str
+) -> None:
+    """Spark's file sink skips the numbers of batches that its folder has."""
+    options = {"secret.connectionString": fake.connection_string, "queue": queue}
+    frame = spark.readStream.format("azqueue").options(**options).load().select("body")
+
+    def run(checkpoint: str) -> RunResult:
+        def start() -> StreamingQuery:
+            writer = frame.writeStream.option("checkpointLocation", f"{tmp_path}/{checkpoint}")
+            return writer.trigger(availableNow=True).start(f"{tmp_path}/out")
+
+        return drain(start, options) if supervise == "drain" else run_until_done(start)
+
+    fake.create_queue(queue)
+    fake.put_many(queue, ["a", "b"])
+    assert run("first").finished
+    fake.put_many(queue, ["c", "d", "e"])
+
+    result = run("second")
+
+    assert not result.finished
+    assert "batch 0 had 3 messages, and no row of them was read: the sink skipped" in result.reason
+    assert spark.streams.active == []

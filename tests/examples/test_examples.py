@@ -347,3 +347,34 @@ def test_the_job_of_the_compose_file(
             query.stop()
 
     assert spark.read.parquet(f"{tmp_path}/orders").count() > 5
+
+
+def reasons(fake: FakeQueueService, queue: str) -> dict[str, str]:
+    """Of the envelopes in a queue: the body, and its reason up to the line of code."""
+    letters = [json.loads(view.text) for view in fake.messages(queue)]
+    return {letter["body"]: letter["reason"].partition(" (")[0] for letter in letters}
+
+
+def test_a_model_that_raises(main, spark: SparkSession, fake: FakeQueueService) -> None:
+    folder = main("a_model_that_raises")
+
+    scores = [row.score for row in spark.read.parquet(f"{folder}/out").collect()]
+    assert Counter(scores) == {0.3: 2, 0.4: 1, 0.1: 95}
+    assert reasons(fake, "example-texts-poison") == {
+        "3": "ValueError: only letters, please",
+        "!": "ValueError: only letters, please",
+    }
+    assert fake.count("example-texts") == 0
+
+
+def test_parse_or_dead_letter(main, spark: SparkSession, fake: FakeQueueService) -> None:
+    folder = main("parse_or_dead_letter")
+
+    rows = spark.read.parquet(f"{folder}/orders").collect()
+    assert sorted((row.number, row.due.day) for row in rows) == [(n, n) for n in range(10, 31)]
+    found = reasons(fake, "example-orders-poison")
+    assert len(found) == 6
+    assert found["no JSON"].startswith("json.decoder.JSONDecodeError: Expecting value")
+    assert found['{"number": 36}'] == "KeyError: 'due'"
+    assert found['{"number": 31, "due": "2026-11-31"}'].startswith("ValueError: day ")
+    assert fake.count("example-orders") == 0

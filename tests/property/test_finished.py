@@ -6,6 +6,7 @@ and kills. And each rule is needed.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from spark_azqueue.finished import (
 )
 
 LEASE_S = 60.0
+RENEWED_S = 300.0
 PAGE = 32
 WORLDS = 100 * int(os.environ.get("AZQUEUE_EXAMPLES", "6"))
 
@@ -61,6 +63,7 @@ class World:
     unfinished: list[tuple[Message, int]] = field(default_factory=list)  # repeated by the next run
     before: tuple[Took, bool] = (Took.OLDER, False)  # what the last plan of tasks took, and hides
     began: float = 0.0
+    may_hide: bool = False  # so does a run that failed
     lost_until: float = 0.0  # what a killed task had leased is back by then
     put_so_far: int = 0
     names: tuple[str, ...] = ("one",)
@@ -146,18 +149,21 @@ class World:
         """A run, and the ids of each batch that it committed; None if it failed."""
         chance, self.began = self.chance, self.now
         batches: list[list[Message]] = []
-        hides = loses_task = False
+        hides, self.may_hide = self.may_hide, False
+        loses_task = False
 
         def ended(took: Took | None = None) -> tuple[RunSeen, list[list[str]]]:
             kinds = [self.took(each, call) for each in batches]
             for kind in (Took.OLDER, Took.NEWER, Took.NO_ROWS):
                 if took is None and kind in kinds:
                     took = kind
-            pending = len(self.pending) if self.one_batch else 0
-            seen = RunSeen(
-                took or Took.UNKNOWN, self.began, self.now, self.one_batch, hides, pending
-            )
+            read = sum(map(len, batches))
+            seen = RunSeen(took or Took.UNKNOWN, self.began, self.now, self.one_batch, hides, read)
             return seen, [[m.id for m in each] for each in batches]
+
+        def died() -> tuple[None, list[list[str]]]:
+            self.may_hide |= hides
+            return None, ended()[1]
 
         self.settle()
         if self.unfinished:  # without a log a repeated batch gives no rows
@@ -182,7 +188,7 @@ class World:
             self.pass_time(1)
             fate = chance.random()
             if fate < 0.10:  # killed between its dequeue and Spark's write of the offset
-                return None, ended()[1]
+                return died()
             if fate < 0.13:  # stopped from outside: it releases what is in no offset
                 if batches or chance.random() < 0.7:  # else it was killed, too
                     for message in batch:
@@ -198,7 +204,7 @@ class World:
             elif loses_task := chance.random() < 0.15:  # a task is killed, and tried again
                 batch = batch[len(batch) // 2 :]
                 if not self.one_batch:
-                    self.lost_until = self.now + LEASE_S
+                    hides, self.lost_until = True, self.now + LEASE_S
             if self.executors:
                 for message in batch:
                     message.is_deleted = True
@@ -208,11 +214,11 @@ class World:
             if slow and not self.executors:  # renewed: the receipts in the checkpoint are dead
                 for message in batch:
                     message.receipt += 1
-                    message.visible = self.now + LEASE_S
+                    message.visible = self.now + self.chance.choice([LEASE_S, RENEWED_S])
                 hides |= self.one_batch and self.took(batch, call) is Took.OLDER
             fate = chance.random()
             if fate < 0.08:  # its messages stay leased
-                return None, ended()[1]
+                return died()
             if fate < 0.16:  # stopped from outside
                 return ended() if batches else ended(Took.UNKNOWN)
             self.logged = []
@@ -230,6 +236,10 @@ class World:
             if self.one_batch:
                 self.pending = receipts
                 return ended()
+            if fate < 0.18:  # killed before it has deleted them: the checkpoint has their receipts
+                self.pending = receipts
+                hides |= slow and self.took(batch, call) is Took.OLDER
+                return died()
             self.pending = [(m, m.receipt) for m in batch]
             self.settle()
 
@@ -263,6 +273,7 @@ def drained(world: World, finish_of: type[Finish] = Finish, patience_s: float = 
         world.look(call),
         world.now,
         lease_s=LEASE_S,
+        renewed_s=RENEWED_S,
         patience_s=patience_s,
         deletes_early=world.executors,
         leaves=world.leaves,
@@ -314,17 +325,25 @@ def test_what_it_says_is_so() -> None:
 
     assert [seed for seed, (_, is_false) in enumerate(steps) if is_false] == []
     assert not any(isinstance(step, Again) for step, _ in steps), "each one ends"
-    assert sum(isinstance(step, Enough) for step, _ in steps) > 0.9 * WORLDS
+    assert sum(isinstance(step, Enough) for step, _ in steps) > 0.85 * WORLDS
 
 
 class WithoutALease(Finish):
     """A run may have hidden messages, and nothing waits for them."""
 
-    def _may_hide(self, at: float) -> None:
-        pass
+    def failed(self, at: float) -> None:
+        super().failed(at)
+        self._leased_at = -math.inf
 
     def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
         return super().after(run._replace(began=1e12, hides=False), queues)
+
+
+class AsIfNoneWereRenewed(Finish):
+    """A lease is as long as it was at the dequeue."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **{**named, "renewed_s": LEASE_S})  # type: ignore[arg-type]
 
 
 class WithoutTheHead(Finish):
@@ -360,17 +379,17 @@ class NothingOfBefore(Finish):
 
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]
-        self._hidden_until = 0.0
+        self._leased_at = -math.inf
 
 
 class RunsThatSayNothing(Finish):
     """A run without progress hides nothing."""
 
     def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
-        hidden_until = self._hidden_until
+        leased_at = self._leased_at
         step = super().after(run, queues)
         if run.took is Took.UNKNOWN:
-            self._hidden_until = hidden_until
+            self._leased_at = leased_at
         return step
 
 
@@ -378,6 +397,7 @@ class RunsThatSayNothing(Finish):
     "rule",
     [
         WithoutALease,
+        AsIfNoneWereRenewed,
         WithoutTheHead,
         WithoutOneMoreRun,
         BelievesAnEmptyQueue,

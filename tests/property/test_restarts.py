@@ -22,7 +22,7 @@ class Query:
         self.recentProgress: list[dict[str, Any]] = []
         spark.start()
 
-    def awaitTermination(self) -> None:
+    def awaitTermination(self, timeout: float) -> bool:
         spark = self._spark
         before = spark.committed_texts.total()
         while spark.trigger(fails_on=self._poison.__contains__):
@@ -30,6 +30,7 @@ class Query:
             if spark.consumer is None:
                 raise RuntimeError("a batch failed")
         spark.stop()
+        return True
 
 
 def supervise(spark: Spark, poison: set[str], **limits: int) -> RunResult:

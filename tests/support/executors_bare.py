@@ -114,13 +114,12 @@ def _to_its_end(world: World, driver: Driver) -> None:
 
 
 def the_start_needs_proof(patch: Patch) -> None:
-    patch.setattr(
-        Position, "is_awaited", property(lambda self: self.is_known and not self.is_proven)
-    )
+    patch.setattr(Position, "is_due", property(lambda self: self.is_known and not self.is_proven))
 
 
 def a_plan_that_was_asked_for_is_asked_for_still(patch: Patch) -> None:
     patch.setattr(Position, "planned", nothing)
+    patch.setattr(Position, "is_due", Position.is_awaited)
 
 
 def what_spark_names_is_not_heard(patch: Patch) -> None:

@@ -58,6 +58,7 @@ CHOICES = {
         "auto": {"messageEncoding": "auto"},
         "binary": {"bodyType": "binary"},
         "earliest": {"writeAheadLogStart": "earliest"},
+        "permissive": {"onUndecodable": "permissive"},
         "fail none": {"onUndecodable": "fail", "messageEncoding": "none"},
     }.items()
 }

@@ -24,6 +24,7 @@ class User:
         config: Any
         may_fail: bool
         may_decode: bool
+        was_permissive: bool
         checkpoints: list[Checkpoint]
         stood: dict[str, list[Any]]
         taken: set[str]
@@ -46,7 +47,8 @@ class User:
         """Drivers that start from now on decode so."""
         self.config = CHOICES[choice]
         self.may_fail |= self.config.on_undecodable is OnUndecodable.FAIL
-        self.may_decode |= self.config.encoding is not Encoding.BASE64
+        self.was_permissive |= self.config.on_undecodable is OnUndecodable.PERMISSIVE
+        self.may_decode |= self.was_permissive or self.config.encoding is not Encoding.BASE64
 
     def roll_back(self, batches: int, *, with_output: bool, keeps_offset: bool) -> None:
         """The user stops the query, and takes newest offsets and commits away. Main query alone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -33,7 +33,7 @@ Row = tuple[str, str]
 """Message id and body, the same text for either type; of one that does not decode, see NO_BODY."""
 
 NO_BODY = "(not decoded) "
-"""With onUndecodable=permissive, before the text in _corrupt_record."""
+"""With onUndecodable=permissive, before the text in _corrupt_record, if there is that column."""
 
 
 @dataclass
@@ -77,17 +77,18 @@ class SparkLogs:
 def a_row(row: dict[str, Any]) -> Row:
     """A row of the source, or of a log that is read."""
     body, corrupt = row["body"], row.get("_corrupt_record")
-    assert body is not None or corrupt is not None, "a null body, and nobody wished for one"
-    text = NO_BODY + corrupt if body is None else body
-    return row["message_id"], text if isinstance(text, str) else text.decode()
+    text = NO_BODY + (corrupt or "") if body is None else body
+    return row["message_id"], text if isinstance(text, str) else text.decode("latin-1")
 
 
-def _with_bodies(parts: list[list[Row]], others: list[list[Row]]) -> list[list[Row]]:
-    """These partitions, without messages that do not decode in them, or in the others."""
-    every = [row for part in (*parts, *others) for row in part]
-    bad = {key for key, body in every if body.startswith(NO_BODY)}
-    kept = [[row for row in part if row[0] not in bad] for part in parts]
-    return [part for part in kept if part]
+def without_texts(rows: Iterable[Row]) -> list[Row]:
+    """These rows, without the texts of those that have no body: no column may have had them."""
+    return [(key, NO_BODY if body.startswith(NO_BODY) else body) for key, body in rows]
+
+
+def _as_texts(parts: list[list[Row]]) -> list[list[Row]]:
+    """The same for a column of texts, which holds no bytes: with permissive that is a null body."""
+    return [[(key, body if body.isascii() else NO_BODY) for key, body in part] for part in parts]
 
 
 class BatchFailedError(Exception):
@@ -201,11 +202,9 @@ class LoggedSpark(Spark):
 
     def _compare(self, batch: int, parts: list[list[Row]]) -> None:
         """Whoever plans it, it has the same rows, but for those of segments that were given up."""
+        parts = [without_texts(part) for part in parts]
         before = self.history.setdefault(batch, parts)
-        if parts == before:
-            return
-        if _with_bodies(before, parts) == _with_bodies(parts, before):
-            self.history[batch] = parts  # options have decided about what did not decode
+        if parts == before or _as_texts(parts) == _as_texts(before):
             return
         at = self.checkpoint.offsets
         first = int(at[batch - 1]["batch"]) + 1 if batch else 1

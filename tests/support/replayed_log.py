@@ -60,11 +60,11 @@ def read(log: Callable[[], Journal], *, between: Callable[[], object] = int, **g
 
 def rows_in(store: MemoryLogStore) -> dict[int, list[Row]]:
     """What `readLog` gives of each batch; none of those that its writer has removed."""
-    config = a_config(onUndecodable="permissive")
+    config = a_config(onUndecodable="permissive", bodyType="binary")
     identity = Identity.of_any_kind(store.objects[IDENTITY], store)[0]
     journal = journal_of(store, identity.account, identity.uuid)
     objects = objects_of(journal)
-    columns: Columns = (("message_id", "string"), ("body", "string"), (CORRUPT, "string"))
+    columns: Columns = (("message_id", "string"), ("body", "binary"), (CORRUPT, "string"))
     found = {}
     for batch in history_of(journal).survey().batches:
         given = rows_of(objects, batch.pieces, config, columns, may_lack_removed=True)

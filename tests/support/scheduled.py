@@ -46,6 +46,8 @@ class Scheduled:
         self.runs: list[Run] = []
         self.before_commit: Callable[[int], None] = lambda run: None
         """Called with the number of the run, from 0, when its rows were read. It may raise."""
+        self.skips: Callable[[int], bool] = lambda batch: False
+        """True for a batch, from 1, that the sink has already, so it reads no row of it."""
         self._store = MemoryLogStore() if has_log else None
         self._offsets: list[OffsetJson] = []
         self._committed = 0
@@ -109,9 +111,10 @@ class Scheduled:
     ) -> None:
         end = self._offsets[-1]
         start = self._offsets[-2] if len(self._offsets) > 1 else source.initial
+        parts = source.plan(start, end)
         bodies = [
             body
-            for part in source.plan(start, end)
+            for part in ([] if self.skips(end["batch"]) else parts)
             for batch in record_batches(part)
             for body in batch.column("body").to_pylist()
         ]

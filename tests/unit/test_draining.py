@@ -9,11 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from accounts import account_of
+from queues import OneQueue
+from refs import ORDERS
 from scheduled import Run, Scheduled, numbered
 
 import spark_azqueue
 from spark_azqueue import errors
 from spark_azqueue.draining import DrainBar, DrainResult, drain
+from spark_azqueue.service.messages import Lease
 from spark_azqueue.source.left import QueuesLeft, SourceLeft
 from spark_azqueue.supervisor import run_until_done
 from spark_azqueue.testing import FakeQueueService
@@ -259,6 +263,55 @@ def _lease(service: FakeQueueService, seconds: int) -> None:
     source.close()  # what it returned stays leased
 
 
+def _renew(service: FakeQueueService, seconds: int) -> None:
+    """As the source's process does while a batch runs: the receipts in the checkpoint are dead."""
+    leased = [each for each in service.messages(QUEUE) if not each.visible]
+    queue = OneQueue(account_of(service.connection_string), ORDERS)
+    for each in leased:
+        queue.update(Lease(queue.ref, each.id, each.receipt), seconds)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_leases_that_a_slow_batch_renewed_are_waited_for(
+    service: FakeQueueService, *, fails: bool
+) -> None:
+    """They last longer than those of a dequeue. (On 4.2 and newer the source waits for them.)"""
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(20))
+
+    def slow(run: int) -> None:
+        if run == 0:
+            service.clock.advance(30)
+            _renew(service, 120)
+            service.clock.advance(10)
+            if fails:
+                raise RuntimeError("the source's process was killed")
+
+    query.before_commit = slow
+    result = drained(query, service)
+
+    assert (result.finished, result.left_visible, result.left_hidden) == (True, 0, 0)
+    assert query.counts().keys() == set(numbered(20))
+    assert service.count(QUEUE) == 0
+
+
+def test_settings_of_the_queue_say_how_long_a_run_before_may_have_leased(
+    service: FakeQueueService, *, old: bool
+) -> None:
+    service.set_metadata(QUEUE, {"defaulttimeout": "300"})
+    query = Scheduled(service, old=old, settingsFromQueue="true")
+    service.put_many(QUEUE, numbered(5))
+    _lease(service, 300)
+
+    assert said(drained(query, service)) == ended(5)
+
+
+def test_a_queue_that_the_query_creates_is_empty(service: FakeQueueService, *, old: bool) -> None:
+    query = Scheduled(service, "new", old=old, createQueue="true")
+
+    assert said(drained(query, service)) == ended(0)
+
+
 def test_it_waits_for_all_hidden_messages_if_asked_to(
     service: FakeQueueService, *, old: bool
 ) -> None:
@@ -319,7 +372,7 @@ def test_a_queue_that_strict_priority_does_not_reach_is_named(
 
     assert result.finished is not old
     if old:
-        assert result.left_visible == 20
+        assert (result.left_visible, result.others) == (20, 120)
         assert "read none of the messages in 'later' that were there at the call" in result.reason
         assert "with queuePriority=strict, 'orders' is read first" in result.reason
     else:
@@ -440,6 +493,16 @@ def test_time_is_over_between_two_starts(service: FakeQueueService, *, old_spark
 
     assert (result.finished, result.restarts, len(query.runs)) == (False, 0, 1)
     assert result.reason == "within=60 s is over: the next call resumes"
+
+
+def test_what_may_be_of_the_call_is_not_called_others(service: FakeQueueService) -> None:
+    query = Scheduled(service, old=True)
+    service.put_many(QUEUE, numbered(50))
+    query.work = lambda run: None  # type: ignore[method-assign]
+
+    result = drained(query, service)
+
+    assert (result.finished, result.left_visible, result.others) == (False, 32, None)
 
 
 def test_time_is_over_while_it_waits(service: FakeQueueService, *, old: bool) -> None:
@@ -599,6 +662,50 @@ def test_what_a_failed_run_gave_back_is_read_though_newer_messages_came_before_i
 
     assert (result.finished, result.restarts) == (True, 1)
     assert set(numbered(50)) <= query.counts().keys()
+
+
+@pytest.mark.parametrize("supervise", ["drain", "run_until_done"])
+def test_a_batch_that_its_sink_skipped_is_named_at_once(
+    service: FakeQueueService,
+    caplog: pytest.LogCaptureFixture,
+    supervise: str,
+    *,
+    old: bool,
+    has_log: bool,
+) -> None:
+    """A new checkpoint with an old output: nothing more is read, and nothing is called finished."""
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    query.skips = lambda batch: batch == 1
+
+    result = drained(query, service) if supervise == "drain" else run_until_done(query.start)
+
+    assert not result.finished
+    assert "batch 0 had 20 messages, and no row of them was read: the sink" in result.reason
+    assert caplog.text.count("no row of them was read") >= 1
+    assert len(query.runs) == 1
+    if has_log:
+        assert "They are in the write-ahead log, batch 1: read them with readLog" in result.reason
+    elif old:
+        assert service.count(QUEUE) == 50, "not deleted before it is said"
+        assert "Until then they are in the queue" in result.reason
+    else:
+        assert "Without a write-ahead log they are deleted" in result.reason
+
+
+def test_a_batch_that_is_repeated_may_be_skipped(
+    service: FakeQueueService, *, old: bool, has_log: bool
+) -> None:
+    """The sink had it before the driver was killed; without a log its messages come again."""
+    query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(50))
+    query.before_commit = _killed
+    with pytest.raises(SystemExit):
+        query.start().awaitTermination()
+    query.before_commit = lambda run: None
+    query.skips = lambda batch: batch == 1
+
+    assert drained(query, service).finished
 
 
 def test_what_is_in_the_log_alone_is_read(service: FakeQueueService) -> None:

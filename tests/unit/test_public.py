@@ -17,14 +17,18 @@ def test_everything_public_is_there():
         "Retry",
         "RunResult",
         "Settled",
+        "SplitRows",
         "__version__",
         "backoff",
+        "dead_letters",
         "drain",
         "explain",
         "queue_watch",
         "run_until_done",
         "settle",
+        "split_apply",
         "transaction_reader",
+        "try_apply",
     ]
     for name in spark_azqueue.__all__:
         assert getattr(spark_azqueue, name) is not None

@@ -19,10 +19,11 @@ class Query:
         self.end, self.world, self.lasts, self.stopped = end, world, lasts, False
         self.recentProgress = [{"numInputRows": rows} for rows in world.rows]
 
-    def awaitTermination(self) -> None:
+    def awaitTermination(self, timeout: float) -> bool:
         self.world.now += self.lasts
         if self.end:
             raise self.end
+        return True
 
     def stop(self) -> None:
         self.stopped = True

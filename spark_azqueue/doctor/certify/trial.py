@@ -41,7 +41,9 @@ _MARKS = {
 }
 _ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 _IN_MARKDOWN = re.compile(r"[\\`*_\[\]|~#!]")
-_HOST = re.compile(r"\bhttps?://\S+|\b[\w-]+\.(?:queue|blob)\.[\w.]+|\b127\.0\.0\.1(?::\d+)?")
+_HOST = re.compile(
+    r"\bhttps?://\S+|(?<![\w-])[\w-]+\.(?:queue|blob)\.[\w.]+|\b127\.0\.0\.1(?::\d+)?"
+)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import heapq
 import itertools
 import re
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -37,11 +38,11 @@ from .http import Session, Wire
 
 
 def failure(
-    call: Call[Any], account: Account, answer: Answer | NoAnswer, now: float
+    call: Call[Any], account: Account, answer: Answer | NoAnswer, now: float, request_id: str = ""
 ) -> ServiceError:
     """Make the error for an attempt that was refused or not answered.
 
-    now: seconds since 1970, to read a Retry-After that is a date.
+    now: seconds since 1970, to read a Retry-After that is a date. request_id: ours.
     """
     what = _doing(call, account)
     if isinstance(answer, Answer):
@@ -57,6 +58,7 @@ def failure(
             parameter=_parameter(answer),
             retry_after=fields.pause_s(headers.get("retry-after", ""), now),
             date=headers.get("date"),
+            request_id=fields.request_id(headers.get("x-ms-request-id", "")),
         )
     reason = shown(answer.reason)
     if answer.too_large:
@@ -64,7 +66,12 @@ def failure(
     if answer.untrusted:
         return untrusted_certificate(what, reason, sent=answer.sent)
     return service_error(
-        what, status=None, detail=reason, sent=answer.sent, address=account.host_and_port
+        what,
+        status=None,
+        detail=reason,
+        sent=answer.sent,
+        address=account.host_and_port,
+        request_id=request_id,
     )
 
 
@@ -126,7 +133,7 @@ Tag = TypeVar("Tag")
 
 @dataclass(slots=True, eq=False)
 class _Try(Generic[Tag]):
-    """A call under way. `attempts`: made at its first failure."""
+    """A call under way. `attempts`: made at its first failure. `request_id`: of the newest one."""
 
     tag: Tag
     call: Call[Any]
@@ -135,6 +142,7 @@ class _Try(Generic[Tag]):
     within_s: float | None = None
     attempts: Attempts | None = None
     proof_renewed: bool = False
+    request_id: str = ""
 
     def left_s(self, now: float) -> float | None:
         """Seconds left for the call, None if it has no limit."""
@@ -245,7 +253,12 @@ class InFlight(Generic[Tag, T]):
         try:
             now = time.time()
             request = attempt.call.request(now)
-            headers = {"x-ms-version": API_VERSION, "x-ms-date": _http_date(int(now))}
+            attempt.request_id = str(uuid.uuid4())
+            headers = {
+                "x-ms-version": API_VERSION,
+                "x-ms-date": _http_date(int(now)),
+                "x-ms-client-request-id": attempt.request_id,
+            }
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
             url = _address(self._session.account.url, attempt.call, request)
@@ -292,7 +305,7 @@ class InFlight(Generic[Tag, T]):
                 if self._session.authority.refresh():
                     self._send(attempt)
                     return
-        error = failure(call, self._session.account, answer, time.time())
+        error = failure(call, self._session.account, answer, time.time(), attempt.request_id)
         in_doubt = attempt.attempts is not None and attempt.attempts.in_doubt
         error.unanswered = answer.repeated or in_doubt
         if call.by_receipt and error.outcome.refused:

@@ -10,6 +10,7 @@ import html
 import itertools
 import logging
 import re
+import secrets
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -19,6 +20,7 @@ from xml.sax.saxutils import escape
 from spark_azqueue.service import fields
 
 from ..answers import unreadable_answer
+from ..encoding import unwritable, writable
 from ..markup import parsed
 from ..messages import (
     MAX_DEQUEUE_COUNT,
@@ -55,7 +57,8 @@ def read_messages(queue: QueueRef, document: bytes) -> list[Received]:
     """The messages in the reply to a dequeue.
 
     Returns each message with a readable id and receipt; if anything else in it is damaged, it is
-    not `intact`. The others cannot be named; a warning in the log counts them.
+    not `intact`, nor if its text has a character that XML cannot hold. The others cannot be named;
+    a warning in the log counts them.
     Raises ServiceUnavailable if the document is not such a reply, or no message can be named.
     """
     return [
@@ -147,7 +150,10 @@ def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
     for piece in itertools.islice(pieces, _MOST_PIECES):
         node = parsed(b"<QueueMessage>" + piece + b"</QueueMessage>", _MOST_TAGS)
         undamaged = None if node is None else _fields_of(node)
-        yield (_rescued(piece), False) if undamaged is None else (undamaged, True)
+        if undamaged is None:
+            yield _unwritable(piece) or _rescued(piece), False
+        else:
+            yield undamaged, True
 
 
 def _fields_of(node: ElementTree.Element) -> _Fields | None:
@@ -162,13 +168,52 @@ def _fields_of(node: ElementTree.Element) -> _Fields | None:
     return found
 
 
+_NOT_XML = re.compile(
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]|\xed[\xa0-\xbf][\x80-\xbf]"
+    rb"|&#(?:x([0-9A-Fa-f]{1,5})|([0-9]{1,6}));"
+)
+"""A character that XML cannot hold, as it is; or any as a number."""
+
+
+def _unwritable(piece: bytes) -> _Fields | None:
+    """The fields of a message in which nothing is damaged, but that its text has characters that
+    XML cannot hold. None for another one."""
+    before, opened, rest = piece.partition(b"<MessageText>")
+    text, closed, after = rest.partition(b"</MessageText>")
+    if b"<" in text:
+        return None
+    found: list[str] = []
+    place = secrets.token_hex(8)  # which no text has
+
+    def put_aside(match: re.Match[bytes]) -> bytes:
+        written, *numbers = match.groups()
+        if written is None and numbers[0] is None:
+            character = match[0].decode("utf-8", "surrogatepass")
+        else:
+            character = chr(int(written, 16) if written else int(numbers[0]))
+        if not unwritable(character):
+            return match[0]
+        found.append(character)
+        return place.encode()
+
+    text = _NOT_XML.sub(put_aside, text)
+    whole = b"".join((b"<QueueMessage>", before, opened, text, closed, after, b"</QueueMessage>"))
+    node = parsed(whole, _MOST_TAGS)
+    fields_ = None if node is None or not found else _fields_of(node)
+    if fields_ is None:
+        return None
+    parts = fields_[_TEXT].split(place)
+    between = itertools.zip_longest(parts, found, fillvalue="")
+    return {**fields_, _TEXT: "".join(itertools.chain.from_iterable(between))}
+
+
 def _rescued(piece: bytes) -> _Fields:
     """The fields that can be recovered from a message that does not parse."""
     before, _, rest = piece.partition(b"<MessageText>")
     text, _, after = rest.partition(b"</MessageText>")
     frame = before + after  # without the text: markup in it must not be taken for a field
     found = {name: value for name in _FRAME if (value := _only(frame, name)) is not None}
-    return {**found, _TEXT: _unescaped(text.decode("utf-8", "replace"))}
+    return {**found, _TEXT: writable(_unescaped(text.decode("utf-8", "replace")))}
 
 
 def _only(frame: bytes, name: str) -> str | None:
@@ -198,10 +243,11 @@ def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Mes
     visible = _microseconds(written) if (written := found.get("TimeNextVisible")) else None
     count = fields.count(found.get("DequeueCount", ""), MAX_DEQUEUE_COUNT)
     complete = None not in (text, inserted, expires, count) and (visible is not None or not written)
+    text = (text or "") if complete else writable(text or "")
     return Message(
         queue=queue,
         message_id=message_id,
-        text=text or "",
+        text=text,
         insertion_time=UNKNOWN_TIME if inserted is None else inserted,
         expiration_time=UNKNOWN_TIME if expires is None else expires,
         dequeue_count=count or 0,

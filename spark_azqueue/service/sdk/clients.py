@@ -21,6 +21,7 @@ from azure.core.exceptions import (
 
 from spark_azqueue.errors import AccessDenied, ServiceError
 
+from .. import fields
 from ..account import API_VERSION, Account, EntraIdentity
 from ..answers import service_error, untrusted_certificate
 from ..credentials import StorageTokens, token_credential
@@ -141,7 +142,14 @@ def _translated(error: AzureError, doing: str, needs: str) -> ServiceError:
         if status in _REDIRECTS:
             return _redirected(error, doing)
         said = str(error.message)
-        return service_error(doing, status=status, code=code_of(error), needs=needs, denial=said)
+        return service_error(
+            doing,
+            status=status,
+            code=code_of(error),
+            needs=needs,
+            denial=said,
+            request_id=_request_id(error),
+        )
     # An error with a status of success means that the answer broke off in the middle.
     if isinstance(error, (ServiceRequestError, ServiceResponseError, HttpResponseError)):
         return service_error(doing, status=None, detail=type(error).__name__)
@@ -180,6 +188,11 @@ def _host(url: str) -> str:
     except ValueError:
         host = ""
     return f"'{host}'" if re.fullmatch(r"[0-9A-Za-z.:-]{1,253}", host) else "elsewhere"
+
+
+def _request_id(error: HttpResponseError) -> str:
+    answer: Any = error.response
+    return "" if answer is None else fields.request_id(answer.headers.get("x-ms-request-id") or "")
 
 
 def code_of(error: HttpResponseError) -> str:

@@ -207,6 +207,8 @@ class Transactions:
         if step is Step.OVER:
             newest = self._newest(plan.listing, transaction.key)
             plan.listing.check_stranger(transaction, run, newest.head.run if newest else "")
+            if newest and plan.is_strict:
+                plan.listing.check_written(transaction, newest.head)
             left = self._leave(prepared)
             return Committed(step, given, left, Shown(), given, plan.passed_over)
         below = self.finish_below(transaction) if step is Step.WRITE else None

@@ -181,6 +181,20 @@ class Listing:
                 " of its own"
             )
 
+    def check_written(self, transaction: Transaction, newest: RecordHead) -> None:
+        """Raise TransactionUnknown for a batch of a stream below the newest record, if that does
+        not know it to be written: nothing was sent, and it may be nowhere."""
+        number = transaction.number
+        if transaction.is_batch_of_stream and not holds(newest.written, number):
+            raise TransactionUnknown(
+                f"batch {newest.transaction.number} of this query is recorded in the transaction"
+                f" log {self.where}, and that record does not say that batch {number}, at which the"
+                " query is, was ever written. Nothing was sent. Does somebody else write into the"
+                " folder? Restore it, or name another one. If the checkpoint was rolled back, and"
+                " the batch was written in whole, set failOnDataLoss=false until the query is"
+                " behind that record"
+            )
+
     def gap(self, transaction: Transaction) -> str:
         """What is wrong if the log does not know the batch before this one; "" if it does.
 

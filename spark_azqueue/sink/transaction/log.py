@@ -14,9 +14,9 @@ from typing import Any
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.codec import LATEST, MOST, Damaged, sealed, unsealed
-from spark_azqueue.journal.frame import codec, unpacked
+from spark_azqueue.journal.frame import check_count, codec, unpacked
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.messages import joined, listed, numbers, read_numbers
+from spark_azqueue.journal.messages import check_once, joined, listed, numbers, read_numbers
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
@@ -67,6 +67,7 @@ def _packed(hidden: Sequence[Hidden]) -> Chunk:
 def unpack(chunk: Chunk, account: str) -> list[Hidden]:
     """The messages again. account: of their queues. Raises Damaged."""
     count = chunk.rows
+    check_count(count, chunk.data)
     with unpacked(chunk.data, chunk.size) as stream:
         (named,) = read_numbers("I", stream, 1)
         if not 0 < named <= count:
@@ -74,6 +75,7 @@ def unpack(chunk: Chunk, account: str) -> list[Hidden]:
         names = listed(stream, named, "queues", is_queue_name, _LONGEST_NAME)
         places = read_numbers("I", stream, count)
         ids = listed(stream, count, "message ids", is_message_id, MAX_ID)
+        check_once(places, ids)
         receipts = listed(stream, count, "pop receipts", is_receipt, MAX_RECEIPT)
         due, expires = (read_numbers("q", stream, count) for _ in range(2))
     if any(place >= named for place in places):

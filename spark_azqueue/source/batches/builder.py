@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, QueueNotFound, UndecodableBody
-from spark_azqueue.options.choices import OnUndecodable, PoisonFormat
+from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import can_be_put
 from spark_azqueue.service.envelopes import poison_envelope, poison_envelopes
@@ -27,7 +27,7 @@ from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder
 from ..leases.timing import SHORTEST_S, Term
-from ..rows import Row, decoded
+from ..rows import Row, decoded, is_dead_letter, is_to_come_again
 from .batch import Batch, BatchRows, fitting
 from .poison import Suspects
 from .receiver import Receiver
@@ -232,8 +232,8 @@ class BatchBuilder:
         """Lease messages and make the rows of one batch of them; None if there are none."""
         rows: list[Row] = []
         while not rows:
-            self._lease(most)
-            if self._leaving or not self._waiting:
+            comes_again = self._lease(most)
+            if self._leaving or not (self._waiting or comes_again):
                 return None
             rows = self._next_rows(most)
         return BatchRows.of(
@@ -245,10 +245,14 @@ class BatchBuilder:
             is_logged=self._config.write_ahead_log is not None,
         )
 
-    def _lease(self, most: int) -> None:
-        """Dequeue until enough messages wait. Copies are handled; unwanted ones are released."""
+    def _lease(self, most: int) -> bool:
+        """Dequeue until enough messages wait. Copies are handled; unwanted ones are released.
+
+        Returns True if some of these come again, see `is_to_come_again`.
+        """
         size = sum(message.size for message in self._waiting.values())
         cutoff = self._cutoff
+        comes_again = False
         if cutoff:
             cutoff.begin_look()
 
@@ -269,6 +273,9 @@ class BatchBuilder:
                 if self._isolation.may_be_abandoned(message, page.answered_at) and self._leave(key):
                     left += 1
                     continue
+                if is_wanted and is_to_come_again(message, self._config.on_undecodable):
+                    self._come_again([lease])
+                    is_wanted, comes_again = False, True
                 if not is_wanted:
                     self._unwanted[key] = lease
                     continue
@@ -294,6 +301,7 @@ class BatchBuilder:
         if self._unwanted:
             self._holder.worker.release(list(self._unwanted.values()))
             self._unwanted.clear()
+        return comes_again
 
     def _leave(self, key: MessageKey) -> bool:
         """Leave this message to expire, hidden; False if it is known from before."""
@@ -333,9 +341,9 @@ class BatchBuilder:
             try:
                 rows.append(decoded(message, self._config, lease))
             except UndecodableBody as error:
-                if self._config.on_undecodable is not OnUndecodable.POISON or not message.intact:
+                if not is_dead_letter(message, self._config.on_undecodable):
                     raise
-                self._set_aside(message, str(error))
+                self._set_aside(message, error.sentence)
         for message in chosen:
             del self._waiting[message.key]
         return rows

@@ -135,7 +135,7 @@ class ExecutorsConsumer:
         may_end = start is None and self._issued is None  # after one batch, as on 4.0 and 4.1
         if start is None:
             start, _ = self._position.asked()
-            if self._position.is_awaited:
+            if self._position.is_due:
                 return dict(start)  # Spark has not asked for its rows yet
             self._recovery.is_asked_bare = not self._position.is_known
         self._has_answered = True

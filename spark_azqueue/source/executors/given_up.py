@@ -12,12 +12,15 @@ import uuid
 from collections.abc import Callable
 
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
 from ..log.outcomes import BatchOutcome, alone, outcome_due, warn_of_split
+from ..log.undecodable import Reading
 from .closing import Cleaning, Closing
 from .folder import PlanFolder, PlanStatus
+from .leasing import slot_rows
 from .names import PlanId
 from .objects import Closed, SeenMessages
 from .plan import Group, Plan, Slot, cut
@@ -97,19 +100,28 @@ class PlanOutcomes:
         A single message is copied to its poison queue, and what follows gives nothing of it.
         """
         plan, stored = closed.plan, closed.stored
-        count = sum(part.messages for part in stored)
+        count = sum(each.messages - each.poison for each in closed.settled)
         due = self._due(plan, tries, is_single=count == 1)
         if not count or due is None:
             return None
         if due is BatchOutcome.POISON:
-            segment, _ = self._folder.first_segment(plan, stored[0].slot)
-            ((message, _),) = segment.received
-            why = alone(plan.number, tries)
-            copy_to_poison_queue(self._config, self._client, message, why)
+            message = self._only_one_with_a_row(closed)
+            if message is None:
+                return None
+            copy_to_poison_queue(self._config, self._client, message, alone(plan.number, tries))
             self.set_aside += 1
             return closed.waiting or ((stored[0]._replace(end=0),),)
         warn_of_split(plan.number, self._folder.where, tries, count)
         return (*cut(stored), *closed.waiting)
+
+    def _only_one_with_a_row(self, closed: Closed) -> Message | None:
+        """None if the message was dead-lettered after its slot was settled."""
+        (slot,) = (
+            place for place, each in enumerate(closed.slots) if each and each.messages > each.poison
+        )
+        segment, _ = self._folder.first_segment(closed.plan, slot)
+        aside = slot_rows(self._folder, segment, Reading.of(self._config)).load().aside
+        return next((each for each, _ in segment.received if each.key not in aside), None)
 
     def _due(self, plan: Plan, tries: int, *, is_single: bool) -> BatchOutcome | None:
         return outcome_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)

@@ -37,7 +37,7 @@ from ..batches.receiver import Receiver
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..log.undecodable import About, LoggedRows, Reading
-from ..rows import decoded
+from ..rows import decoded, is_dead_letter, is_to_come_again
 from . import names
 from .folder import PlanFolder
 from .objects import Counts, Looked, SeenMessages, SlotHeader, SlotReport, SlotSegment
@@ -216,7 +216,9 @@ class Leasing:
                 # Whether its text was updated is unknown. So it gives no second row and is not
                 # deleted; it comes back when this lease ends, and is judged then.
                 self._counts["copies"] += 1
-            elif not message.intact and not self._is_permissive:
+            elif is_to_come_again(message, self._config.on_undecodable):
+                self._unwanted[key] = lease
+            elif not message.intact and not self._may_be_logged(message):
                 self._unwanted[key] = lease
                 damaged.append(Received(message, lease))
             else:  # if it came a second time, its first lease has ended, and that receipt is dead
@@ -225,9 +227,9 @@ class Leasing:
         for each in damaged:  # after the whole page was noted
             decoded(each.message, self._config, each.lease)
 
-    @property
-    def _is_permissive(self) -> bool:
-        return self._config.on_undecodable is OnUndecodable.PERMISSIVE
+    def _may_be_logged(self, damaged: Message) -> bool:
+        wish = self._config.on_undecodable
+        return wish is OnUndecodable.PERMISSIVE or is_dead_letter(damaged, wish)
 
     @property
     def _is_fair(self) -> bool:

@@ -37,20 +37,34 @@ from spark_azqueue.journal.codec import (
     sealed,
     unsealed,
 )
-from spark_azqueue.journal.frame import framed, unframed, unpacked
+from spark_azqueue.journal.frame import check_count, framed, unframed, unpacked
 from spark_azqueue.journal.messages import pack, unpack
-from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete, keys, pending_deletes
+from spark_azqueue.journal.pending import (
+    MESSAGE_BYTES,
+    MESSAGE_VALUES,
+    PENDING_AT_MOST,
+    PendingDelete,
+    keys,
+    pending_deletes,
+)
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
 from ..log.progress import READING
 from .names import MOST_SLOTS, PlanId
-from .plan import MOST_MESSAGES, MOST_QUEUES, Group, Learned, Part, Plan, learned
+from .plan import (
+    MORE_THAN_BUDGET,
+    MOST_MESSAGES,
+    MOST_QUEUES,
+    Group,
+    Learned,
+    Part,
+    Plan,
+    learned,
+)
 
 MAGIC = b"azqueue slot 1\n"
 
 _VERSION = 1
-MORE_THAN_BUDGET = 128 * 32
-"""Messages of pages that were under way when a slot had enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +163,7 @@ class SlotHeader:
     @classmethod
     def from_bytes(cls, data: bytes) -> SlotHeader:
         """Read it back. Raises Damaged."""
-        return cls(**read_fields(cls, of_version(loaded(data), "header", _VERSION)))
+        return cls(**read_fields(cls, of_version(loaded(data, _VALUES_BESIDE), "header", _VERSION)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +194,7 @@ def decode(
         raise Damaged("it has more messages than its plan allows")
     if not header.messages:
         return SlotSegment(header, ())
+    check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
         return SlotSegment(header, unpack(stream, header.queues, header.messages))
 
@@ -191,15 +206,19 @@ _REPORT_VERSION = 1
 _MOST_GONE = KNOWN_AT_MOST + 8_192
 _BESIDE = 2**17
 """Bytes for all but the lists of messages."""
-_EACH = 192
-"""Bytes for a message in a list: its queue (63), its id (64), a fingerprint, a time and signs."""
+_VALUES_BESIDE = 20 * MOST_QUEUES + 1_000
+"""Values of all but these lists."""
 
-KNOWN_BYTES_AT_MOST = _BESIDE + _EACH * KNOWN_AT_MOST
+KNOWN_BYTES_AT_MOST = _BESIDE + MESSAGE_BYTES * KNOWN_AT_MOST
+
+
+def _values_at_most(messages: int) -> int:
+    return _VALUES_BESIDE + MESSAGE_VALUES * messages
 
 
 def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
     """Most bytes of the object of a slot that leases this many: each delete may be pending."""
-    return _BESIDE + _EACH * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
+    return _BESIDE + MESSAGE_BYTES * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
 
 _SIZE = Coded(number, name="bytes")
@@ -251,8 +270,12 @@ class SlotReport:
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SlotReport:
         """Read it back. account: of the queues. Raises Damaged."""
-        found = of_version(unsealed(data), "report", _REPORT_VERSION)
-        return cls(**read_fields(cls, {**found, "account": account}))
+        most = _values_at_most(MOST_MESSAGES + MORE_THAN_BUDGET + _MOST_GONE)
+        found = of_version(unsealed(data, most), "report", _REPORT_VERSION)
+        report = cls(**read_fields(cls, {**found, "account": account}))
+        if len(report.pending) > report.messages:
+            raise Damaged("it has more pending deletes than messages")
+        return report
 
 
 class SeenMessages:
@@ -299,7 +322,8 @@ class SeenMessages:
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
         """Read it back. account: of the queues. Raises Damaged."""
-        found = of_version(unsealed(data), "list", _REPORT_VERSION)
+        most = _values_at_most(KNOWN_AT_MOST)
+        found = of_version(unsealed(data, most), "list", _REPORT_VERSION)
         return cls(PendingDelete.all_from_json(found.get("owed"), account))
 
 

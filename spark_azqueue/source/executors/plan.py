@@ -31,7 +31,7 @@ from spark_azqueue.journal.codec import (
     queue,
 )
 from spark_azqueue.options.log import SHORTEST_LEASE_S
-from spark_azqueue.service.messages import MAX_VISIBILITY_S, QueueRef
+from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, QueueRef
 
 from ..offsets import (
     OFFSET_VERSION,
@@ -133,8 +133,11 @@ PLAN_OFFSET_VERSION = 3
 MOST_QUEUES = 256
 """Of one plan, so that an offset stays small; others come in the next one."""
 
-MOST_MESSAGES = 1_000_000
-"""Of one slot."""
+MOST_MESSAGES = MOST_IN_A_BATCH
+"""That one slot may ask for: `maxMessagesPerTrigger` is no more."""
+
+MORE_THAN_BUDGET = 128 * 32
+"""Messages of pages that were under way when a slot had enough."""
 
 MOST_BYTES = 256 * 2**20
 """Of one slot: it is stored in one piece."""
@@ -315,7 +318,7 @@ def _slot(value: object, account: str, batch: int) -> Slot:
     queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES))
     messages, size = number(found, "messages", 1), number(found, "bytes", 1)
     again = Part.from_json(found["from"], batch) if "from" in found else None
-    most = MOST_MESSAGES if again is None else MOST
+    most = MOST_MESSAGES + (MORE_THAN_BUDGET if again else 0)
     if bool(queues) == bool(again) or messages > most or size > MOST_BYTES:
         raise Damaged("a slot is not valid")
     return Slot(queues, messages, size, again)

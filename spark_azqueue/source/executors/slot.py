@@ -238,10 +238,10 @@ class SlotTask:
         Its own receipts of these messages are dead, since this one leased them later. A message
         that was updated meanwhile, or whose text was damaged on the way, is not what it holds.
         """
-        stand = {message.key: message.text for message, _ in winner.received if message.intact}
+        stand = {message.key: message.text for message, _ in winner.received if message.is_whole}
         twice, rest = list[Lease](), list(leased.copies)
         for message, lease in leased.received:
-            is_held = message.intact and stand.get(message.key) == message.text
+            is_held = message.is_whole and stand.get(message.key) == message.text
             (twice if is_held else rest).append(lease)
         if twice:
             self.check_floor()

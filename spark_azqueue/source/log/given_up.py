@@ -13,6 +13,7 @@ from .log import WriteAheadLog
 from .outcomes import BatchOutcome, alone, outcome_due, warn_of_split
 from .segment import Segment
 from .state import ProgressKeeper
+from .undecodable import Reading
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class FailedBatches:
         self._progress = progress
         self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
         self._maximum = engine.config.max_dequeue_count
+        self._today = Reading.of(engine.config)
         self._deletes_at_once = deletes_at_once
         self._log = wal
         self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
@@ -117,16 +119,18 @@ class FailedBatches:
             self._warn_if_deleted(segment)
             return False
         replays = self._log.outcomes.replayed(number)
-        header = segment.header
-        is_single = is_alone and header.messages == 1
-        due = outcome_due(replays, self._maximum, is_suspect=header.suspect, is_single=is_single)
-        if due:
+        aside = self._log.decisions.rows_of(segment, self._today).aside
+        rows = [message for message in segment.messages if message.key not in aside]
+        is_single = is_alone and len(rows) == 1
+        suspect = segment.header.suspect
+        due = outcome_due(replays, self._maximum, is_suspect=suspect, is_single=is_single)
+        if due and rows:
             self._log.check_claim()
             if due is BatchOutcome.POISON:
-                ((message, _),) = segment.received
+                (message,) = rows
                 self._engine.builder.copy_to_poison_queue(message, alone(number, replays))
             due = self._log.outcomes.decide(number, due)
-        if due is None or not due.gives_up:
+        if not rows or due is None or not due.gives_up:
             self._tried.add(number)
             return False
         self._carry_out(due, segment, replays)

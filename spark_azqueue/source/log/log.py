@@ -30,15 +30,12 @@ from ..columns import Columns
 from ..rows import Row, streams
 from . import names
 from .outcomes import BatchOutcomes
-from .progress import LogProgress, PendingList, PendingLists, SegmentHeader
+from .progress import MARK_AT_MOST, LogProgress, PendingList, PendingLists, SegmentHeader
 from .segment import Segment, Segments, encode
 from .state import LogOffset, LogState, new_floor
 from .undecodable import Copy, Decisions, Reading
 
 log = logging.getLogger(__name__)
-
-MARK_AT_MOST = 16 * 2**20
-"""Bytes of a mark."""
 
 _TRIES = 5
 """How often a mark, or a list of pending deletes, may be replaced while a log is surveyed."""

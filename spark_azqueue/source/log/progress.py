@@ -43,7 +43,13 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.numbers import tagged_in
-from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete, pending_deletes
+from spark_azqueue.journal.pending import (
+    MESSAGE_BYTES,
+    MESSAGE_VALUES,
+    PENDING_AT_MOST,
+    PendingDelete,
+    pending_deletes,
+)
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
 from . import names
@@ -155,7 +161,7 @@ class LogProgress:
     @classmethod
     def from_mark(cls, data: bytes, *, account: str) -> LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
-        return cls.from_json(unsealed(data), account=account)
+        return cls.from_json(unsealed(data, _VALUES_AT_MOST), account=account)
 
     @classmethod
     def from_json(cls, value: object, *, account: str) -> LogProgress:
@@ -182,6 +188,12 @@ def _hidden_until(found: Mapping[str, Any]) -> int:
 
 
 _A_DAY_S = 86_400
+
+_VALUES_AT_MOST = MESSAGE_VALUES * PENDING_AT_MOST + 100
+"""Of a mark, or a list of pending deletes."""
+
+MARK_AT_MOST = MESSAGE_BYTES * PENDING_AT_MOST + 2**16
+"""Bytes of one of these."""
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
@@ -256,7 +268,8 @@ class SegmentHeader:
     @classmethod
     def from_bytes(cls, data: bytes) -> SegmentHeader:
         """Read it back. Raises Damaged."""
-        found = of_version(loaded(data), "header", SEGMENT_VERSION, VERSION_WITH_LIST)
+        value = loaded(data, _VALUES_AT_MOST + MOST_IN_A_BATCH + _QUEUES_AT_MOST)
+        found = of_version(value, "header", SEGMENT_VERSION, VERSION_WITH_LIST)
         return cls(**read_fields(cls, found))
 
 
@@ -266,9 +279,6 @@ IN_PLACE = 100
 
 _SHARE = 32
 """A list is written anew when more than this part of it came since."""
-
-
-_AT_MOST = 16 * 2**20
 
 
 class PendingLists:
@@ -359,7 +369,9 @@ class PendingLists:
         try:
             read = self._journal.need if is_final else self._journal.read
             return read(
-                name, _AT_MOST, lambda data: PendingDelete.all_from_json(unsealed(data), account)
+                name,
+                MARK_AT_MOST,
+                lambda data: PendingDelete.all_from_json(unsealed(data, _VALUES_AT_MOST), account),
             )
         except LogDamaged as error:
             if not self._lose:

@@ -14,6 +14,7 @@ from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.frame import (
     FIRST_READ,
     FRAME_AT_MOST,
+    check_count,
     framed,
     head_of,
     unframed,
@@ -59,6 +60,7 @@ def decode(data: bytes) -> Segment:
     """Read a whole segment. Raises Damaged."""
     frame = unframed(MAGIC, data)
     header = SegmentHeader.from_bytes(frame.head)
+    check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
         received = unpack(stream, header.queues, header.messages)
     return Segment(header, received, frame.digest)

@@ -1,9 +1,11 @@
 """What was decided of messages of a logged batch whose bodies do not decode as it was logged.
 
-Each takes the options of the run that comes upon it: it has a row then, or a copy in the poison
-queue and no row. That is put into the log before the batch is delivered, so every repetition and
-every reader has the same rows. A later run may come upon others: decisions are numbered, and the
-first one to put a number decides.
+The options with which a batch was logged decide about its rows, for ever: a body that decodes with
+them has its row, and so has one that does not, if they say permissive. What neither decodes nor was
+permissive takes the options of the run that comes upon it: it has a row then, maybe without a body,
+or a copy in the poison queue and no row. That is put into the log before the batch is delivered, so
+every repetition and every reader has the same rows. A later run may come upon others: decisions are
+numbered, and the first one to put a number decides.
 """
 
 from __future__ import annotations
@@ -28,11 +30,17 @@ from spark_azqueue.journal.codec import (
 )
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import tagged_in
-from spark_azqueue.journal.pending import keys
+from spark_azqueue.journal.pending import MESSAGE_BYTES, MESSAGE_VALUES, keys
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.encoding import BodyType, Encoding, looks_like_base64, raw_bytes
-from spark_azqueue.service.messages import Message, MessageKey, Received, is_queue_name
+from spark_azqueue.service.messages import (
+    MOST_IN_A_BATCH,
+    Message,
+    MessageKey,
+    Received,
+    is_queue_name,
+)
 
 from ..rows import Decoding, Row, content_as, undecodable
 from . import names
@@ -46,8 +54,8 @@ E = TypeVar("E", bound=Enum)
 _LARGE_BODY = "largeBody"
 
 
-class ElsewhereError(UndecodableBody):
-    """A body was logged as a reference to a blob that the options of today do not reach."""
+class NoPlaceError(UndecodableBody):
+    """A body decodes as it was logged, and the options of today have no place for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +76,11 @@ class Reading:
     @classmethod
     def logged(cls, options: Mapping[str, str], today: Reading) -> Reading:
         """As a batch was logged. What a header does not say, or no option of this release can be,
-        is as it is today."""
+        is as it is today; but nothing counts as decided then about what does not decode."""
         return cls(
             _choice(options, "messageEncoding", Encoding) or today.encoding,
             _choice(options, "bodyType", BodyType) or today.body_type,
-            _choice(options, "onUndecodable", OnUndecodable) or today.on_undecodable,
+            _choice(options, "onUndecodable", OnUndecodable) or OnUndecodable.FAIL,
             _container(options, today.container),
         )
 
@@ -96,11 +104,11 @@ class Reading:
     def content(self, message: Message, today: Reading) -> tuple[str | bytes, Reference | None]:
         """The body, in the type of today's column, and the reference that it is, if so.
 
-        Raises UndecodableBody; ElsewhereError for a reference that today's options do not read.
+        Raises UndecodableBody; NoPlaceError for a body that today's options cannot show.
         """
         body, reference = content_as(message, self.encoding, self.body_type, self.container)
         if reference and reference.container != today.container:
-            raise ElsewhereError(
+            raise NoPlaceError(
                 "its body is in a blob, as the batch was logged with largeBody=blob and"
                 f" blobContainer={reference.container}: set these options again",
                 condition=Condition.INVALID_BLOB_REFERENCE,
@@ -114,13 +122,17 @@ def changed_options(number: int, logged: Mapping[str, str], today: Reading) -> l
     changed = [name for name in now if name in logged and logged[name] != now[name]]
     for name in changed:
         log.warning(
-            "batch %d was logged with %s=%s, now it is %s: it is decoded as it was logged",
-            number,
-            name,
-            logged[name],
-            now[name],
+            "batch %d was logged with %s=%s, now it is %s: it is decoded as it was logged%s",
+            *(number, name, logged[name], now[name]),
+            _TEXTS_IN_LOG if logged[name] == OnUndecodable.PERMISSIVE.value else "",
         )
     return changed
+
+
+_TEXTS_IN_LOG = (
+    "; messages that do not decode have a null body, and readLog with onUndecodable=permissive has"
+    " their texts"
+)
 
 
 def has_decisions(options: Mapping[str, str]) -> bool:
@@ -137,9 +149,9 @@ def _as(kind: BodyType, body: str | bytes) -> str | bytes:
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UndecodableBody(
+        raise NoPlaceError(
             f"it holds bytes that are not UTF-8 text (at byte {error.start}), as the batch was"
-            " logged with bodyType=binary"
+            " logged with bodyType=binary: set that again"
         ) from error
 
 
@@ -155,8 +167,9 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
 
 
 _VERSION = 1
-_AT_MOST = 16 * 2**20
-_MOST_MESSAGES = 100_000
+_MOST_MESSAGES = MOST_IN_A_BATCH + 4_096  # a slot's pages that were under way
+_AT_MOST = MESSAGE_BYTES * _MOST_MESSAGES + 2**16
+_VALUES_AT_MOST = MESSAGE_VALUES * _MOST_MESSAGES + 100
 
 Copy = Callable[[Message, str], None]
 """Copies a message to its poison queue, with the reason. Raises ServiceError."""
@@ -191,7 +204,7 @@ class Decision:
     @classmethod
     def from_bytes(cls, data: bytes, about: About) -> Decision:
         """Read it back. Raises Damaged."""
-        found = of_version(unsealed(data), "decision", _VERSION)
+        found = of_version(unsealed(data, _VALUES_AT_MOST), "decision", _VERSION)
         if (hexadecimal(found, "log"), text(found, "of")) != (about.log, about.of):
             raise Damaged("it belongs to another log, or to another batch of it")
         return cls(**read_fields(cls, {**found, "account": about.account}))
@@ -269,10 +282,12 @@ class LoggedRows:
             if key in self._aside:
                 yield None
                 continue
+            reading = self._reading(key)
             try:
-                body, reference = self._reading(key).content(message, self._today)
+                body, reference = reading.content(message, self._today)
             except UndecodableBody as error:
-                if not self._today.is_permissive:
+                is_kept = self._is_decided(key) and not isinstance(error, NoPlaceError)
+                if not (is_kept or self._today.is_permissive):
                     raise self._named(message, error) from error
                 yield Row(message, None, lease, corrupt=message.text)
             else:
@@ -291,33 +306,40 @@ class LoggedRows:
         today = self._today
         rows: list[MessageKey] = []
         aside: list[tuple[Message, str]] = []
-        for message, error in self._open():
-            if today.is_permissive and self._logged.is_permissive:
-                continue  # it had such a row, and has it again
+        for message in self._open():
             try:
-                if isinstance(error, ElsewhereError):
-                    raise error
                 today.content(message, today)
-                rows.append(message.key)
             except UndecodableBody as found:
                 if today.on_undecodable is OnUndecodable.FAIL:
                     raise self._named(message, found) from found
                 if today.on_undecodable is OnUndecodable.POISON:
                     aside.append((message, found.sentence))
+                    continue
+            rows.append(message.key)
         for message, reason in aside:
             copy(message, reason)
         if not rows and not aside:
             return None
         return Decision(today.options, tuple(rows), tuple(message.key for message, _ in aside))
 
-    def _open(self) -> Iterator[tuple[Message, UndecodableBody]]:
-        """Messages that do not decode as the batch was logged, or as was decided; why."""
+    def _open(self) -> Iterator[Message]:
+        """Messages about which nothing is decided, and that do not decode as the batch was logged.
+
+        Not one that decodes, and for which today's options have no place: it keeps its row.
+        """
         for message, _ in self.received:
-            if message.key not in self._aside:
-                try:
-                    self._reading(message.key).content(message, self._today)
-                except UndecodableBody as error:
-                    yield message, error
+            if self._is_decided(message.key):
+                continue
+            try:
+                self._reading(message.key).content(message, self._today)
+            except NoPlaceError:
+                continue
+            except UndecodableBody:
+                yield message
+
+    def _is_decided(self, key: MessageKey) -> bool:
+        """True if it is known what becomes of a message, whether or not its body decodes."""
+        return key in self._aside or key in self._read_as or self._reading(key).is_permissive
 
     def _reading(self, key: MessageKey) -> Reading:
         return self._adapted(self._read_as.get(key, self._logged))

@@ -197,7 +197,8 @@ def rows_by_piece(
 
     def read_as(logged: Reading) -> Reading:
         """What the options of the reader say goes before what the batch was logged with."""
-        reading = replace(logged, container=today.container)
+        on_undecodable = config.on_undecodable
+        reading = replace(logged, container=today.container, on_undecodable=on_undecodable)
         if config.encoding is None:
             return reading
         return replace(reading, encoding=config.encoding, body_type=config.body_type)

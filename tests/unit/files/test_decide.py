@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from spark_azqueue.errors import LogConflict
+from spark_azqueue.files import record as records
 from spark_azqueue.files.decide import (
     EMPTIED,
     GONE,
     NO_FILE,
     NO_HADOOP_NAME,
+    NOT_ALLOWED,
     REPLACED,
     TOO_OLD,
     Announced,
@@ -30,10 +32,11 @@ from spark_azqueue.files.decide import (
     unseen,
     without,
 )
+from spark_azqueue.files.globs import Glob
 from spark_azqueue.files.listing import again
 from spark_azqueue.files.log import FileLog, Means, list_of
 from spark_azqueue.files.memory import Bounds, File, Memory
-from spark_azqueue.files.rules import LONGEST, Rules, glob_pattern, roots_of
+from spark_azqueue.files.rules import LONGEST, Rules, roots_of
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.service.names import FILES
 
@@ -86,7 +89,7 @@ def test_what_was_deleted_or_is_written_anew_is_left_out(later: Announced) -> No
 
 def test_what_is_not_wanted_is_left_out() -> None:
     names = ["_SUCCESS", "x/.tmp", "folder/", "b.csv", "b.json", "x.json/c.csv"]
-    rules = RULES._replace(wanted=glob_pattern("*.json"))
+    rules = RULES._replace(wanted=Glob("*.json"))
     elsewhere = event("d.json")._replace(place="other/landing")
 
     found = candidates([*map(event, names), elsewhere], rules)
@@ -99,10 +102,19 @@ def test_what_the_pattern_alone_leaves_out() -> None:
     gone, elsewhere = event("d.csv", "deleted"), event("e.csv")._replace(place="other/landing")
     events = [*map(event, names), event("f.csv", "renamed"), gone, elsewhere]
 
-    found = not_matched(events, RULES._replace(wanted=glob_pattern("*.json")))
+    found = not_matched(events, RULES._replace(wanted=Glob("*.json")))
 
     assert paths(found) == ["b.csv", "x.json/c.csv", "f.csv"]  # type: ignore[arg-type]
     assert not_matched(events, RULES) == []
+
+
+def test_a_name_that_no_blob_has_is_not_compared_with_the_pattern() -> None:
+    """It is quarantined, as it is without a pattern."""
+    rules, longest = RULES._replace(wanted=Glob("*.json")), "x" * LONGEST
+    events = [event(longest), event(longest + "x")]
+
+    assert paths(candidates(events, rules)) == [longest + "x"]
+    assert paths(not_matched(events, rules)) == [longest]  # type: ignore[arg-type]
 
 
 class Row:
@@ -223,6 +235,7 @@ def test_after_a_look_only_files_with_contents_are_read() -> None:
     assert chosen.aside == [
         Quarantined(File(HERE, "gone"), GONE),
         Quarantined(File(HERE, "no name"), NO_HADOOP_NAME),
+        Quarantined(File(HERE, "denied"), NOT_ALLOWED),
     ]
     assert paths(chosen.left_out) == ["empty", "no file"]
 
@@ -298,11 +311,39 @@ def test_a_path_that_nobody_can_read_is_set_aside_however_full_the_batch_is(
     record = list_of(log, RULES, 0, events, Means(lambda f: None, all_files, 1, back.extend), 200.0)
 
     assert record is not None
-    assert paths([*record.files, *record.left_out, *back]) == ["a.json", "b.json", "b.json"]  # type: ignore[list-item]
+    assert paths([*record.files, *record.left_out, *back]) == ["a.json", "b.json"]  # type: ignore[list-item]
+    assert record.put_back == (HERE, "b.json", 1)
     assert {each.reason for each in record.aside} == {
         "the path is longer than a blob's name can be"
     }
-    assert new_log(tmp_path).record(0) == record._replace(left_out=tuple(record.left_out))
+    assert new_log(tmp_path).record(0) == record
+
+
+def test_a_list_has_room_for_whatever_events_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A character of a path may be twelve bytes of it. Of what is put back it says where it begins.
+
+    As many again as a list has room for would end the query for good.
+    """
+    monkeypatch.setattr(records, "_SHARE", 56 * 2**10)
+    monkeypatch.setattr(records, "LIST_AT_MOST", 128 * 2**10)
+    emojis, back = "\N{PILE OF POO}" * 1_000, list[Announced]()
+    sound = [event(f"{emojis}{number:03d}") for number in range(100)]
+    broken = [event(f"{emojis}//{number:03d}") for number in range(200)]
+    means = Means(lambda files: None, all_files, 1_000, back.extend)
+
+    found = list_of(new_log(tmp_path), RULES, 0, [*sound, *broken], means, 200.0)
+
+    assert found is not None
+    assert len(found.files) == len(found.aside) == 4
+    assert found.put_back == (HERE, sound[4].path, 96)
+    assert [each.path for each in back] == [each.path for each in sound[4:]]
+    assert "196 more events name paths that cannot be read" in caplog.text
+    log = new_log(tmp_path)
+    assert list_of(log, RULES, 0, [*sound, *broken], means, 201.0) == found, "repeated"
+    with pytest.raises(LogConflict, match="does not have 1 files"):
+        list_of(log, RULES, 0, [*sound, event(f"{emojis}999")], means, 202.0)
 
 
 def test_a_long_path_is_not_taken_for_the_name_that_it_begins_with(tmp_path: Path) -> None:

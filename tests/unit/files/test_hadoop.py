@@ -139,7 +139,7 @@ def test_only_a_file_that_does_not_exist_is_gone() -> None:
 
     assert seen == [
         *(Look.FILE, Look.EMPTY, Look.NO_FILE, Look.GONE, Look.NO_NAME),
-        *(Look.UNKNOWN, Look.UNKNOWN),
+        *(Look.DENIED, Look.UNKNOWN),
     ]
 
 
@@ -158,11 +158,13 @@ def test_on_a_disk_the_operating_system_says_what_is_there(
         *(Look.GONE, Look.GONE, Look.GONE),
     ]
 
-    for number in (errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOTCONN):
+    denied = {errno.EACCES, errno.EPERM, errno.ELOOP}
+    for number in (*denied, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOTCONN):
 
         def fail(path: str, number: int = number) -> None:
             raise OSError(number, os.strerror(number), path)
 
-        monkeypatch.setattr(os, "stat", fail)
-        assert looks(spark(), paths[:1]) == [Look.UNKNOWN]
-        monkeypatch.undo()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", fail)
+            seen = looks(spark(), paths[:1])
+        assert seen == [Look.DENIED if number in denied else Look.UNKNOWN]

@@ -8,7 +8,6 @@ from spark_azqueue.files.memory import File
 from spark_azqueue.files.record import FileList
 from spark_azqueue.files.rules import (
     Root,
-    glob_pattern,
     is_hidden,
     is_inside,
     may_be_a_mount,
@@ -179,33 +178,3 @@ def test_the_log_takes_what_may_be_trusted(trusted: str) -> None:
     record = FileList(1, -1, 5.0, [File(name, "a", "", 1.0)], [])
 
     assert FileList.read(record.to_bytes(), 1) == record
-
-
-@pytest.mark.parametrize(
-    ("glob", "yes", "no"),
-    [
-        ("*.json", ["a.json", ".json"], ["a.jsonl", "json"]),
-        (
-            "part-?[0-9].{csv,csv.gz}",
-            ["part-a1.csv", "part-b2.csv.gz"],
-            ["part-1.csv", "part-aa.csv"],
-        ),
-        ("[^a]*", ["b", "ba"], ["a", "ab"]),
-        ("[!a]x", ["bx"], ["ax"]),
-        (r"\*.txt", ["*.txt"], ["a.txt"]),
-        ("a+b(c)", ["a+b(c)"], ["aab(c)"]),
-        ("a,b}", ["a,b}"], ["a"]),
-        ("{a,{b,c}}d", ["ad", "bd", "cd"], ["d"]),
-    ],
-)
-def test_globs_are_those_of_hadoop(glob: str, yes: list[str], no: list[str]) -> None:
-    pattern = glob_pattern(glob)
-
-    assert [name for name in yes if not pattern.fullmatch(name)] == []
-    assert [name for name in no if pattern.fullmatch(name)] == []
-
-
-@pytest.mark.parametrize("glob", ["[a", "{a", "[z-a]", "a{b,c"])
-def test_a_glob_that_is_not_closed_is_refused(glob: str) -> None:
-    with pytest.raises(ValueError, match="is no pattern"):
-        glob_pattern(glob)

@@ -154,6 +154,15 @@ def test_a_line_says_what_is_known():
     assert line(little) == "query 'q' batch 7: 5 messages in 2.0 s (2/s)"
 
 
+def test_a_batch_that_its_sink_skipped_is_an_error_in_the_log(caplog):
+    listener = AzQueueListener()
+    started(listener)
+    went_on(listener, sources=[source(numInputRows=0)])
+
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert "query 'orders': batch 1 had 32 messages, and no row of them was" in record.getMessage()
+
+
 def delivered(listener, run, *totals):
     """A run whose counter rises to these."""
     started(listener, run=run)

@@ -1,6 +1,7 @@
 """Answers that are not what the protocol says: each is one call's error, and short."""
 
 import logging
+import re
 import time
 
 import pycurl
@@ -316,3 +317,51 @@ def test_a_path_is_sent_as_it_is():
         made.close()
 
     assert server.targets == ["/acc/a/../b/./c?"]
+
+
+OUR_ID = re.compile(r"\(x-ms-client-request-id ([0-9a-f-]{36})\)$")
+
+
+def test_an_error_has_the_id_by_which_the_service_knows_the_request():
+    """Support asks for it first, and the account's logs are joined by it."""
+    given = "2f9a2a3c-0001-0002-0003-04a5b6c7d8e9"
+    found = result(answer("403 Forbidden", f"x-ms-request-id: {given}"), call=Count(ORDERS))
+
+    assert found.request_id == given
+    assert str(found).endswith(f"(x-ms-request-id {given})")
+
+
+@pytest.mark.parametrize("given", ["<b>", "x" * 65, "a b", "\x1b[31m"])
+def test_an_id_that_the_service_would_not_give_is_not_shown(given):
+    found = result(answer("403 Forbidden", f"x-ms-request-id: {given}"), call=Count(ORDERS))
+
+    assert found.request_id == ""
+    assert "request-id" not in str(found)
+
+
+def test_without_an_answer_it_is_our_own_id_of_the_newest_attempt():
+    with Scripted([b"", b""]) as server:
+        made = transport(server)
+        with made.in_flight() as flight:
+            flight.begin("a", Count(ORDERS))
+            ((_, found),) = flight.ended()
+        made.close()
+
+    assert found.status is None
+    shown = OUR_ID.search(str(found))
+    assert shown
+    assert shown[1] == found.request_id
+
+
+def test_each_request_has_an_id_of_its_own():
+    with Scripted([answer("500 Oops")] * 3) as server:
+        made = transport(server)
+        with made.in_flight() as flight:
+            for tag in range(3):
+                flight.begin(tag, Count(ORDERS))
+            while len(flight):
+                flight.ended()
+        made.close()
+        sent = [re.search(rb"x-ms-client-request-id: (\S{36})\r", head) for head in server.heads]
+
+    assert len({found[1] for found in sent if found}) == 3

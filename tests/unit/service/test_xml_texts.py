@@ -65,6 +65,44 @@ def test_one_damaged_text_hides_nobody_else(bad):
     assert (messages[0].text, messages[2].text) == ("first", "last & least")
 
 
+@pytest.mark.parametrize("bad", ["\x01", "\x00\x1f", "\ufffe", "\ud800", "&\x0b;", "\ufffd\x02"])
+@pytest.mark.parametrize("is_number", [False, True], ids=["as it is", "as a number"])
+def test_a_text_that_no_xml_holds_is_read_to_the_letter(bad, is_number):
+    written = bad.replace("&", "&amp;").encode("utf-8", "surrogatepass")
+    if is_number:
+        written = "".join(f"&#{ord(each)};&#x{ord(each):X};" for each in bad).encode()
+        bad = "".join(each * 2 for each in bad)
+    spoilt = document("first", "é&lt;@&#65;").replace(b"@", written)
+
+    first, second = (message for message, _ in read_messages(ORDERS, spoilt))
+
+    assert (first.text, first.intact) == ("first", True)
+    assert (second.text, second.intact, second.is_whole) == (f"é<{bad}A", False, True)
+    assert (second.dequeue_count, second.insertion_time) == (3, 1_700_000_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        ("@", "\x01<b>"),
+        ("@", "\x01&nonsense;"),
+        ("@", "\x01&"),
+        ("</MessageText></QueueMessage></", "\x01</"),
+        ("<DequeueCount>3", "<DequeueCount>three"),
+        ("<DequeueCount>3", "<DequeueCount>\x01"),
+        ("Tue, 14 Nov 2023 22:13:20", "yesterday"),
+    ],
+)
+def test_a_text_is_not_whole_if_anything_else_is_damaged(there, instead):
+    """Its copy would be another message."""
+    spoilt = document("a\x02@").decode().replace(there, instead).replace("@", "").encode()
+
+    ((message, _),) = read_messages(ORDERS, spoilt)
+
+    assert (message.intact, message.is_whole) == (False, False)
+    assert message.text.startswith("a\ufffd")
+
+
 def test_bytes_that_are_no_utf8_damage_only_their_own_message():
     spoilt = document("first", "a@b").replace(b"@", b"\xff")
 

@@ -20,8 +20,9 @@ from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.inspect import discard, records
 from spark_azqueue.sink.transaction.listing import Step
-from spark_azqueue.sink.transaction.log import TransactionLog
-from spark_azqueue.sink.transaction.record import Hidden
+from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord
+from spark_azqueue.sink.transaction.names import MOST, Transaction, stream_key
+from spark_azqueue.sink.transaction.record import Hidden, RecordHead
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
 
@@ -374,3 +375,22 @@ def test_a_run_that_lasts_keeps_a_start(
     assert len(starts) == 2
     with pytest.raises(TransactionConflict, match="copied checkpoint"):
         process.write(12, ["y"])
+
+
+def test_a_record_with_a_far_number_does_not_say_that_later_batches_are_written(
+    world: WrittenQueue,
+) -> None:
+    """Anyone who may write into the folder can put one: batches would be passed over for ever."""
+    world.process().write(0, ["a"])
+    log = TransactionLog(world.store.another(), "fakeaccount")
+    log.open()
+    head = RecordHead(
+        Transaction(stream_key(QUERY), MOST), "9" * 32, "", log.account, QUERY, 0, 0, 0, 0, ()
+    )
+    assert log.put_head(TransactionRecord(head, b""))
+
+    with pytest.raises(TransactionUnknown, match=r"does not say that batch 1, .* Nothing was sent"):
+        world.process(1).write(1, ["b"])
+    assert world.visible() == ["a"]
+    passed_over = world.process(2, failOnDataLoss="false").write(1, ["b"])
+    assert (passed_over.step, world.visible()) == (Step.OVER, ["a"])

@@ -4,6 +4,7 @@ becomes of it is the same in every mode."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.journal.pending import PendingDelete, fingerprint
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import source_config
+from spark_azqueue.service.envelopes import envelope_of
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues.calls import Page
 from spark_azqueue.service.queues.concurrency import Limits
@@ -24,7 +26,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.source.readers import AzQueueStreamReader
-from spark_azqueue.testing import FakeQueueService, model
+from spark_azqueue.testing import FakeQueueService, Fault, model
 
 MODES = {
     "driver": {},
@@ -62,27 +64,88 @@ def first_batch(reader: AzQueueStreamReader) -> list[str | None]:
     return [body for batch in batches for body in batch.column("body").to_pylist()]
 
 
-@pytest.mark.parametrize("ends", [False, True], ids=["goes on", "availableNow"])
-@pytest.mark.parametrize("choice", ["fail", "poison"])
+ENDS = pytest.mark.parametrize("ends", [False, True], ids=["goes on", "availableNow"])
+
+
+@ENDS
 @pytest.mark.parametrize("mode", MODES)
-def test_it_stops_the_query_and_stays_in_its_queue(
-    fake: FakeQueueService, tmp_path: Path, mode: str, choice: str, *, ends: bool
+def test_with_fail_it_stops_the_query_and_stays_in_its_queue(
+    fake: FakeQueueService, tmp_path: Path, mode: str, *, ends: bool
 ) -> None:
     """With executors, batches were empty for ever before, and nothing was said."""
     fake.create_queue("orders")
-    fake.create_queue("orders-poison")
     fake.put_many("orders", [NOT_XML, "good"])
-    reader = reader_of(fake, tmp_path, mode, onUndecodable=choice)
+    reader = reader_of(fake, tmp_path, mode, onUndecodable="fail")
     if ends:
         reader.prepareForTriggerAvailableNow()
 
     with pytest.raises(
-        UndecodableBody, match=r"answer was damaged within this message. It goes back into the"
+        UndecodableBody, match=r"U\+000B, which XML cannot hold.* goes back into .*=poison to dead-"
     ):
         first_batch(reader)
 
     reader.stop()
-    assert (fake.visible("orders"), fake.count("orders-poison")) == (2, 0)
+    assert fake.visible("orders") == 2
+
+
+@ENDS
+@pytest.mark.parametrize("others", [[], ["good"]], ids=["alone", "with another"])
+@pytest.mark.parametrize("text", [NOT_XML, "\x00", "&#;<>\ufffe", "x" * 70_000 + "\x01"], ids=len)
+@pytest.mark.parametrize("mode", MODES)
+def test_with_poison_it_is_moved_at_once(
+    fake: FakeQueueService, tmp_path: Path, mode: str, text: str, others: list[str], *, ends: bool
+) -> None:
+    """The answer alone might be damaged. So it is looked at twice, and nothing stops."""
+    fake.create_queue("orders")
+    fake.create_queue("orders-poison")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "MAX_MESSAGE_BYTES", 10**6)
+        fake.put_many("orders", [text, *others])
+    reader = reader_of(fake, tmp_path, mode, onUndecodable="poison")
+    if ends:
+        reader.prepareForTriggerAvailableNow()
+
+    found = run(reader, until=lambda: fake.count("orders") == 0, ends=ends)
+
+    copies = [envelope_of(each.text) for each in fake.messages("orders-poison")]
+    bodies = [each.body for each in copies if each is not None]
+    assert found == others
+    assert "".join(sorted(bodies, key=text.index)) == text
+    assert "which XML cannot hold" in (copies[0].reason if copies[0] else "")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_was_damaged_once_on_the_way_is_a_row(
+    fake: FakeQueueService, tmp_path: Path, mode: str
+) -> None:
+    fake.create_queue("orders")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", ["good"])
+    fake.faults.add(Fault("dequeue", "broken_xml", times=1))
+    reader = reader_of(fake, tmp_path, mode, onUndecodable="poison")
+
+    assert run(reader, until=lambda: fake.count("orders") == 0) == ["good"]
+    assert fake.count("orders-poison") == 0
+
+
+def run(
+    reader: AzQueueStreamReader, until: Callable[[], bool], *, ends: bool = False
+) -> list[str | None]:
+    """The bodies of all batches, until that is so. ends: it is so when there is no new batch."""
+    start, bodies = reader.initialOffset(), list[str | None]()
+    for _ in range(50):
+        offset = reader.latestOffset(start)
+        if offset != start:
+            batches = (
+                each for part in reader.partitions(start, offset) for each in reader.read(part)
+            )
+            bodies += [body for batch in batches for body in batch.column("body").to_pylist()]
+        elif ends or until():
+            break
+        start = offset
+    assert until()
+    reader.stop()
+    return bodies
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -32,6 +32,7 @@ from spark_azqueue.source.executors.objects import (
     SlotSegment,
 )
 from spark_azqueue.source.executors.plan import (
+    MORE_THAN_BUDGET,
     MOST_BYTES,
     MOST_MESSAGES,
     MOST_QUEUES,
@@ -76,7 +77,8 @@ def test_a_plan_that_gives_messages_again_says_so() -> None:
         (Slot((ORDERS,), MOST_MESSAGES, MOST_BYTES), True),
         (Slot((ORDERS,), MOST_MESSAGES + 1, 1), False),
         (Slot((ORDERS,), 1, MOST_BYTES + 1), False),
-        (Slot((), MOST, MOST_BYTES, AGAIN), True),
+        (Slot((), MOST_MESSAGES + MORE_THAN_BUDGET, MOST_BYTES, AGAIN), True),
+        (Slot((), MOST, MOST_BYTES, AGAIN), False),
         (Slot((), 1, 1), False),
         (Slot((ORDERS,), 1, 1, AGAIN), False),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -229,6 +230,41 @@ def test_a_copy_that_was_not_made_is_made_before_messages_are_given_again(
         query.rows(query.plan(offset))
     assert fake.count("orders-poison") == copies
     query.close()
+
+
+class Down(Run):
+    """Its sink is down, whatever the rows are."""
+
+    def start(self, most: int | None = None) -> bool:
+        self.driver = self.query.driver()
+        if not self.offsets:
+            self.offsets.append(self.driver.latest(self.before, most))
+        self.rows()
+        return False
+
+
+@pytest.mark.parametrize("first", [OnUndecodable.POISON, OnUndecodable.FAIL])
+@pytest.mark.parametrize("texts", [["?"], ["?", "YWI="]], ids=["alone", "with another"])
+def test_what_is_dead_lettered_already_is_not_copied_again(
+    fake: FakeQueueService, first: OnUndecodable, texts: list[str]
+) -> None:
+    """With `fail` it is dead-lettered after its slot was settled."""
+    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", executorSlots="1")
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", texts)
+    run = Down(query, sick="")
+    query.config = replace(query.config, on_undecodable=first)
+    with contextlib.suppress(UndecodableBody):
+        run.start()
+    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
+
+    for _ in range(10):
+        run.start()
+    query.close()
+
+    copies = [each.text for each in fake.messages("orders-poison")]
+    assert copies.count("?") == 1
+    assert len(copies) <= len(texts)
 
 
 def test_what_is_to_come_again_and_is_gone_is_told_or_left_out(query: Query) -> None:

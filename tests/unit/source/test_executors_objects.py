@@ -128,8 +128,9 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
     id_ = PlanId(8, "b" * 32)
     plan = Plan(ACCOUNT, folder.uuid, id_, (Slot((ORDERS,), 10, 2**20),))
     most = 10 + MORE_THAN_BUDGET
-    assert len(SlotReport(pending=(LONGEST,) * most).to_bytes()) < bytes_at_most(10)
-    folder.put_settled(plan, 0, SlotReport(pending=(LONGEST,) * most))
+    report = SlotReport(messages=most, pending=(LONGEST,) * most)
+    assert len(report.to_bytes()) < bytes_at_most(10)
+    folder.put_settled(plan, 0, report)
     assert folder.settled(plan, 0) is not None
 
     header = replace(HEADER, log=folder.uuid, plan=id_, slot=0, messages=most + 1)

@@ -19,6 +19,7 @@ from spark_azqueue.errors import (
     UndecodableBody,
 )
 from spark_azqueue.options.choices import LogStart, OnUndecodable
+from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import BodyType, Encoding
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.calls import Dequeue, Update
@@ -297,26 +298,61 @@ def test_what_options_decided_is_what_a_reader_of_the_log_gets(fake: FakeQueueSe
     query.close()
 
 
-def test_another_message_that_does_not_decode_is_not_left_out(fake: FakeQueueService) -> None:
-    """As many as were set aside, and not the same: it would have no row, and no copy."""
-    query = Query(fake, messageEncoding="base64", onUndecodable="poison")
-    fake.create_queue("orders-poison")
-    fake.put_many("orders", ["YWI=", "/w==", "not base64!"])
-    query.config = replace(query.config, body_type=BodyType.BINARY)
-    driver, plan = first_plan(query)
-    assert query.raw(plan) == [b"ab", b"\xff"]
-    assert [each.text for each in fake.messages("orders-poison")] == ["not base64!"]
+TEXTS = ["YWI=", "/w==", "not base64!"]
+"""Text in base64, bytes in base64, and neither."""
+READINGS = [(encoding, kind) for encoding in Encoding for kind in BodyType]
 
-    query.config = replace(query.config, encoding=Encoding.AUTO, body_type=BodyType.STRING)
-    assert query.rows(plan) == ["/w==", "ab"], "no UTF-8, so it takes the options of today"
-    query.config = replace(query.config, encoding=Encoding.BASE64)
-    assert query.rows(plan) == ["/w==", "ab"]
-    assert fake.count("orders-poison") == 1
+
+@pytest.mark.parametrize("logged_wish", OnUndecodable)
+@pytest.mark.parametrize("logged", READINGS, ids=str)
+def test_a_slot_keeps_its_rows_whatever_changes(
+    fake: FakeQueueService, logged: tuple[Encoding, BodyType], logged_wish: OnUndecodable
+) -> None:
+    """With a body or without one, and no copy is made; once decided, it stays. A body that the new
+    column cannot hold stops the query, until the old type is back."""
+    query = Query(fake)
+    fake.create_queue("orders-poison")
+    fake.put_many("orders", TEXTS)
+    query.config = decoding(query, logged, logged_wish)
+    driver, plan = first_plan(query)
+    try:
+        before = query.raw(plan)
+    except UndecodableBody:
+        assert logged_wish is OnUndecodable.FAIL
+        query.config = decoding(query, logged, OnUndecodable.PERMISSIVE)
+        before = query.raw(plan)
+    copies = fake.count("orders-poison")
+    assert len(before) + copies == len(TEXTS)
+
+    for changed in READINGS:
+        for wish in OnUndecodable:
+            query.config = decoding(query, changed, wish)
+            fits = changed[1] is BodyType.BINARY or b"\xff" not in before
+            if fits or wish is OnUndecodable.PERMISSIVE:
+                assert query.raw(plan) == [as_a(changed[1], body) for body in before]
+            else:
+                with pytest.raises(UndecodableBody, match="bodyType=binary: set that again"):
+                    query.raw(plan)
+    assert fake.count("orders-poison") == copies
 
     driver.latest(plan.to_json(), None)
     driver.close()
-    assert logged_rows(query) == ["/w==", "ab"]
+    assert [len(rows) for rows in rows_in(query.store.another()).values()] == [len(before)]
     query.close()
+
+
+def decoding(query: Query, way: tuple[Encoding, BodyType], wish: OnUndecodable) -> SourceConfig:
+    encoding, kind = way
+    return replace(query.config, encoding=encoding, body_type=kind, on_undecodable=wish)
+
+
+def as_a(kind: BodyType, body: str | bytes | None) -> str | bytes | None:
+    """A body in a column of this type; None if that cannot be."""
+    if kind is BodyType.BINARY:
+        return body.encode() if isinstance(body, str) else body
+    if isinstance(body, bytes):
+        return None if body == b"\xff" else body.decode()
+    return body
 
 
 def test_an_emptied_folder_is_told(query: Query) -> None:

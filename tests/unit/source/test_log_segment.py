@@ -37,6 +37,7 @@ many = st.lists(
     ),
     min_size=1,
     max_size=40,
+    unique_by=lambda each: each.lease.key,
 )
 
 

@@ -1,0 +1,77 @@
+"""What a task of `try_apply` does with the record batches that Spark gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from .conversion import Function, called_with_arrow, called_with_pandas
+from .pieces import Failures, Tried, isolated
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to do. It goes to the tasks.
+
+    uses_arrow: the function takes and returns a pyarrow Table. kept: the names of the columns to
+    keep. added: those to add, the last one for the error. Batches have other names, and behind the
+    columns to keep a column of NULLs for each to add: Spark's own word on its type. zone: the
+    session's time zone. limit: see `Failures`.
+    """
+
+    function: Function
+    uses_arrow: bool
+    kept: tuple[str, ...]
+    added: tuple[str, ...]
+    batch_rows: int
+    limit: int | None
+    zone: str
+
+    def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The columns to keep with those to add: the same rows in the same order.
+
+        Rows at the end of which the function has failed wait for the next rows, so that those of
+        an outage do not leave the task. Raises FunctionFailed: see `Failures`.
+        """
+        failures = Failures(self.limit)
+        held: list[pa.RecordBatch] = []
+        for batch in batches:
+            for start in range(0, batch.num_rows, self.batch_rows):
+                piece = batch.slice(start, self.batch_rows)
+                done = self._done(piece, failures)
+                if failures.in_a_row < piece.num_rows:
+                    yield from held
+                    held = []
+                held.append(done)
+                if not failures.in_a_row:
+                    yield from held
+                    held = []
+        failures.ended()
+        yield from held
+
+    def _done(self, piece: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:
+        names = (*self.kept, *self.added)
+        fields = [field.with_name(name) for field, name in zip(piece.schema, names, strict=True)]
+        first = len(self.kept)
+        *results, error = fields[first:]
+        columns = piece.columns[:first]
+        given = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields[:first]))
+        call = called_with_arrow if self.uses_arrow else called_with_pandas
+
+        def attempt(start: int, count: int) -> list[pa.Array]:
+            return call(self.function, given.slice(start, count), results, self.zone)
+
+        parts = list(isolated(piece.num_rows, attempt, failures))
+        added = [
+            pa.concat_arrays([_of(part, number, piece.column(first + number)) for part in parts])
+            for number in range(len(results))
+        ]
+        reasons = [part.failed for part in parts for _ in range(part.count)]
+        added.append(pa.array(reasons, error.type))
+        return pa.RecordBatch.from_arrays([*columns, *added], schema=piece.schema)
+
+
+def _of(part: Tried[list[pa.Array]], number: int, nulls: pa.Array) -> pa.Array:
+    return nulls.slice(part.start, part.count) if part.result is None else part.result[number]

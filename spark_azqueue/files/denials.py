@@ -1,0 +1,76 @@
+"""Folders into which starts of the query may not look.
+
+An event may name a path in a folder that only another user may enter, such as `lost+found`. Rights
+may be mended, so a lack of them stops the query at first. If it lasts, the files are quarantined.
+
+    denied/<key>-<k>    start k of those that could not look into a folder of a container
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from spark_azqueue.journal.journal import Journal
+from spark_azqueue.service.redaction import shown
+
+from . import record
+from .decide import Look, Looks
+from .rules import folder_of
+
+STARTS = 3
+"""The start at which files that may not be looked at are quarantined."""
+
+_NAME = re.compile(r"denied/([0-9a-f]{32})-[0-9]{3}")
+
+
+class Denials:
+    """What starts before this one wrote down, read once."""
+
+    def __init__(self, log: Journal) -> None:
+        """log: open. Raises ServiceError."""
+        self._log = log
+        self._known: dict[str, list[str]] = {}
+        self._noted: set[str] = set()
+        for name in log.store.names("denied"):
+            if found := _NAME.fullmatch(name):
+                self._known.setdefault(found[1], []).append(name)
+
+    def check(self, looks: Looks) -> None:
+        """Raise OSError for a file that may not be looked at, until it is so at the third start.
+
+        A folder that can be looked into again begins anew. Raises ServiceError.
+        """
+        denied = {_key(*at): at for at, look in looks.items() if look is Look.DENIED}
+        if self._known:
+            seen = (at for at, look in looks.items() if look in (Look.FILE, Look.EMPTY))
+            self._forget({_key(*at) for at in seen} - denied.keys())
+        for key in denied.keys() - self._noted:
+            self._note(key)
+        early = [key for key in denied if len(self._known[key]) < STARTS]
+        if early:
+            place, path = denied[early[0]]
+            raise OSError(
+                f"the job may not look at {shown(path)} in the container {place}. Let it look into"
+                " the folder, and start the query again: no file of this batch counts as read. At"
+                f" start {STARTS} its files are quarantined; this was start"
+                f" {len(self._known[early[0]])}"
+            )
+
+    def _note(self, key: str) -> None:
+        names = self._known.setdefault(key, [])
+        self._noted.add(key)
+        if len(names) < STARTS:
+            name = f"denied/{key}-{len(names):03d}"
+            self._log.store.put_new(name, record.small_to_bytes())
+            names.append(name)
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._log.remove(self._known.pop(key, ()))
+            self._noted.discard(key)
+
+
+def _key(place: str, path: str) -> str:
+    return hashlib.blake2b(f"{place}/{folder_of(path)}".encode(), digest_size=16).hexdigest()

@@ -1,0 +1,134 @@
+"""`isolated` finds the rows that fail, in order and each once; `Failures` tells an outage."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_azqueue.applying.pieces import Failures, Tried, isolated
+from spark_azqueue.errors import FunctionFailed
+
+
+class Function:
+    """Fails on some rows; counts its calls and the rows that it got."""
+
+    def __init__(self, bad: set[int], error: type[BaseException] = ValueError) -> None:
+        self.bad, self.error = bad, error
+        self.calls = self.rows = 0
+
+    def __call__(self, start: int, count: int) -> range:
+        self.calls += 1
+        self.rows += count
+        if not self.bad.isdisjoint(range(start, start + count)):
+            raise self.error("bad")
+        return range(start, start + count)
+
+
+@given(st.integers(0, 40), st.sets(st.integers(0, 39)))
+def test_each_row_comes_once_in_order_and_the_bad_ones_alone(rows: int, bad: set[int]) -> None:
+    parts = list(isolated(rows, Function(bad), Failures(None)))
+
+    assert [row for part in parts for row in range(part.start, part.start + part.count)] == [
+        *range(rows)
+    ]
+    assert {part.start for part in parts if part.failed} == {row for row in bad if row < rows}
+    assert all(part.count == 1 for part in parts if part.failed)
+    assert all(part.result == range(part.start, part.start + part.count) for part in parts
+               if not part.failed)  # fmt: skip
+
+
+def test_what_one_bad_row_in_a_hundred_costs() -> None:
+    """The figures of docs/bad-rows.md: 10,000 rows in pieces of 256 (the default) and 1,000."""
+    chance = random.Random(1)
+    bad = {row for row in range(10_000) if chance.random() < 0.01}
+    cost = {}
+    for size in (256, 1_000):
+        calls = rows = 0
+        for start in range(0, 10_000, size):
+            inside = {row - start for row in bad if start <= row < start + size}
+            function = Function(inside)
+            list(isolated(min(size, 10_000 - start), function, Failures(32)))
+            calls, rows = calls + function.calls, rows + function.rows
+        cost[size] = (calls, round(rows / 10_000, 1))
+
+    assert cost == {256: (1_418, 3.8), 1_000: (1_464, 5.9)}
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError, ModuleNotFoundError, MemoryError, KeyboardInterrupt, SystemExit]
+)
+def test_an_error_that_is_not_of_a_row_is_raised_at_once(error: type[BaseException]) -> None:
+    function = Function({3}, error)
+
+    with pytest.raises(error):
+        list(isolated(8, function, Failures(None)))
+    assert function.calls == 1
+
+
+def test_as_many_rows_in_a_row_as_the_limit_are_an_outage() -> None:
+    outage = Function(set(range(300, 10_000)))
+
+    with pytest.raises(FunctionFailed, match="32 rows in a row failed at the same place"):
+        list(isolated(1_000, outage, Failures(32)))
+
+
+def test_fewer_are_values_and_a_good_row_between_begins_anew() -> None:
+    bad = set(range(62)) - {31}
+
+    parts = list(isolated(63, Function(bad), Failures(32)))
+
+    assert sum(part.failed is not None for part in parts) == 61
+
+
+def test_without_a_limit_all_may_fail() -> None:
+    failures = Failures(None)
+    parts = list(isolated(100, Function(set(range(100))), failures))
+    failures.ended()
+
+    assert all(part.failed for part in parts)
+
+
+def at_two_places(start: int, count: int) -> None:
+    if start % 2:
+        raise ValueError("odd")
+    raise ValueError("even")
+
+
+def test_rows_that_fail_at_different_places_are_not_alike() -> None:
+    failures = Failures(3)
+    assert len(list(isolated(10, at_two_places, failures))) == 10
+
+    # But a task in which nothing went well is no task with bad rows
+    with pytest.raises(FunctionFailed, match="all 10 rows of a task failed"):
+        failures.ended()
+
+
+def test_errors_of_different_types_at_one_place_are_alike() -> None:
+    def unreachable(start: int, count: int) -> None:
+        raise (TimeoutError, ConnectionError)[start % 2]("down")
+
+    with pytest.raises(FunctionFailed, match=r"ConnectionError: down \(test_pieces.py:\d+ in"):
+        list(isolated(10, unreachable, Failures(4)))
+
+
+def test_a_task_of_two_bad_rows_has_two_bad_rows() -> None:
+    failures = Failures(32)
+    parts = list(isolated(2, Function({0, 1}), failures))
+    failures.ended()
+
+    assert [part.failed is not None for part in parts] == [True, True]
+
+
+def test_a_row_that_fails_once_is_good() -> None:
+    calls = []
+
+    def flaky(start: int, count: int) -> str:
+        calls.append(count)
+        if len(calls) == 1:
+            raise ValueError("not now")
+        return "ok"
+
+    assert list(isolated(5, flaky, Failures(32))) == [Tried(0, 3, "ok"), Tried(3, 2, "ok")]
