@@ -10,7 +10,7 @@ go is for the reader and exporter of your MeterProvider to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
@@ -35,7 +35,6 @@ SYSTEM = "azure_storage_queue"
 """The conventions have no name for Azure Storage Queues."""
 
 _OPERATION_TYPES = {"dequeue": "receive", "delete": "settle", "put": "send"}
-_DESTINATION = "messaging.destination.name"
 
 Attributes = dict[str, str]
 
@@ -71,21 +70,26 @@ def _observed(
 def _consumed(listener: AzQueueListener, _: CallbackOptions) -> Iterator[Observation]:
     for query in listener.queries():
         total = listener.totals(query)
-        counts: Mapping[str, int] = (total.delivered_by_queue if total else None) or {}
-        if total and total.counters and not counts:
+        if total is None or total.counters is None:
+            continue
+        counts = total.delivered_by_queue or {}
+        if total.template or not counts:
             counts = {OTHERS: total.counters.delivered}
         for queue, count in counts.items():
-            yield Observation(count, _attributes(query, "deliver", destination=queue))
+            found = _attributes(query, "deliver", destination=queue, template=total.template)
+            yield Observation(count, found)
 
 
 def _attributes(
-    query: str, operation: str, error: str = "", destination: str = OTHERS
+    query: str, operation: str, error: str = "", destination: str = OTHERS, template: str = ""
 ) -> Attributes:
+    """template: with patterns, in place of names, which may become many."""
     found = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": operation,
         "messaging.operation.type": _OPERATION_TYPES.get(operation, ""),
-        _DESTINATION: "" if destination == OTHERS else destination,
+        "messaging.destination.name": "" if destination == OTHERS or template else destination,
+        "messaging.destination.template": template,
         "error.type": error,
         "query": query,
     }
@@ -142,21 +146,23 @@ class _Recording:
         for name, found in latencies.items():
             new = found.since(known.get(name))
             if new.count:
-                instrument, attributes = self._of(query, name, destination)
+                instrument, attributes = self._of(query, name, destination, total.template)
                 for value, times in new.values():
                     _record(instrument, value, times, attributes)
         if total.sink_rows and self._sent_at.get(query) != total.timestamp and self._sends(query):
             self._sent_at[query] = total.timestamp
             self._sent.add(total.sink_rows, _attributes(query, "put"))
 
-    def _of(self, query: str, name: str, destination: str) -> tuple[Instrument, Attributes]:
+    def _of(
+        self, query: str, name: str, destination: str, template: str
+    ) -> tuple[Instrument, Attributes]:
         if name in self._ages:
             return self._ages[name], {"query": query}
         if name == BATCH:
-            attributes = _attributes(query, "process", destination=destination)
+            attributes = _attributes(query, "process", "", destination, template)
             return self._process, attributes | {"messaging.operation.type": "process"}
         operation, _, error = name.partition(" ")
-        return self._operation, _attributes(query, operation, error, destination)
+        return self._operation, _attributes(query, operation, error, destination, template)
 
 
 def _record(instrument: Instrument, value: float, times: int, attributes: Attributes) -> None:

@@ -25,7 +25,7 @@ ByQueue = Mapping[str, int] | None
 TOTAL = "total"
 """Marks a metric that is a counter by name: it starts from zero in each run."""
 
-_NO_COLUMNS = ("counters", "latencies")
+_NO_COLUMNS = ("counters", "latencies", "template")
 
 _DDL: Mapping[Any, str] = {
     str: "string",
@@ -74,6 +74,7 @@ class QueryMetrics:
     ] = None
     counters: Annotated[Counters | None, "Totals since the run began."] = None
     latencies: Annotated[Latencies | None, "How long things took, since the run began."] = None
+    template: Annotated[str, "The option `queue`, if it has patterns."] = ""
     log_segments: Annotated[Count, "Batches that the write-ahead log holds.", "log_segments"] = None
     log_bytes: Annotated[Count, "Bytes of these batches, as they are stored.", "log_bytes"] = None
     log_uncommitted: Annotated[
@@ -238,6 +239,7 @@ def metrics_of(
         # The clocks of the driver and the service may differ; an age is never negative.
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
         **_reported(report, is_current=is_current),
+        template=report.template if report else "",
         # Negative if the first message has expired meanwhile.
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),

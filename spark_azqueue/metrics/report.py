@@ -37,6 +37,8 @@ OTHERS = "(others)"
 _NAME = re.compile(rf"[a-z0-9_-]{{1,63}}|{re.escape(OTHERS)}")
 """A report comes back from a checkpoint: names become labels, and are in lines of logs."""
 
+_TEMPLATE = re.compile(r"[a-z0-9*?,-]{0,200}")
+
 WATCH = "watch"
 """Marks a counter that a batch's line in the log has if it is not 0."""
 
@@ -208,7 +210,7 @@ class Report:
     heads: age of the first visible message of each queue, in seconds, when it was last looked at.
     delivered_by_queue: messages passed to Spark since the run began. requests: to queues,
     sent by the source's process, by operation; empty if tasks send requests, too. latencies: since
-    the run began, see `latency.py`.
+    the run began, see `latency.py`. template: the option `queue` if it has patterns.
     """
 
     backlog: _Counts
@@ -229,6 +231,7 @@ class Report:
         default_factory=dict
     )
     latencies: Latencies = field(default_factory=dict)
+    template: str = ""
 
     @classmethod
     def _maps(cls) -> Iterator[tuple[str, _Map]]:
@@ -256,6 +259,8 @@ class Report:
         value |= {name: time for name, time in times.items() if time is not None}
         if self.hidden_for:
             value["hiddenFor"] = self.hidden_for
+        if self.template:
+            value["template"] = self.template
         if self.latencies:
             value["latencies"] = latencies_to_json(self.latencies)
         maps = {each.json: dict(getattr(self, name)) for name, each in self._maps()}
@@ -280,7 +285,13 @@ class Report:
         totals: dict[str, Any] = {
             name: getattr(self, name) for name, each in self._maps() if each.is_total
         }
-        return Report({}, 0, 0, 0, self.counters, latencies=self.latencies, **totals)
+        return Report(
+            {},
+            *(0, 0, 0, self.counters),
+            latencies=self.latencies,
+            template=self.template,
+            **totals,
+        )
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -300,6 +311,7 @@ class Report:
             oldest=oldest,
             hidden_for=whole(report.get("hiddenFor", 0)),
             latencies=latencies_from_json(report.get("latencies") or {}),
+            template=_template(report.get("template", "")),
             **{name: _counts(report.get(each.json) or {}) for name, each in cls._maps()},
         )
 
@@ -317,6 +329,7 @@ class Report:
             oldest=min(oldest, default=None),
             hidden_for=max(self.hidden_for, other.hidden_for),
             latencies=added(self.latencies, other.latencies),
+            template=self.template or other.template,
             **{
                 name: each.add(getattr(self, name), getattr(other, name))
                 for name, each in self._maps()
@@ -336,6 +349,12 @@ def _counts(counts: Any) -> dict[str, int]:
     if len(found) > _MOST_NAMES or not all(map(_NAME.fullmatch, found)):
         raise ValueError("a report has too many names, or one that no queue can have")
     return found
+
+
+def _template(written: Any) -> str:
+    if not isinstance(written, str) or not _TEMPLATE.fullmatch(written):
+        raise ValueError("a report has names of queues that no option can have")
+    return written
 
 
 def _shortened(

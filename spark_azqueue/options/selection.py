@@ -45,6 +45,11 @@ class QueueSelection:
         return ", ".join(f"'{pattern}'" for pattern in self.patterns)
 
     @property
+    def template(self) -> str:
+        """The option as a report shows it, "" without patterns: 200 characters at most."""
+        return ",".join(self.parts)[:200] if self.patterns else ""
+
+    @property
     def prefix(self) -> str:
         """What the names of all queues that a pattern matches begin with; often empty."""
         starts = [re.split("[*?]", pattern)[0] for pattern in self.patterns] or [""]

@@ -219,6 +219,7 @@ class DriverLeasing:
             delivered_by_queue=delivered_by_queue,
             requests=self._client.requests(),
             latencies=added(self._client.latencies(), self.holder.ages.latencies()),
+            template=self.config.selection.template,
         )
 
     def wait(self, timeout_s: float) -> None:

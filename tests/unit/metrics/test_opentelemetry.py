@@ -158,6 +158,20 @@ def test_operations_have_the_names_of_the_conventions(listener, points):
     assert consumed[1].value == 128
 
 
+def test_patterns_are_a_template_in_place_of_many_names(listener, points):
+    report = REPORT | {"deliveredByQueue": {"orders-1": 60, "orders-2": 4}, "template": "orders-*"}
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=report | {"latencies": {"delete": [12, 3]}})])
+    template = {"destination_template": "orders-*"}
+
+    (consumed,) = points("messaging.client.consumed.messages").items()
+    assert consumed[0] == attributes(operation_name="deliver", **template)
+    assert consumed[1].value == 64
+    assert points("messaging.client.operation.duration").keys() == {
+        attributes(operation_name="delete", operation_type="settle", **template)
+    }
+
+
 def test_rows_of_a_sink_are_sent_messages_only_if_the_sink_is_a_queue(listener, points):
     class Jvm:
         def __init__(self, name):

@@ -37,6 +37,18 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     assert (done.held, done.counters) == (0, replace(counted, deleted=3))
 
 
+def test_patterns_are_in_the_report_as_they_are_written(spark, fake):
+    consumer = spark.start(queue="orders,ord*")
+    batch(consumer, consumer.initial)
+    report = consumer.report()
+
+    assert report.template == "orders,ord*"
+    assert Report.from_json(report.to_json()) == report
+    assert spark.start(queue="orders").report().template == ""
+    with pytest.raises(ValueError, match="no option can have"):
+        Report.from_json(report.to_json() | {"template": 'a"b'})
+
+
 def test_poison_queues_are_counted_if_they_may_be_used(spark, fake):
     fake.create_queue("orders-poison")
     fake.put_many("orders-poison", ["bad", "worse"])
