@@ -36,7 +36,7 @@ from .log import (
 )
 from .option import Option, ParsedOptions, made_of, option, options_of, taken
 from .replay import check_no_replay
-from .selection import POISON_SUFFIX, QueueSelection, is_pattern
+from .selection import QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
@@ -256,7 +256,7 @@ class SourceConfig(SharedConfig):
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
         """The queue for this queue's poison messages, in the same account."""
-        return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
+        return self.selection.poison_queue_for(queue)
 
 
 def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> SourceConfig:
