@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .explanation import Explanation, explain
+from .metrics.observers import observers_of
 from .metrics.query_metrics import Read, read_of, skipped
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,8 @@ def run_until_done(
     """Start a query, wait for its end, and start it again if it failed.
 
     start: starts the query and returns it. Each call must use the same checkpoint.
-    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run.
+    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run. Those
+        that are attached to the session are waited for without being named.
     restarts: so many failures in a row without progress are followed by another start, at most.
         A run makes progress if it processes messages, as most do while a poison message is found.
     restarts_in_all: the same for all failures.
@@ -401,7 +403,11 @@ def _made_progress(query: Any) -> bool:
 
 
 def _wait_until_observed(query: Any, listener: Hears | None) -> None:
-    if listener is not None and not listener.wait_for_end(query, _OBSERVED_WITHIN_S):
+    """Wait until each listener of the session, and this one, knows of the end of the run."""
+    named: list[Hears] = [] if listener is None else [listener]
+    others = [each for each in observers_of(query) if each is not listener]
+    heard = [each.wait_for_end(query, _OBSERVED_WITHIN_S) for each in [*named, *others]]
+    if not all(heard):
         log.warning(
             "the listener has not heard of the end of the run within %d s, so its metrics may be"
             " older: is it attached to the session of the query?",

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.metrics.latency import added
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease, MessageKey
@@ -224,6 +225,8 @@ class DriverLeasing:
             heads=counted.heads,
             delivered_by_queue=delivered_by_queue,
             requests=self._client.requests(),
+            latencies=added(self._client.latencies(), self.holder.ages.latencies()),
+            template=self.config.selection.template,
         )
 
     def wait(self, timeout_s: float) -> None:
@@ -265,6 +268,7 @@ class DriverLeasing:
     def _check(self) -> datetime:
         now = self._monitor.open()
         self.service_is_ahead = now.timestamp() - self._runtime.clock()
+        self.holder.ages.service_is_ahead(self.service_is_ahead)
         return now
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from progress_events import ended, started
 
 from spark_azqueue import errors, supervisor
+from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.supervisor import PERMANENT, RunResult, run_until_done
 
 
@@ -211,6 +213,36 @@ def test_it_says_so_if_the_listener_does_not_hear(caplog: pytest.LogCaptureFixtu
 
     assert not world.run(listener=Listener(world, 1), restarts=1).finished
     assert caplog.text.count("the listener has not heard of the end of the run within 10 s") == 1
+
+
+def test_listeners_of_the_session_are_waited_for_without_being_named() -> None:
+    class Attached(AzQueueListener):
+        """Gets the end of a run when it is waited for."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waited: list[str] = []
+
+        def wait_for_end(self, query: Query, timeout_s: float = 10.0) -> bool:
+            self.waited.append(query.runId)
+            ended(self, query.runId)
+            return super().wait_for_end(query, timeout_s)
+
+    class World(Restarts):
+        def start(self) -> Query:
+            query = super().start()
+            query.runId = f"run {len(self.queries)}"
+            for each in listeners:
+                started(each, run=query.runId)
+            return query
+
+    listeners = [Attached(), Attached()]
+    of_another_session = Attached()
+    world = World(BROKEN, None)
+
+    assert world.run(listener=listeners[0]).finished
+    assert [each.waited for each in listeners] == [["run 1", "run 2"]] * 2, "each once"
+    assert of_another_session.waited == []
 
 
 def test_it_is_public() -> None:

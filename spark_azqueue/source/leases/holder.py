@@ -19,6 +19,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import MakeWorkers
 
+from .ages import MessageAges
 from .ledger import Ledger
 from .states import WAITING, Fate
 from .timing import START_BY_USER_S, START_S, LeaseLengths, Term
@@ -56,6 +57,7 @@ class LeaseHolder:
         self._deletes = config.delete_on_commit
         self._clock = clock
         self._since: dict[int, float] = {}  # by batch: when its leasing began
+        self.ages = MessageAges(clock)
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
@@ -92,7 +94,7 @@ class LeaseHolder:
 
     def hand_out(
         self,
-        received: Iterable[Received],
+        received: Sequence[Received],
         batch: int,
         since: float,
         blobs: Mapping[MessageKey, str],
@@ -102,12 +104,14 @@ class LeaseHolder:
         blobs: by message, the blob with the message's body, if it has one.
         """
         self._since[batch] = since
+        self.ages.delivered(batch, (message for message, _ in received))
         with self.worker as ledger:
             return tuple(ledger.hand_out(received, batch, blobs))
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
         since = self._since.pop(batch, None)
+        self.ages.committed(batch)
         with self.worker as ledger:
             replaced = 0 if self._deletes else ledger.forget(batch)
             leases = ledger.committed(batch)
@@ -143,6 +147,7 @@ class LeaseHolder:
 
     def release_batch(self, batch: int) -> None:
         """This batch will never be delivered: release its messages (best effort)."""
+        self.ages.dropped(batch)
         with self.worker as ledger:
             leases = ledger.release(batch)
         self.worker.release_later(leases)
@@ -176,7 +181,7 @@ class LeaseHolder:
                 self._remove_blob(blobs[lease])
 
     def restore(
-        self, received: Iterable[Received], batch: int, ahead_s: float, hidden_s: float
+        self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float
     ) -> None:
         """These messages are in this batch of a log: their copies give no rows.
 
@@ -184,6 +189,7 @@ class LeaseHolder:
         service's clock, minus ours. hidden_s: the longest that an earlier run has leased them for
         from now on.
         """
+        self.ages.known(batch, (message for message, _ in received))
         now, length = self._clock(), self.lengths.visibility_s()
         served = now + ahead_s
         with self.worker as ledger:
