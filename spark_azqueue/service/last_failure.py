@@ -1,4 +1,4 @@
-"""The last error of a query's code, told from `run_until_done` to the process that isolates.
+"""The last error of a query's code, handed from `run_until_done` to the process that isolates.
 
 Spark tells a source nothing of why its batch failed. Both processes run beside the driver's JVM, on
 one machine and for one user. So the supervisor leaves the error in a file of the temporary folder,
