@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from .explanation import Explanation, explain
 from .metrics.observers import observers_of
 from .metrics.query_metrics import Read, read_of, skipped
+from .service.last_failure import leave
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +257,9 @@ class Runs:
             self._without_progress = 1 if made_progress else self._without_progress + 1
             if query is not None:
                 _stop(query)
-            if not self._may_go_on(explain(failure)):
+            why = explain(failure)
+            leave(f"{why.error}: {why.sentence}", _text_of(failure))
+            if not self._may_go_on(why):
                 return None
             query = None
             self.restarts += 1
@@ -362,11 +365,17 @@ _STATUS = re.compile(r'"isolation":"([ !#-\[\]-~]{1,300})"')
 """In an offset: see `source/offsets.py`."""
 
 
+def _text_of(failure: BaseException) -> str:
+    """All that this failure says, with the offsets of its batch."""
+    with contextlib.suppress(Exception):  # Spark's errors ask the JVM, which may have ended
+        return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
+    return ""
+
+
 def _status_of(query: Any, failure: BaseException) -> str:
     """What isolation does, from the offsets in this failure, else in the newest progress."""
-    with contextlib.suppress(Exception):  # Spark's errors ask the JVM, which may have ended
-        if found := _STATUS.findall(f"{failure}\n{getattr(failure, '_stackTrace', '')}"):
-            return str(found[-1])
+    if found := _STATUS.findall(_text_of(failure)):
+        return str(found[-1])
     with contextlib.suppress(Exception):
         newest = parsed([*query.recentProgress][-1])
         ends = [each.get("endOffset") for each in newest["sources"]]

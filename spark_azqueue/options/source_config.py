@@ -319,6 +319,12 @@ def check_combination(config: SourceConfig) -> None:
             f" maxMessagesPerTrigger={config.max_messages}: a batch would never have so many. Lower"
             " the one, or raise the other"
         )
+    isolates = config.max_dequeue_count is not None or "maxDequeueCount" in config.left_to_queue
+    if config.isolate_after is not None and not isolates:
+        raise InvalidOption(
+            f"isolateAfter={config.isolate_after} has no effect without 'maxDequeueCount': set"
+            " that, too"
+        )
     if config.executors:
         check_executors(config.visibility_timeout)
     if config.write_ahead_log:

@@ -16,6 +16,7 @@ from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.latency import added
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.last_failure import found
 from spark_azqueue.service.messages import Lease, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
@@ -154,15 +155,18 @@ class DriverLeasing:
             self._built_for = batch.most
         return batch
 
-    def replayed(self, number: int, leases: Sequence[Lease], leased_s: int) -> None:
+    def replayed(
+        self, number: int, leases: Sequence[Lease], leased_s: int, error: str = ""
+    ) -> None:
         """A batch of an earlier run did not commit: these were released, if their receipts held.
 
         number: of the batch. leased_s: for how long that run has leased or renewed them at most.
+        error: what the batch raised, if that is known.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         with self.holder.ledger as ledger:
             ledger.hide_until(self._runtime.clock() + longest_s)
-        self.suspects.batch_failed(number, [lease.key for lease in leases])
+        self.suspects.batch_failed(number, [lease.key for lease in leases], error=error)
         self.builder.come_again(leases)
 
     def may_be_hidden(self, messages: int, until: float) -> None:
@@ -296,7 +300,7 @@ class RestoredBatches:
         released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)
         self._engine.suspects.restore(offset.findings)
-        self._engine.replayed(offset.batch, offset.leases, offset.leased_s)
+        self._engine.replayed(offset.batch, offset.leases, offset.leased_s, found(end))
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:

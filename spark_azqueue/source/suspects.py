@@ -178,16 +178,20 @@ class IsolationRule:
         return verdict is Verdict.POISON
 
 
-def why(history: History) -> str:
-    """Why a message is poison, for a reader of its dead letter."""
+def why(history: History, error: str = "") -> str:
+    """Why a message is poison, for a reader of its dead letter.
+
+    error: what its newest batch raised, if that is known.
+    """
     others = (
         "others were committed meanwhile"
         if history.proven
         else "no other was committed meanwhile, so it may be the sink"
     )
+    raised = f". The last error: {error}" if error else ""
     return (
         f"{history.failures} batches with it failed in a row, the last {history.alone} with it"
-        f" alone (batch {history.batch}); {others}"
+        f" alone (batch {history.batch}); {others}{raised}"
     )
 
 

@@ -39,7 +39,7 @@ class Suspects:
         self._evidence = Evidence()
         self._first: tuple[int, int, int] | None = None  # see `_first_turn`
         self._said = ""
-        self._poison: set[MessageKey] = set()  # by the newest failure of each
+        self._poison: dict[MessageKey, str] = {}  # by the newest failure of each, with its error
 
     @property
     def isolating(self) -> bool:
@@ -70,9 +70,17 @@ class Suspects:
             self._evidence = findings.evidence
 
     def batch_failed(
-        self, number: int, keys: Sequence[MessageKey], *, times: int = 1, is_alone: bool = True
+        self,
+        number: int,
+        keys: Sequence[MessageKey],
+        *,
+        times: int = 1,
+        is_alone: bool = True,
+        error: str = "",
     ) -> None:
         """A batch of these messages did not commit. times, is_alone: see `failed`.
+
+        error: what it raised, if that is known.
 
         Whether a message is poison is decided now: what is committed later may be due to a sink
         that came back. Raises TooManyPoison.
@@ -89,7 +97,7 @@ class Suspects:
             history = self._histories[keys[0]]
             self._said = self._rule.said_of(history, self._evidence)
             if len(keys) == 1 and self._rule.is_poison(history, self._evidence):
-                self._poison.add(keys[0])
+                self._poison[keys[0]] = error
         if len(self._histories) > HISTORIES_AT_MOST:
             kept = sorted(self._histories.items(), key=lambda each: -each[1].failures)
             self._histories = dict(kept[:HISTORIES_AT_MOST])
@@ -120,12 +128,12 @@ class Suspects:
 
     def why(self, key: MessageKey) -> str:
         """Why this suspect is poison."""
-        return why(self._histories[key])
+        return why(self._histories[key], self._poison.get(key, ""))
 
     def moved(self, key: MessageKey) -> None:
         """This suspect was copied to its poison queue."""
         self._first = None
-        self._poison.discard(key)
+        self._poison.pop(key, None)
         self._evidence = self._evidence.on_moved(self._histories.pop(key))
         self._said = SAID_OF_MOVED
 

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service import last_failure
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
@@ -133,7 +134,12 @@ class PlanOutcomes:
             message = self._only_one_with_a_row(closed)
             if message is None:
                 return None
-            copy_to_poison_queue(self._config, self._client, message, why(history))
+            copy_to_poison_queue(
+                self._config,
+                self._client,
+                message,
+                why(history, last_failure.found(plan.to_json())),
+            )
             self.set_aside += 1
             self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)

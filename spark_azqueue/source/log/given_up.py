@@ -6,6 +6,7 @@ import logging
 
 from spark_azqueue.journal.claim import taken
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.service.last_failure import found
 from spark_azqueue.service.messages import Lease, Message, MessageKey
 
 from ..engine import DriverLeasing
@@ -127,7 +128,8 @@ class FailedBatches:
         keys = [message.key for message in rows]
         # Of a suspect's batch it is unknown whether an earlier process that was asked ran it.
         times = 1 if segment.header.suspect else tries
-        suspects.batch_failed(number, keys, times=times, is_alone=is_alone)
+        error = found(f'"segment":"{segment.digest[:16]}')
+        suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
         self._log.check_claim()
         due = BatchOutcome.SPLIT
         if len(keys) == 1 and is_alone and suspects.is_poison(keys[0]):

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from consuming import batch, bodies
 
-from spark_azqueue.errors import AccessDenied, UndecodableBody
+from spark_azqueue.errors import AccessDenied, TooManyPoison, UndecodableBody
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.envelopes import envelope_of
 from spark_azqueue.source.columns import source_columns
@@ -231,3 +231,10 @@ def test_a_log_outlives_the_queue_and_the_poison_queue_of_its_message(fake, tmp_
             fake.delete_queue("orders-1-poison")
 
     assert (planned, texts(fake, "orders-1-poison")) == ([1, 1, 0, 0, 0], ["bad"])
+
+
+def test_too_many_poison_messages_end_the_query_and_none_is_moved(spark, fake):
+    fake.put("orders", "bad")
+    with pytest.raises(TooManyPoison, match="'maxPoisonMessages'"):
+        after_failures(spark, maxDequeueCount="1", maxPoisonMessages="0")
+    assert (texts(fake, "orders"), fake.count(POISON)) == (["bad"], 0)
