@@ -182,6 +182,14 @@ SYMPTOMS = (
         _SAME_PYTHON,
     ),
     Symptom(
+        "DATA_SOURCE_NOT_FOUND on a write",
+        r"\A(?=[\s\S]*?classic\.Data(?:Frame|Stream)Writer\.)[\s\S]*?DATA_SOURCE_NOT_FOUND",
+        "Spark finds no format of this name. In a thread that did not make the session, it finds no"
+        " sink written in Python.",
+        "in a thread of your own (a pool, also in foreachBatch), call spark.createDataFrame([], 'a"
+        " INT') in that thread first: it makes the session active there. Else: " + _SAME_PYTHON,
+    ),
+    Symptom(
         "DATA_SOURCE_NOT_FOUND",
         r"DATA_SOURCE_NOT_FOUND|Failed to find the data source: azqueue",
         "Spark finds no format of this name.",

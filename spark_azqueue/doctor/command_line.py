@@ -4,6 +4,7 @@
     python -m spark_azqueue orders --option messageEncoding=base64
     python -m spark_azqueue answers --as sink --options-file sink.options
     python -m spark_azqueue --remote sc://spark.example.com
+    python -m spark_azqueue check --checkpoint /data/checkpoint --output /data/orders
 
 Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line.
 It changes nothing in the queue and prints no secrets.
@@ -26,6 +27,7 @@ from spark_azqueue.service.redaction import escaped
 
 from .finding import Finding, say
 from .installation import surroundings
+from .output_checks import compare
 from .statements import of_defaults, of_server
 
 _MOST_CHARACTERS = 1_000_000
@@ -81,17 +83,34 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="ADDRESS",
         help="a Connect server, sc://host:port: does its event log show secrets?",
     )
+    parser.add_argument(
+        "--checkpoint", metavar="FOLDER", help="of a query: does its --output skip its batches?"
+    )
+    parser.add_argument(
+        "--output", metavar="FOLDER", help="of this query's file sink, or Delta table"
+    )
+    parser.add_argument(
+        "--txn-app-id",
+        metavar="NAME",
+        help="txnAppId, if foreachBatch writes into --output with one",
+    )
     given = parser.given(arguments)
+    if (given.checkpoint is None) != (given.output is None):
+        parser.error("--checkpoint and --output go together")
+    if given.txn_app_id and given.output is None:
+        parser.error("--txn-app-id needs --checkpoint and --output")
     options = options_of(parser, given)
     if given.queue:
         options["queue"] = given.queue
     problems = tell(surroundings()) + tell(of_defaults())
     if given.remote:
         problems += tell([of_server(given.remote)])
+    if given.output is not None:
+        problems += tell(compare(given.checkpoint, given.output, given.txn_app_id))
     if options:
         side = Side.SINK if given.side == "sink" else Side.SOURCE
         problems += tell(_examine(options, side))
-    else:
+    elif given.output is None:
         say("\nTo check a queue, name it: python -m spark_azqueue <queue>")
     say(f"\n{_count(problems)}")
     return 1 if problems else 0

@@ -73,10 +73,10 @@ class SourceConfig(SharedConfig):
     max_messages: int | None = option(
         "maxMessagesPerTrigger",
         parsers.or_auto(parsers.whole_number(1, MOST_IN_A_BATCH)),
-        "Most messages in one micro-batch, or `auto`: 4,096 at first; while there is a backlog,"
-        " batches double up to 32,768 as long as they take about 1.5 s (6 s with"
-        " `leaseOn=executors`, where this is for each task), or as long as that brings"
-        " more messages per second.",
+        "Most messages in one micro-batch. `auto` begins with 4,096. After a full batch, the next"
+        " one may have twice as many, up to 32,768, if it would take less than about 1.5 s, or if"
+        " the last doubling brought more messages per second. After one that was not full, it may"
+        " have half as many. With `leaseOn=executors` the number is for each task, and 6 s count.",
         shown="auto",
     )
     min_messages: int | None = option(

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE_S
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from spark_azqueue.doctor.output_checks import compare
 from spark_azqueue.duplicates import without_duplicates
 from spark_azqueue.testing import FakeQueueService
 
@@ -88,3 +90,28 @@ def test_sinks_that_do_not_take_late_progress_are_refused_by_spark(
             .option("asyncProgressTrackingEnabled", "true")
             .start()
         )
+
+
+def test_the_doctor_sees_that_an_old_output_skips_new_batches(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    """Spark's own folders; what it would lose is in docs/delivery.md."""
+    fake.create_queue(queue)
+    output, folder = str(tmp_path / "output"), str(streams.checkpoint)
+
+    def run() -> None:
+        fake.put_many(queue, ["a", "b"])
+        frame = streams.read(fake.connection_string, queue)
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", folder)
+        query = writer.trigger(availableNow=True).start(output)
+        assert query.awaitTermination(PATIENCE_S)
+
+    run()
+    run()
+    (fits,) = compare(folder, output)
+    streams.roll_back(1)
+    (older,) = compare(folder, output)
+    (lost,) = compare(f"{folder}-new", output)
+
+    assert [each.good for each in (fits, older, lost)] == [True, False, False]
+    assert "the checkpoint is new" in lost.text

@@ -172,6 +172,17 @@ def test_an_error_of_which_nothing_is_known_says_so() -> None:
             "PYTHON_VERSION_MISMATCH",
             "= sys.executable",
         ),
+        (
+            ": org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find"
+            " the data source: azqueue.\n\tat org.apache.spark.sql.classic.DataFrameWriter.save(…)",
+            "DATA_SOURCE_NOT_FOUND on a write",
+            "createDataFrame([], 'a INT') in that thread",
+        ),
+        (
+            "[DATA_SOURCE_NOT_FOUND] …\n\tat org.apache.spark.sql.classic.DataStreamWriter.start(",
+            "DATA_SOURCE_NOT_FOUND on a write",
+            "= sys.executable",
+        ),
         ("ModuleNotFoundError: No module named 'spark_azqueue'", "ModuleNotFound", "executors"),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", "Python", "mem"),
         ("[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source", "write mode", ".mode('append')"),
@@ -205,6 +216,12 @@ def test_every_class_of_error_has_advice(kind: type[AzQueueError]) -> None:
     assert explanation.condition == kind.condition.id
     assert explanation.remedy == kind.condition.remedy
     assert explanation.sentence == "something else"
+
+
+def test_a_long_log_is_explained_in_linear_time() -> None:
+    """A megabyte that nearly fits each pattern; with a quadratic one this would not end."""
+    for line in ("[DATA_SOURCE_NOT_FOUND] x\n", "classic.DataFrameWriter.x\n"):
+        assert explain(line * 40_000).error.startswith(("DATA_SOURCE_NOT_FOUND", "text"))
 
 
 def test_the_id_alone_is_enough() -> None:

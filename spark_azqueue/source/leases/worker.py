@@ -405,9 +405,10 @@ class LeaseWorker:
         count, self._gone_before = self._gone_before, 0
         if count:
             log.warning(
-                "%d messages that an earlier run had leased and logged could not be leased on: that"
-                " run had deleted them, or their leases ended before this start, so that they may"
-                " be delivered elsewhere too. Their rows come from the log, and a copy gives none",
+                "%d messages of logged batches were no longer leased at this start: an earlier run"
+                " had deleted them, or their leases had ended. This query loses and repeats"
+                " nothing, since their rows come from the log: no action is needed. Only if"
+                " another consumer reads the queue, it may process them, too",
                 count,
             )
 

@@ -1,0 +1,260 @@
+"""Compares a checkpoint with the output of its query: are batches that come next skipped?
+
+Spark's file sink and Delta skip a batch whose number they have. So behind a new, restored or
+foreign checkpoint rows are lost, and their messages deleted. Folders of this machine are read, and
+nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_azqueue.journal.file_system import listed, read_start
+
+from .finding import Finding
+
+NAMES_AT_MOST = 1_000_000
+"""So many names of a folder are looked at."""
+
+DELTA_BYTES_AT_MOST = 256 * 2**20
+"""So many bytes of a table's log are read, the newest commits first."""
+
+APPS_AT_MOST = 1000
+"""So many applications of a table are remembered, beside the one that is asked for."""
+
+_COMMIT_AT_MOST = 16 * 2**20
+_ACTION_AT_MOST = 64 * 2**10
+_METADATA_AT_MOST = 4096
+_APPS_SHOWN = 3
+_NUMBER_AT_MOST = 2**63 - 1
+
+_OF_BATCH = re.compile(r"([0-9]{1,19})(?:\.compact)?")
+_OF_DELTA = re.compile(r"([0-9]{20})\.json")
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+_FILES, _DELTA = "_spark_metadata", "_delta_log"
+
+
+class _Unreadable(Exception):  # noqa: N818
+    """A folder that was not read; the text says why, and the advice what to do."""
+
+    def __init__(self, text: str, advice: str) -> None:
+        super().__init__(text)
+        self.advice = advice
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The newest batches that a checkpoint has planned and committed (-1: none), and its query.
+
+    query: its id, "" if the checkpoint does not say it, as a new one.
+    """
+
+    planned: int = -1
+    committed: int = -1
+    query: str = ""
+
+
+@dataclass
+class Versions:
+    """The newest version of each application, by the `txn` actions of a Delta table.
+
+    is_whole: the log was read to its beginning, so an application without a version has none.
+    """
+
+    newest: dict[str, int] = field(default_factory=dict)
+    is_whole: bool = True
+
+
+def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Finding]:
+    """Compare the folders of a checkpoint and of an output. Never raises.
+
+    app: the `txnAppId` with which the query writes into Delta tables in `foreachBatch`, if it does.
+    """
+    try:
+        known = read_checkpoint(_folder("checkpoint", checkpoint))
+        place = _folder("output", output)
+        kinds = [each for each in (_FILES, _DELTA) if (place / each).is_dir()]
+        if _FILES in kinds:
+            yield of_file_sink(output, known, _newest(place / _FILES))
+        if _DELTA in kinds:
+            versions = read_versions(place / _DELTA, app or known.query)
+            yield from of_delta(output, known, versions, app)
+        if not kinds:
+            there = f"has no record of batches ({_FILES}, {_DELTA})"
+            yield of_none(output, known, there if os.path.lexists(place) else "does not exist")
+    except _Unreadable as error:
+        yield Finding(False, str(error), error.advice)
+    except OSError as error:
+        text = f"the checkpoint or the output cannot be read: {error.strerror} ({error.filename})"
+        yield Finding(False, text, "Run the doctor as the user of the driver's process")
+
+
+# ── what follows from what was read ───────────────────────────────────────────────────────────────
+
+
+def of_file_sink(output: str, known: Checkpoint, newest: int) -> Finding:
+    """What Spark's file sink does. newest: the newest batch that it has, -1 for none."""
+    if newest > known.planned:
+        return _skipping(f"output {output}", known, newest)
+    if newest < known.committed:
+        has = f"has batches up to {newest}" if newest >= 0 else "has no batch"
+        text = (
+            f"output {output} {has}, the checkpoint has committed {known.committed}: the rows"
+            " between are not in it"
+        )
+        return Finding(None, text, "Did you replace the output? Else it is another query's")
+    return _fitting(f"output {output}", known, newest)
+
+
+def of_delta(
+    output: str, known: Checkpoint, versions: Versions, app: str | None
+) -> Iterator[Finding]:
+    """What Delta does with batches of this query, or of the application `app`."""
+    who, wanted = (f"txnAppId {_cut(app)}", app) if app else ("this query's id", known.query)
+    subject = f"Delta table {output}"
+    newest = versions.newest.get(wanted, -1)
+    if newest > known.planned:
+        yield _skipping(f"{subject}, for {who},", known, newest)
+    elif newest >= 0:
+        yield _fitting(f"{subject}, for {who},", known, newest)
+    elif not versions.is_whole:
+        text = f"{subject}: only a part of its log was read, and it names no batch of {who}"
+        yield Finding(None, text, "Older commits are in the table's checkpoints, which Spark reads")
+    elif wanted:
+        yield Finding(True, f"{subject} has no batch of {who}: none is skipped")
+    if not app and newest < 0:
+        yield from _of_others(subject, known, versions)
+
+
+def _of_others(subject: str, known: Checkpoint, versions: Versions) -> Iterator[Finding]:
+    ahead = [(newest, name) for name, newest in versions.newest.items() if newest > known.planned]
+    if not ahead:
+        return
+    ahead = sorted(ahead, reverse=True)[:_APPS_SHOWN]
+    names = ", ".join(f"{_cut(name)} up to {newest}" for newest, name in ahead)
+    text = f"{subject} has batches behind the checkpoint's newest, {known.planned}: of {names}"
+    advice = "If foreachBatch writes with one of these as txnAppId, name it with --txn-app-id"
+    yield Finding(None, text, advice)
+
+
+def of_none(output: str, known: Checkpoint, why: str) -> Finding:
+    """What is known of an output that does not say which batches it has."""
+    newest = f"the newest batch of the checkpoint is {known.planned}"
+    text = f"output {output} {why}; {newest if known.planned >= 0 else 'the checkpoint is new'}"
+    return Finding(None, text, "Is it this query's output? If so, its sink skips no batch")
+
+
+def _skipping(subject: str, known: Checkpoint, newest: int) -> Finding:
+    only = f"the checkpoint only up to {known.planned}"
+    has = f"{subject} has batches up to {newest}, "
+    has += only if known.planned >= 0 else "the checkpoint is new"
+    lost = f"{known.planned + 1} to {newest} are skipped: rows are lost, and their messages deleted"
+    advice = (
+        "Before the next start name a new output (in foreachBatch a new txnAppId), or restore the"
+        " checkpoint of this output"
+    )
+    return Finding(False, f"{has}. Batches {lost}", advice)
+
+
+def _fitting(subject: str, known: Checkpoint, newest: int) -> Finding:
+    text = f"{subject} has batches up to {newest}, the checkpoint up to {known.planned}"
+    return Finding(True, f"{text}: no new batch is skipped")
+
+
+def _cut(name: str) -> str:
+    return f"'{name[:100]}'"
+
+
+# ── reading, within bounds ────────────────────────────────────────────────────────────────────────
+
+
+def _folder(role: str, given: str) -> Path:
+    """The folder of this machine that is meant. Raises _Unreadable for a remote one."""
+    text = given.removeprefix("file://").removeprefix("file:")
+    if text == given and _REMOTE.match(given):
+        advice = (
+            "Copy the folders offsets, commits and the file metadata of the checkpoint, and"
+            f" {_FILES} or {_DELTA} of the output, to this machine, and name the copies"
+        )
+        raise _Unreadable(f"{role} {given} is not on this machine: it was not looked at", advice)
+    return Path(text)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """What a checkpoint's folder says. One that is missing, or empty, is new.
+
+    Raises _Unreadable if the folder is no checkpoint, and OSError.
+    """
+    offsets, metadata = folder / "offsets", folder / "metadata"
+    if any(map(os.path.lexists, (offsets, metadata))):
+        return Checkpoint(_newest(offsets), _newest(folder / "commits"), _query(metadata))
+    if next(_names(folder), None) is None:
+        return Checkpoint()
+    raise _Unreadable(
+        f"checkpoint {folder} is no checkpoint of Spark: it has no folder offsets",
+        "Name the folder of the option checkpointLocation",
+    )
+
+
+def _query(metadata: Path) -> str:
+    """The query's id; "" if the file is missing or says none. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
+        said: Any = json.loads(read_start(str(metadata), _METADATA_AT_MOST))
+        if isinstance(said, dict) and isinstance(said.get("id"), str):
+            return str(said["id"])
+    return ""
+
+
+def _newest(folder: Path) -> int:
+    """The largest number of a batch in one of Spark's logs, -1 if there is none."""
+    found = [int(match[1]) for name in _names(folder) if (match := _OF_BATCH.fullmatch(name))]
+    return max((number for number in found if number <= _NUMBER_AT_MOST), default=-1)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The names in a folder, none if it is missing. Raises _Unreadable if too many, OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        for count, name in enumerate(listed(str(folder))):
+            if count >= NAMES_AT_MOST:
+                text = f"{folder} has more than {NAMES_AT_MOST:,} names: it was not looked at"
+                raise _Unreadable(text, "Is it the folder that you mean?")
+            yield name
+
+
+def read_versions(log: Path, wanted: str) -> Versions:
+    """What a table's log says, newest commits first, until `wanted` is found. Raises OSError."""
+    numbers = [int(match[1]) for name in _names(log) if (match := _OF_DELTA.fullmatch(name))]
+    found = Versions(is_whole=not numbers or min(numbers) == 0)
+    left = DELTA_BYTES_AT_MOST
+    for number in sorted(numbers, reverse=True):
+        data = read_start(str(log / f"{number:020d}.json"), _COMMIT_AT_MOST)
+        left -= len(data)
+        for app, version in map(_txn, data.splitlines()):
+            if app == wanted or (app is not None and len(found.newest) < APPS_AT_MOST):
+                found.newest.setdefault(app, version)
+        if wanted in found.newest:
+            break
+        if len(data) == _COMMIT_AT_MOST or left <= 0:
+            found.is_whole = False
+        if left <= 0:
+            break
+    return found
+
+
+def _txn(line: bytes) -> tuple[str | None, int]:
+    """Application and version of an action `txn`; (None, 0) for another action."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        if b'"txn"' in line and len(line) <= _ACTION_AT_MOST:
+            action: Any = json.loads(line)
+            app, version = action["txn"]["appId"], action["txn"]["version"]
+            if type(app) is str and type(version) is int and 0 <= version <= _NUMBER_AT_MOST:
+                return app, version
+    return None, 0
