@@ -62,7 +62,9 @@ class BatchRows:
             most,
         )
 
-    def batch(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
+    def batch(
+        self, leases: tuple[Lease, ...], *, suspect: bool, has_witness: bool = False
+    ) -> Batch:
         """The batch of these rows. leases: of its messages, as they were delivered."""
         times = (message.insertion_time for message, _ in self.received)
         known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]
@@ -75,6 +77,7 @@ class BatchRows:
             {lease: self.blobs[lease.key] for lease in leases if lease.key in self.blobs},
             self.most,
             suspect,
+            has_witness,
         )
 
 
@@ -86,7 +89,8 @@ class Batch:
     they were delivered, without those whose text was updated meanwhile. cut: how many messages
     each partition has. oldest: earliest insertion time, seconds since 1970, None if no message
     tells. blobs: the blob with a message's body, by lease, if it has one. most: how many messages
-    it might have had. suspect: one of the messages may be poison.
+    it might have had. suspect: one of the messages may be poison. has_witness: see
+    `LeaseHolder.keep_witness`.
     """
 
     received: tuple[Received, ...]
@@ -97,12 +101,19 @@ class Batch:
     blobs: Mapping[Lease, str]
     most: int
     suspect: bool = False
+    has_witness: bool = False
 
     @property
     def expires(self) -> int | None:
         """When the first message expires, seconds since 1970; None if none does, or tells when."""
         times = (message.expiration_time for message, _ in self.received)
         return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < THE_END), default=None)
+
+    @property
+    def last_expiry(self) -> int | None:
+        """When the last message expires, seconds since 1970; None if no message tells."""
+        times = (message.expiration_time for message, _ in self.received)
+        return max((t // 1_000_000 for t in times if t != UNKNOWN_TIME), default=None)
 
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:

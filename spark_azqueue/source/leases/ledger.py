@@ -19,7 +19,8 @@ message counts as deleted. It may still be there, if that attempt never arrived 
 holds the message. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000), and
 so is its blob, which the other consumer would read.
 
-Not kept over a restart: a new process knows only what is in the offset.
+Over a restart a new process knows what is in the offset, or in the log: pending deletes, and with a
+log the messages of batches whose deletes have not begun.
 Pure: no clock, no thread, no lock.
 """
 
@@ -30,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
+from spark_azqueue.journal.pending import fingerprint
 from spark_azqueue.metrics.report import Counters, CountsByQueue
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.calls import Delete, Release
@@ -54,12 +56,9 @@ class Ledger:
         self,
         remember_at_most: int = REMEMBER_AT_MOST,
         doubt_at_most: int = DOUBT_AT_MOST,
-        fingerprint: Callable[[str], int] = hash,
+        fingerprint: Callable[[str], int] = fingerprint,
     ) -> None:
-        """fingerprint: tells a message's text from an updated one.
-
-        `hash` is salted per process and 64 bits wide: good enough if nothing outlives the process.
-        """
+        """fingerprint: tells a message's text from an updated one, in each process."""
         self._fingerprint = fingerprint
         self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
@@ -80,7 +79,12 @@ class Ledger:
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
-        return self._pending.remembered
+        return len(self._pending.remembered)
+
+    @property
+    def remembered_keys(self) -> frozenset[MessageKey]:
+        """Which they are."""
+        return frozenset(self._pending.remembered)
 
     @property
     def pending_count(self) -> int:
@@ -178,6 +182,10 @@ class Ledger:
         """The newest leases of messages in hand."""
         return [self._entries[message.key].lease for message in messages]
 
+    def newest_of(self, lease: Lease) -> Lease:
+        """The newest lease of this message in hand."""
+        return self._entries[lease.key].lease
+
     def newest(self, received: Iterable[Received]) -> list[Received]:
         """The same with the newest leases, of those that are still in hand."""
         newest = []
@@ -224,6 +232,10 @@ class Ledger:
         self.counts.delivered += len(leases)
         self.delivered_by_queue.add(lease.queue.name for lease in leases)
         return leases
+
+    def texts(self, leases: Iterable[Lease]) -> dict[Lease, int]:
+        """The fingerprints of these messages, which are in hand."""
+        return {lease: self._entries[lease.key].fingerprint for lease in leases}
 
     def committed(self, batch: int) -> list[Lease]:
         """Note that Spark has committed this batch. Returns the newest leases, to delete now."""
@@ -369,6 +381,14 @@ class Ledger:
             entry.renewing = True
             leases.append(entry.lease)
         return leases
+
+    def renew_now(self, lease: Lease) -> Term | None:
+        """Note that a renewal of this lease begins. Returns its term; None if it cannot."""
+        entry = self._entries.get(lease.key)
+        if entry is None or entry.lease != lease or entry.renewing or entry.lost:
+            return None
+        entry.renewing = True
+        return entry.term
 
     def next_due(self) -> float | None:
         """When the next renewal is due; None if nothing is to be renewed."""
