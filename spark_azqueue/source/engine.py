@@ -184,7 +184,7 @@ class DriverLeasing:
         with self.holder.ledger as ledger:
             ledger.counts.deletes_refused += len(pending)
         log.info(
-            "%d messages of the last batch were renewed while it ran: they are deleted when they"
+            "the receipts of %d messages of the last batch are stale: they are deleted when they"
             " come back",
             len(pending),
         )

@@ -49,6 +49,7 @@ class LeasedConsumer:
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
         self._has_replayed = False  # and was not asked for a new batch since
         self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
+        self._is_alone = False  # the same, also with trigger(once=True), which sets no limit
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -64,6 +65,7 @@ class LeasedConsumer:
         self._has_replayed = False
         proven = True
         self._may_end = start is None and not self._position.batches
+        self._is_alone = self._may_end or (start is not None and most is None)
         if start is None:
             start, proven = self._position.asked()
             again = self._commits.bare_repeat()
@@ -104,7 +106,8 @@ class LeasedConsumer:
         )
         if batch is None:
             return noted
-        texts = holder.texts(batch.leases) if batch.has_witness else {}
+        has_witness = self._is_alone and config.delete_on_commit
+        texts = holder.keep_witness(batch.leases) if has_witness else {}
         return replace(
             noted,
             leases=batch.leases,

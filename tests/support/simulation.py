@@ -36,6 +36,7 @@ class Spark:
     options: dict[str, str] = field(default_factory=dict)
     available_now: bool = False
     bare: bool = False  # as Spark 4.0 and 4.1 call: latestOffset() without a start, after a probe
+    once: bool = False  # with trigger(once=True), which sets no limit (4.2 and later)
     offsets: list[dict[str, Any]] = field(default_factory=list)
     commits: int = 0  # batches 0 … commits-1 are committed
     consumer: LeasedConsumer | None = None
@@ -159,7 +160,10 @@ class Spark:
         consumer, config = self.consumer, self.config()
         assert consumer
         start = self._start_of(self.commits)
-        end = consumer.latest(None if self.bare else start, None)
+        if self.bare:
+            end = consumer.latest(None, None)
+        else:
+            end = consumer.latest(start, None if self.once else config.max_messages)
         another = self._another_has_data()
         if end == start and self.offsets and not another:
             return False

@@ -62,9 +62,7 @@ class BatchRows:
             most,
         )
 
-    def batch(
-        self, leases: tuple[Lease, ...], *, suspect: bool, has_witness: bool = False
-    ) -> Batch:
+    def batch(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
         """The batch of these rows. leases: of its messages, as they were delivered."""
         times = (message.insertion_time for message, _ in self.received)
         known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]
@@ -77,7 +75,6 @@ class BatchRows:
             {lease: self.blobs[lease.key] for lease in leases if lease.key in self.blobs},
             self.most,
             suspect,
-            has_witness,
         )
 
 
@@ -89,8 +86,7 @@ class Batch:
     they were delivered, without those whose text was updated meanwhile. cut: how many messages
     each partition has. oldest: earliest insertion time, seconds since 1970, None if no message
     tells. blobs: the blob with a message's body, by lease, if it has one. most: how many messages
-    it might have had. suspect: one of the messages may be poison. has_witness: see
-    `LeaseHolder.keep_witness`.
+    it might have had. suspect: one of the messages may be poison.
     """
 
     received: tuple[Received, ...]
@@ -101,7 +97,6 @@ class Batch:
     blobs: Mapping[Lease, str]
     most: int
     suspect: bool = False
-    has_witness: bool = False
 
     @property
     def expires(self) -> int | None:

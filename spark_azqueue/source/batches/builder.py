@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, UndecodableBody
@@ -156,8 +155,7 @@ class BatchBuilder:
         self._receiver.begin(number, most)
         try:
             since = self._prefetch.began()
-            has_witness = self._holder.needs_witness
-            rows = self._made_ahead(most) or self._make_rows(most, has_witness=has_witness)
+            rows = self._made_ahead(most) or self._make_rows(most)
         except BaseException:
             self.release_waiting()
             raise
@@ -165,7 +163,7 @@ class BatchBuilder:
             return None
         leases = self._holder.hand_out(rows.received, number, since, rows.blobs)
         is_suspect = self._suspects.among(message for message, _ in rows.received)
-        batch = rows.batch(leases, suspect=is_suspect, has_witness=has_witness)
+        batch = rows.batch(leases, suspect=is_suspect)
         self.expires = batch.expires
         return batch
 
@@ -173,15 +171,14 @@ class BatchBuilder:
         """Begin to lease the next batch while Spark works on this one, if there is a backlog.
 
         then: what to do afterwards in the same thread; by default, to make the rows of that batch
-        if it is full. With deleteOnCommit=false rows hold receipts, so they are made late; so are
-        those of a batch with a witness, whose message nothing may hide before it is in an offset.
+        if it is full. With deleteOnCommit=false rows hold receipts, so they are made late.
         """
 
         def fetch(messages: int) -> None:
             self._lease(messages)
             if then:
                 then()
-            elif self._backlog and self._config.delete_on_commit and not self._holder.needs_witness:
+            elif self._backlog and self._config.delete_on_commit:
                 self._ahead = self._make_rows(most)
 
         # A long lease that the user relies on could not be released after a crash.
@@ -231,7 +228,7 @@ class BatchBuilder:
         self._waiting = {message.key: message for message, _ in rows.received} | self._waiting
         return None
 
-    def _make_rows(self, most: int, *, has_witness: bool = False) -> BatchRows | None:
+    def _make_rows(self, most: int) -> BatchRows | None:
         """Lease messages and make the rows of one batch of them; None if there are none."""
         rows: list[Row] = []
         while not rows:
@@ -239,8 +236,6 @@ class BatchBuilder:
             if self._leaving or not self._waiting:
                 return None
             rows = self._next_rows(most)
-        if has_witness and (lease := rows[-1].lease):
-            rows[-1] = replace(rows[-1], lease=self._holder.keep_witness(lease))
         return BatchRows.of(
             rows,
             self._columns,

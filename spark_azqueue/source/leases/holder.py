@@ -22,7 +22,7 @@ from spark_azqueue.service.workers import MakeWorkers
 
 from .ledger import Ledger
 from .states import WAITING, Fate
-from .timing import LONGEST_S, START_BY_USER_S, START_S, LeaseLengths, Term
+from .timing import START_BY_USER_S, START_S, LeaseLengths, Term
 from .worker import LeaseWorker
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,6 @@ class LeaseHolder:
     ) -> None:
         """Store; nothing is sent."""
         self._deletes = config.delete_on_commit
-        self._needs_witness = self._deletes and config.write_ahead_log is None
         self._deleted: list[Lease] = []  # of the restored batch whose deletes did not all end yet
         self._clock = clock
         self._since: dict[int, float] = {}  # by batch: when its leasing began
@@ -104,24 +103,14 @@ class LeaseHolder:
         with self.worker as ledger:
             return tuple(ledger.hand_out(received, batch, blobs))
 
-    @property
-    def needs_witness(self) -> bool:
-        """True if the next batch may outlast its leases, and no log has its messages."""
-        return self._needs_witness and self.lengths.may_be_too_short()
+    def keep_witness(self, leases: Sequence[Lease]) -> Mapping[Lease, int]:
+        """Keep one receipt in a batch's offset valid; returns the fingerprints of its texts.
 
-    def keep_witness(self, lease: Lease) -> Lease:
-        """Lease this message for so long that its receipt in the offset stays valid.
-
-        Returns its newest lease. If the next process can delete with a receipt in the offset, the
-        batch was never replayed, so all its rows were delivered (docs/decisions/0034).
+        If the next process can delete with a receipt in the offset, the batch was never replayed,
+        so all its rows were delivered (docs/decisions/0034).
         """
-        self.worker.renew_now(lease, max(LONGEST_S, self.lengths.visibility_s()))
         with self.worker as ledger:
-            return ledger.newest_of(lease)
-
-    def texts(self, leases: Iterable[Lease]) -> Mapping[Lease, int]:
-        """The fingerprints of these messages in hand."""
-        with self.worker as ledger:
+            ledger.keep_witness(leases)
             return ledger.texts(leases)
 
     def committed(self, batch: int) -> None:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
@@ -182,10 +183,6 @@ class Ledger:
         """The newest leases of messages in hand."""
         return [self._entries[message.key].lease for message in messages]
 
-    def newest_of(self, lease: Lease) -> Lease:
-        """The newest lease of this message in hand."""
-        return self._entries[lease.key].lease
-
     def newest(self, received: Iterable[Received]) -> list[Received]:
         """The same with the newest leases, of those that are still in hand."""
         newest = []
@@ -232,6 +229,15 @@ class Ledger:
         self.counts.delivered += len(leases)
         self.delivered_by_queue.add(lease.queue.name for lease in leases)
         return leases
+
+    def keep_witness(self, leases: Iterable[Lease]) -> None:
+        """Renew one of these messages in hand no more, that with the newest lease."""
+        known = (self._entries[each.key] for each in leases)
+        held = [entry for entry in known if not (entry.renewing or entry.lost)]
+        if not held:
+            return
+        entry = max(reversed(held), key=lambda each: each.term.ends_at)
+        entry.term = replace(entry.term, renew_at=math.inf)
 
     def texts(self, leases: Iterable[Lease]) -> dict[Lease, int]:
         """The fingerprints of these messages, which are in hand."""
@@ -381,14 +387,6 @@ class Ledger:
             entry.renewing = True
             leases.append(entry.lease)
         return leases
-
-    def renew_now(self, lease: Lease) -> Term | None:
-        """Note that a renewal of this lease begins. Returns its term; None if it cannot."""
-        entry = self._entries.get(lease.key)
-        if entry is None or entry.lease != lease or entry.renewing or entry.lost:
-            return None
-        entry.renewing = True
-        return entry.term
 
     def next_due(self) -> float | None:
         """When the next renewal is due; None if nothing is to be renewed."""

@@ -74,7 +74,7 @@ START_BY_USER_S = 300
 """The same with deleteOnCommit=false: the user has to update or delete within the lease."""
 SHORTEST_S = 60
 LONGEST_S = 3600
-"""Longer batches are renewed. A witness is leased for so long, see `LeaseHolder.keep_witness`."""
+"""Longer batches are renewed."""
 RENEWED_S = 300
 """Up to this length each renewal doubles the lease, so that a first batch that is slow renews
 seldom. A later one is renewed for the length that batches suggest."""
@@ -107,10 +107,6 @@ class BatchSizing:
         """A batch was settled, but the lease of some message had ended: grow at once."""
         times = (*self.times, seconds)[-OBSERVED:]
         return replace(self, times=times, doublings=min(self.doublings + 1, _MOST_DOUBLINGS))
-
-    def slowest_s(self) -> float:
-        """The longest of these times; infinite if there is none."""
-        return max(self.times, default=math.inf)
 
     def visibility_s(self) -> int:
         """Whole seconds to lease for now."""
@@ -176,10 +172,6 @@ class LeaseLengths:
         """The same if that is more than a process leases for that has observed nothing; else 0."""
         longest = self.longest_s()
         return longest if longest > RENEWED_S else 0
-
-    def may_be_too_short(self) -> bool:
-        """True if a batch may outlast half its lease, so that it is renewed."""
-        return self._sizing.slowest_s() > self.visibility_s() / 2
 
     def observed(self, seconds: float, *, too_late: bool) -> None:
         """A batch was settled so long after its dequeue. too_late: the lease of a message ended."""

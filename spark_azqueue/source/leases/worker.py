@@ -140,23 +140,6 @@ class LeaseWorker:
             self._runs_in, self._is_running = before
             self._keep_running()
 
-    def renew_now(self, lease: Lease, visibility_s: int) -> None:
-        """Renew this lease in this thread for so long, if it can be renewed. Never raises."""
-        with self._lock:
-            term = self._ledger.renew_now(lease)
-            if term is None:
-                return
-            renewal = self._renewals[lease] = Renewal(lease, visibility_s, self._clock())
-        result: tuple[Outcome, Lease | None] | Exception
-        try:
-            with contextlib.closing(self._client.in_flight()) as flight:
-                patience_s = term.patience_s(renewal.sent_at)
-                flight.begin(renewal, Update(lease, visibility_s), RENEW, patience_s)
-                ((_, result),) = flight.ended()
-        except Exception as error:  # noqa: BLE001 (it counts as a renewal without an answer)
-            result = error
-        self._renewed(renewal, result)
-
     def delete(self, leases: Sequence[Lease], tell: Callable[[bool], None] | None = None) -> None:
         """Delete these in the background; each result is recorded in the ledger (RETRY: given up).
 
