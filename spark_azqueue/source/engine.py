@@ -7,12 +7,14 @@ Both drive this. Knows no pyspark.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.metrics.latency import added
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
@@ -46,6 +48,18 @@ _LAST_ANSWERS_S = 1.0
 """How long a process that ends waits for deletes, if releasing what was in no batch took long."""
 
 
+class Pending(NamedTuple):
+    """Deletes of committed messages that are not confirmed.
+
+    hidden_until: when the last of their leases ends, seconds since 1970 by the service's clock.
+    remembered: those of them that were refused or given up, so the message is probably there.
+    """
+
+    deletes: tuple[PendingDelete, ...] = ()
+    hidden_until: int = 0
+    remembered: frozenset[MessageKey] = frozenset()
+
+
 class DriverLeasing:
     """Leases messages, builds batches of them, and holds and settles them. Used by one thread."""
 
@@ -54,20 +68,15 @@ class DriverLeasing:
         config: SourceConfig,
         columns: Columns,
         runtime: Runtime = DEFAULT,
-        *,
-        fingerprint: Callable[[str], int] = hash,
     ) -> None:
-        """Store; nothing is sent before the first call.
-
-        fingerprint: tells a message's text from an updated one; `hash` does within one process.
-        """
+        """Store; nothing is sent before the first call."""
         self.config = config
         clock, make_workers = runtime.clock, runtime.make_workers
         self._runtime = runtime
         self.service_is_ahead = 0.0
         """The service's clock, minus ours, in seconds; known after `open`."""
         self._client = runtime.client or QueueClient(config.account)
-        self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
+        self.holder = LeaseHolder(config, self._client, make_workers, clock)
         self._monitor = QueueMonitor(config, self._client, runtime, self._held)
         receiver = Receiver(
             self._client,
@@ -169,6 +178,21 @@ class DriverLeasing:
         self.suspects.batch_failed(number, [lease.key for lease in leases], error=error)
         self.builder.come_again(leases)
 
+    def remember(self, pending: Sequence[PendingDelete], leased_s: int) -> None:
+        """Deletes of these messages of an earlier run were refused, and their rows are committed.
+
+        leased_s: for how long that run has leased or renewed them at most.
+        """
+        longest_s = max(leased_s, self.holder.lengths.longest_s())
+        self.holder.restore_pending(pending, self._runtime.clock() + longest_s)
+        with self.holder.ledger as ledger:
+            ledger.counts.deletes_refused += len(pending)
+        log.info(
+            "the receipts of %d messages of the last batch are stale: they are deleted when they"
+            " come back",
+            len(pending),
+        )
+
     def may_be_hidden(self, messages: int, until: float) -> None:
         """An earlier process released this many messages, which may be hidden until then."""
         self._drain.expect(messages, until)
@@ -205,6 +229,14 @@ class DriverLeasing:
         """Forget pending deletes of messages that expired a day ago, by the service's clock."""
         with self.holder.ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
+
+    def pending(self) -> Pending:
+        """The deletes that are not confirmed."""
+        self.forget_expired()
+        with self.holder.ledger as ledger:
+            deletes = tuple(PendingDelete(*each) for each in ledger.pending())
+            hidden_until = ledger.hidden_until + self.service_is_ahead
+            return Pending(deletes, max(0, math.ceil(hidden_until)), ledger.remembered_keys)
 
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
@@ -283,6 +315,8 @@ class RestoredBatches:
         self._engine = engine
         self._commits = commits
         self._account = engine.config.account.name
+        self.noted: frozenset[MessageKey] = frozenset()
+        """Messages whose deletes are pending, as the newest offset says."""
 
     def replay(self, end: OffsetJson) -> None:
         """Make the messages of a batch that a crash left unfinished available again.
@@ -297,6 +331,7 @@ class RestoredBatches:
                 f"the checkpoint holds an unfinished batch with messages of {names},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
+        self._restore_pending(offset)
         released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)
         self._engine.suspects.restore(offset.findings)
@@ -308,8 +343,12 @@ class RestoredBatches:
 
         Not if it was delivered with deleteOnCommit=false: then they are the user's. And not in a
         queue that this query does not read: what a checkpoint says steers no request elsewhere.
+
+        A message whose receipt is refused is remembered if the batch gave rows. It did unless it
+        was replayed, and after a replay no receipt is valid: so it did if one delete succeeds.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
+        self._restore_pending(restored)
         suspects = self._engine.suspects
         suspects.restore(restored.findings)
         suspects.batch_committed(restored.batch, [lease.key for lease in restored.leases])
@@ -324,7 +363,29 @@ class RestoredBatches:
                 names,
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
-        self._engine.holder.settle_restored(leases, restored.blobs)
+        deleted = self._engine.holder.settle_restored(leases, restored.blobs)
+        refused = [each for each in leases if each not in deleted and each in restored.texts]
+        if deleted and refused:
+            self._engine.remember(
+                [
+                    PendingDelete(each.key, restored.texts[each], restored.expires or 0)
+                    for each in refused
+                ],
+                restored.leased_s,
+            )
+
+    def _restore_pending(self, offset: QueueOffset) -> None:
+        """Remember the pending deletes that an offset in the checkpoint names.
+
+        Their batches were committed before it was made, whatever became of its own.
+        """
+        config = self._engine.config
+        names = config.selection.not_read(each.key.queue for each in offset.pending)
+        pending = [each for each in offset.pending if each.key.queue.name not in names]
+        if config.delete_on_commit and pending:
+            self.noted |= {each.key for each in pending}
+            until = offset.hidden_until - self._engine.service_is_ahead
+            self._engine.holder.restore_pending(pending, until)
 
 
 class Drain:

@@ -108,6 +108,12 @@ class Batch:
         times = (message.expiration_time for message, _ in self.received)
         return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < ENDLESS_US), default=None)
 
+    @property
+    def last_expiry(self) -> int | None:
+        """When the last message expires, seconds since 1970; None if no message tells."""
+        times = (message.expiration_time for message, _ in self.received)
+        return max((t // 1_000_000 for t in times if t != UNKNOWN_TIME), default=None)
+
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
     """The first messages that have at most `most_bytes` together, but at least one.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import BlobStore, Removals
@@ -40,10 +41,7 @@ def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals
 
 
 class LeaseHolder:
-    """What is leased, and what becomes of it.
-
-    Not kept over a restart: a new process knows only what is in the offset.
-    """
+    """What is leased, and what becomes of it."""
 
     def __init__(
         self,
@@ -51,10 +49,10 @@ class LeaseHolder:
         client: QueueClient,
         make_workers: MakeWorkers,
         clock: Callable[[], float],
-        fingerprint: Callable[[str], int] = hash,
     ) -> None:
-        """Store; nothing is sent. fingerprint: see `Ledger`."""
+        """Store; nothing is sent."""
         self._deletes = config.delete_on_commit
+        self._deleted: list[Lease] = []  # of the restored batch whose deletes did not all end yet
         self._clock = clock
         self._since: dict[int, float] = {}  # by batch: when its leasing began
         self.ages = MessageAges(clock)
@@ -65,7 +63,7 @@ class LeaseHolder:
         self.lengths = LeaseLengths(config.visibility_timeout, start_s)
         """For how long messages are leased and renewed."""
         self.worker = LeaseWorker(
-            Ledger(fingerprint=fingerprint),
+            Ledger(),
             client,
             make_workers(1, "leases"),
             self.lengths,
@@ -107,6 +105,16 @@ class LeaseHolder:
         self.ages.delivered(batch, (message for message, _ in received))
         with self.worker as ledger:
             return tuple(ledger.hand_out(received, batch, blobs))
+
+    def keep_witness(self, leases: Sequence[Lease]) -> Mapping[Lease, int]:
+        """Keep one receipt in a batch's offset valid; returns the fingerprints of its texts.
+
+        If the next process can delete with a receipt in the offset, the batch was never replayed,
+        so all its rows were delivered (docs/decisions/0034).
+        """
+        with self.worker as ledger:
+            ledger.keep_witness(leases)
+            return ledger.texts(leases)
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
@@ -167,18 +175,33 @@ class LeaseHolder:
                 self.lengths.visibility_s(),
             )
 
-    def settle_restored(self, leases: Sequence[Lease], blobs: Mapping[Lease, str]) -> None:
-        """Delete a batch of an earlier run with exactly these receipts; a refusal is final.
+    def settle_restored(
+        self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
+    ) -> frozenset[Lease]:
+        """Delete a batch of an earlier run with exactly these receipts. Returns what was deleted.
 
         blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
-        does not answer: then nothing may be dequeued yet.
+        does not answer: then nothing may be dequeued yet. The next try counts what this one did.
         """
-        deleted = self.worker.delete_restored(leases)
+        gone = set(self._deleted)
+        self.worker.delete_restored([each for each in leases if each not in gone], self._deleted)
+        deleted, self._deleted = frozenset(self._deleted).intersection(leases), []
         with self.worker as ledger:
             ledger.counts.deleted += len(deleted)
         for lease in deleted:
             if lease in blobs:
                 self._remove_blob(blobs[lease])
+        return deleted
+
+    def restore_pending(self, pending: Iterable[PendingDelete], hidden_until: float) -> None:
+        """The rows of these were committed by an earlier run, and their deletes are pending.
+
+        hidden_until: when the last of their leases ends.
+        """
+        with self.worker as ledger:
+            ledger.hide_until(hidden_until)
+            for each in pending:
+                ledger.restore_pending(Lease(*each.key, ""), each.fingerprint, each.expires)
 
     def restore(
         self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float

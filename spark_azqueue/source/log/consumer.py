@@ -15,7 +15,6 @@ from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
-from spark_azqueue.journal.pending import fingerprint
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
@@ -65,7 +64,6 @@ class LogConsumer:
             config,
             columns,
             runtime,
-            fingerprint=fingerprint,
         )
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
