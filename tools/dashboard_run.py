@@ -42,14 +42,15 @@ def chain(folder: str, port: str, name: str) -> None:
     import prometheus_client
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_azqueue import AzQueueListener, transaction_reader
+    from spark_azqueue import AzQueueListener, queue_watch, transaction_reader
     from spark_azqueue.prometheus import export
 
     spark = SparkSession.builder.master("local[1]").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     sink = {"queue": f"{name}-done", "createQueue": "true"}
     sink["transactionLog"] = f"file:{folder}/{name}-transactions"
-    export(AzQueueListener.attach(spark, transactions=transaction_reader(sink)))
+    watch = queue_watch({name: {"queue": f"{name}s"}})
+    export(AzQueueListener.attach(spark, transactions=transaction_reader(sink), watch=watch))
     prometheus_client.start_http_server(int(port), addr="127.0.0.1")
 
     def read(queue: str, **options: str) -> DataFrame:

@@ -42,7 +42,7 @@ _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
-class _Unreadable(Exception):  # noqa: N818
+class _NotRead(Exception):  # noqa: N818
     """A folder that was not read; the text says why, and the advice what to do."""
 
     def __init__(self, text: str, advice: str) -> None:
@@ -90,7 +90,7 @@ def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Fi
         if not kinds:
             there = f"has no record of batches ({_FILES}, {_DELTA})"
             yield of_none(output, known, there if os.path.lexists(place) else "does not exist")
-    except _Unreadable as error:
+    except _NotRead as error:
         yield Finding(False, str(error), error.advice)
     except OSError as error:
         text = f"the checkpoint or the output cannot be read: {error.strerror} ({error.filename})"
@@ -177,28 +177,28 @@ def _cut(name: str) -> str:
 
 
 def _folder(role: str, given: str) -> Path:
-    """The folder of this machine that is meant. Raises _Unreadable for a remote one."""
+    """The folder of this machine that is meant. Raises _NotRead for a remote one."""
     text = given.removeprefix("file://").removeprefix("file:")
     if text == given and _REMOTE.match(given):
         advice = (
             "Copy the folders offsets, commits and the file metadata of the checkpoint, and"
             f" {_FILES} or {_DELTA} of the output, to this machine, and name the copies"
         )
-        raise _Unreadable(f"{role} {given} is not on this machine: it was not looked at", advice)
+        raise _NotRead(f"{role} {given} is not on this machine: it was not looked at", advice)
     return Path(text)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """What a checkpoint's folder says. One that is missing, or empty, is new.
 
-    Raises _Unreadable if the folder is no checkpoint, and OSError.
+    Raises _NotRead if the folder is no checkpoint, and OSError.
     """
     offsets, metadata = folder / "offsets", folder / "metadata"
     if any(map(os.path.lexists, (offsets, metadata))):
         return Checkpoint(_newest(offsets), _newest(folder / "commits"), _query(metadata))
     if next(_names(folder), None) is None:
         return Checkpoint()
-    raise _Unreadable(
+    raise _NotRead(
         f"checkpoint {folder} is no checkpoint of Spark: it has no folder offsets",
         "Name the folder of the option checkpointLocation",
     )
@@ -220,12 +220,12 @@ def _newest(folder: Path) -> int:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The names in a folder, none if it is missing. Raises _Unreadable if too many, OSError."""
+    """The names in a folder, none if it is missing. Raises _NotRead if too many, OSError."""
     with contextlib.suppress(FileNotFoundError):
         for count, name in enumerate(listed(str(folder))):
             if count >= NAMES_AT_MOST:
                 text = f"{folder} has more than {NAMES_AT_MOST:,} names: it was not looked at"
-                raise _Unreadable(text, "Is it the folder that you mean?")
+                raise _NotRead(text, "Is it the folder that you mean?")
             yield name
 
 
