@@ -552,27 +552,3 @@ def test_never_more_is_leased_than_three_batches_while_poison_is_isolated() -> N
         assert sum(not view.visible for view in service.views()) <= 3 * 8
 
     assert len(spark.committed_texts) == 500
-
-
-def test_a_poison_message_that_is_updated_meanwhile_comes_with_its_new_text() -> None:
-    # Given a message that failed alone, and waits while another one is delivered
-    service, spark = a_query(1, maxDequeueCount="2")
-    queue = service.account.queue(SOURCE)
-    for _ in range(4):
-        spark.trigger(fails_on={"m0"}.__contains__)
-    queue.put("another", now=service.clock.now())
-
-    def somebody_updates_it() -> None:
-        service.clock.advance(VISIBILITY_S + 1)
-        for view in queue.dequeue(now=service.clock.now(), count=32, visibility=300):
-            text = "m0 updated" if view.text == "m0" else None
-            queue.update(view.id, view.receipt, now=service.clock.now(), visibility=0, text=text)
-
-    assert spark.trigger(meanwhile=somebody_updates_it)
-    assert spark.committed_texts == {"another": 1}
-    while spark.trigger():
-        pass
-
-    # Then the older text is dead-lettered, and the new one is not deleted by that
-    assert [view.text for view in service.views(POISON)] == ["m0"]
-    assert spark.committed_texts == {"another": 1, "m0 updated": 1}
