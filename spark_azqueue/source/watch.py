@@ -165,8 +165,15 @@ class QueuesWatch:
             },
             **self._backlog.errors,
         }
-        silent = {queue: str(error) for queue, error in errors.items()}
+        silent = {queue: _reason(error) for queue, error in errors.items()}
         for queue, error in errors.items():
-            if self._silent.get(queue) != str(error) and not isinstance(error, AccessDenied):
+            if self._silent.get(queue) != silent[queue] and not isinstance(error, AccessDenied):
                 log.warning("what queue '%s' holds is not known: %s", queue.name, error)
         self._silent = silent
+
+
+def _reason(error: Exception) -> str:
+    """What tells two reasons apart: not the id of the request, which is in the text."""
+    if isinstance(error, ServiceError):
+        return f"{error.condition.id} {error.status} {error.code}"
+    return str(error)
