@@ -36,6 +36,9 @@ from spark_azqueue.testing import FakeQueueService, Fault  # noqa: E402
 _PATIENCE_S = 600.0
 _WARM_UP = "warm-up"
 _QUEUE = "backlog"
+_IN_A_ROW = 5
+"""After so many kills a drain is left to end."""
+
 _OF_ALL = ("everything", "driver")
 """Kills that end the program; after the others its drain has to go on."""
 
@@ -187,7 +190,7 @@ class Campaign:
                 raise SystemExit("the program ended by itself: see its driver.log")
             elif not life.starting:
                 due = now + self._chance.uniform(0.5, 8)
-            elif now >= due and self.kills.total() < self._given.kills and life.end(kind):
+            elif now >= due and self._kills_on() and life.end(kind):
                 self.kills[kind] += 1
                 due = now + self._chance.uniform(0.5, 8)
                 if killed := kind in _OF_ALL:
@@ -205,6 +208,11 @@ class Campaign:
         twice = sum(count - 1 for count in rows.values())
         print(f"  {dict(self.kills)}, {dict(self.said)}, {len(rows)} messages, {twice} rows twice")
         return not self.bad and (self._given.log == "none" or not twice)
+
+    def _kills_on(self) -> bool:
+        """False if all kills are done, or a drain is to end first."""
+        most: int = min(self._given.kills, _IN_A_ROW * (self.said.total() + 1))
+        return self.kills.total() < most
 
     def _is_over(self, said: dict[str, Any]) -> bool:
         """Audit what a drain says; call the next one if kills are left, or if it did not finish."""

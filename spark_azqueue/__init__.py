@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .supervisor import RunResult, run_until_done
     from .transactions import transaction_reader
     from .trying import SplitRows, dead_letters, split_apply, try_apply
+    from .watching import queue_watch
 
 __all__ = [
     "AzQueueDataSource",
@@ -34,6 +35,7 @@ __all__ = [
     "dead_letters",
     "drain",
     "explain",
+    "queue_watch",
     "run_until_done",
     "settle",
     "split_apply",
@@ -63,6 +65,10 @@ def __getattr__(name: str) -> Any:
         from . import settlement
 
         return getattr(settlement, name)
+    if name == "queue_watch":
+        from .watching import queue_watch
+
+        return queue_watch
     if name == "transaction_reader":
         from .transactions import transaction_reader
 

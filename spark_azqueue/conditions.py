@@ -117,6 +117,13 @@ class Condition(enum.Enum):
         "A message refers to a blob in a form or place that the reader does not accept.",
         "see docs/writing.md: options of sender and reader have to fit each other",
     )
+    TOO_MANY_POISON = (
+        _BODIES,
+        "More messages would be dead-lettered as poison than `maxPoisonMessages` allows.",
+        "find out why batches fail: the last error of your code is in the driver's log. Correct it"
+        " and start again: nothing more was moved. If the messages are at fault, raise"
+        " 'maxPoisonMessages'",
+    )
     LOST_BLOB = (
         _BLOBS,
         "The blob of a message is gone or was changed.",

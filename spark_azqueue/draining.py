@@ -53,11 +53,12 @@ class DrainResult(RunResult):
     """How a drain ended, in messages.
 
     finished: all that could be read at the call is read and deleted, as the queues show:
-    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted: at least so many,
-    originals of dead letters included. dead_lettered: moved to poison queues. left_visible: at
-    least so many from before the call can be read. left_hidden: may be leased by a run of this
-    query that failed. others: newer, delayed, or leased by other consumers, by the service's count;
-    None if more of the call may be among them. All three are None if the queues do not answer.
+    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted, dead_lettered: at
+    least so many are deleted, originals of dead letters included, or moved to poison queues (4.0
+    and 4.1 do not report those of a run without rows). left_visible: at least so many from before
+    the call can be read. left_hidden: may be leased by a run of this query that failed. others:
+    newer, delayed, or leased by other consumers, by the service's count; None if more of the call
+    may be among them. All three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -97,7 +98,8 @@ def drain(
 
     What arrives after the call, by the service's clock, is not waited for. What is hidden at the
     call counts if it appears within one lease: a run before the call may have leased it. With
-    deleteOnCommit=false a message counts when it was delivered in a committed batch.
+    deleteOnCommit=false a message counts when it was delivered in a committed batch. One that is
+    hidden at the call does not count then, since delivered ones are leased: `hidden` waits for it.
     Returns when all is read, when the query is given up, when no further run helps (`reason` says
     why), or when `within` is over. Raises what the first `start` and the first look at the queues
     raise (QueueNotFound, AccessDenied, ServiceError), InvalidOption, TypeError and ValueError. If
@@ -227,7 +229,7 @@ class _Drain:
         self._watch(query)
         new = [each for batch, each in self._reads.items() if batch not in self._counted]
         self._counted |= self._reads.keys()
-        took = {each.batch: self._took_of(each) for each in new}  # also of runs that failed
+        took = {each.batch: self._took_of(each, ended) for each in new}  # also of runs that failed
         runs = {each.batch[0] for each in reads(query)}
         of_run = [each for each in new if each.batch[0] in runs]
         if why := self._wrong_options(of_run):
@@ -245,7 +247,8 @@ class _Drain:
             self._hides(each, took[each.batch], has_ended=each.batch[0] in runs) for each in new
         )
         count = sum(each.messages for each in batches)
-        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, count)
+        is_repeated = kind is Took.NO_ROWS and all(each.is_repeated for each in batches)
+        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, count, is_repeated)
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
         """Why the options cannot be those of the query; "" if they may be."""
@@ -264,7 +267,7 @@ class _Drain:
                 )
         return ""
 
-    def _took_of(self, read: Read) -> Took:
+    def _took_of(self, read: Read, now: float) -> Took:
         """What a batch took, as far as it counts."""
         self._finish.leases_for(max(read.visibility_timeout, *map(_leased_for, read.ends)))
         if not read.messages:
@@ -272,9 +275,9 @@ class _Drain:
         if self._leaves:
             ids = [each for end in read.ends for each in _ids(end)]
             return Took.OLDER if self._finish.delivered(ids) else Took.NEWER
-        called = self._called_at()
+        called, back = self._called_at(), self._finish.back_after(now)
         is_newer = read.oldest and all(
-            oldest is not None and oldest > called.get(account, math.inf)
+            oldest is not None and oldest > called.get(account, math.inf) + back
             for account, oldest in read.oldest
         )
         return Took.NEWER if is_newer else Took.OLDER

@@ -14,6 +14,7 @@
     ├── TransactionConflict  another process writes the same transactions
     ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
+    ├── TooManyPoison        so many messages would be moved that it may be the sink
     ├── FunctionFailed       try_apply: the function fails, and not because of single rows
     ├── RowsLost             split_apply: what was stored are not the rows of the batch
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
@@ -131,6 +132,10 @@ class LogDamaged(AzQueueError):  # noqa: N818
 
 class LostSegment(LogDamaged):
     """A segment of the write-ahead log that is needed does not exist."""
+
+
+class TooManyPoison(AzQueueError):  # noqa: N818
+    """So many messages would be dead-lettered as poison that their sink may be at fault."""
 
 
 class TransactionConflict(AzQueueError):  # noqa: N818

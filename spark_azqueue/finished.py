@@ -5,6 +5,7 @@ rules decide. *The head*: a message that is visible and was there at the call me
 *One more run*: only a run that found nothing, or two in a row that found nothing of the call's,
 end a drain, unless the queues show that nothing is left at all. *One lease*: what a run of this
 call may have hidden is back after one lease, so a drain waits for it as long as anything is hidden.
+It may be behind all that has arrived by then: so long, newer messages count as those of the call.
 
 Pure: times are arguments, in seconds of one monotonic clock.
 """
@@ -16,6 +17,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from .service.messages import MAX_PER_REQUEST
 
 ENOUGH = 2
 """This many runs in a row that took nothing of what was there at the call end it."""
@@ -63,8 +66,8 @@ class Took(enum.Enum):
     UNKNOWN = "it reported no progress: perhaps it was stopped while it dequeued"
     NOTHING = "it asked, and found nothing"
     NO_ROWS = "its batches had no messages, or only some of a batch before it"
-    NEWER = "only what was put after the call, or had been delivered in this call"
-    OLDER = "something that was there at the call, or may have been"
+    NEWER = "only what came after the call and after `Finish.back_after`, or was delivered before"
+    OLDER = "something that was there by then, or may have been"
 
 
 class RunSeen(NamedTuple):
@@ -72,6 +75,7 @@ class RunSeen(NamedTuple):
 
     is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
     have left messages of the call hidden, by renewed leases. read: how many messages.
+    is_repeated: it repeated a batch of a run before it, and read nothing else.
     """
 
     took: Took
@@ -80,6 +84,7 @@ class RunSeen(NamedTuple):
     is_one_batch: bool = False
     hides: bool = False
     read: int = 0
+    is_repeated: bool = False
 
 
 class Enough(NamedTuple):
@@ -131,6 +136,7 @@ class Finish:
         delivered stays, leased.
         """
         self.lease_s, self._renewed_s = lease_s, renewed_s
+        self._called = now
         self._patience_s = patience_s
         self._waits_for_all = waits_for_all
         self._deletes_early = deletes_early
@@ -144,7 +150,7 @@ class Finish:
         self._is_read_awaited = False
         self.pending = 0
         """So many messages of the last run are hidden until the next one deletes them."""
-        self._newer = self._barren = self._endless = self._silent = 0
+        self._newer = self._barren = self._passed = self._endless = self._silent = 0
         self._has_failed = False
 
     def leases_for(self, seconds: float) -> None:
@@ -163,6 +169,12 @@ class Finish:
         """A run ended with an error at this time: what it had leased may be hidden."""
         self._leased_at = at
         self._has_failed = True
+
+    def back_after(self, now: float) -> float:
+        """What runs had hidden was back so many seconds after the call; 0 if nothing was, or is not
+        back yet. It may be behind all messages that arrived before."""
+        until = self._hidden_until(is_read_awaited=False)
+        return until - self._called if self._called < until <= now else 0.0
 
     def older(self, queues: Iterable[QueueSeen]) -> int:
         """How many messages of the call are visible, and count as unread; at least."""
@@ -189,14 +201,14 @@ class Finish:
         has_failed, self._has_failed = self._has_failed, False
         why = self._over(run, queues)
         if why is not None and not self._older:
-            self._barren = self._endless = 0
+            self._barren = self._passed = self._endless = 0
             sees_all = all(each.is_all for each in queues)
             self._is_read_awaited = sees_all or run.took is Took.NOTHING
             return self._waited_for(queues, run.began, run.ended, why)
         if run.took is Took.OLDER or has_failed:
-            self._barren = self._endless = 0
+            self._barren = self._passed = self._endless = 0
             return Again()
-        return self._without_progress(older_before, queues)
+        return self._without_progress(run, older_before, queues)
 
     def waited(self, queues: Sequence[QueueSeen], now: float) -> Step:
         """What follows a wait. queues: as they show after it."""
@@ -220,11 +232,11 @@ class Finish:
         if is_ours and now >= until:
             return Again()
         if self._patience_s <= 0:
+            count = sum(each.hidden for each in queues)
             return Unfinished(
-                f"{_counted(sum(each.hidden for each in queues), 'message')} may be hidden by"
-                " leases of runs that failed or ended before, for"
-                f" {until - now:.0f} s at most: call it again then, or set 'hidden'"
-                " to wait longer"
+                f"{_counted(count, 'message') if count else 'messages'} may be hidden by leases of"
+                f" runs that failed or ended before, for {until - now:.0f} s at most: call it again"
+                " then, or set 'hidden' to wait longer"
             )
         rest = until - now if is_ours else self._patience_s
         pause = max(0.1, min(rest, LOOK_AGAIN_S, self._patience_s))
@@ -250,20 +262,29 @@ class Finish:
         is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
         return "" if is_known and not any(each.may_hide for each in queues) else None
 
-    def _without_progress(self, before: frozenset[str], queues: Sequence[QueueSeen]) -> Step:
+    def _without_progress(
+        self, run: RunSeen, before: frozenset[str], queues: Sequence[QueueSeen]
+    ) -> Step:
         if self._silent >= ENOUGH:
             return Unfinished(
                 "two runs in a row reported no progress, so what they read is not known: is"
-                " spark.sql.streaming.numRecentProgressUpdates 0, or were they stopped?"
+                " spark.sql.streaming.numRecentProgressUpdates 0 or 1, or were they stopped?"
             )
-        self._barren = self._barren + 1 if self._older & before else 0
-        if self._barren >= ENOUGH:
+        if not self._older & before:
+            self._barren = self._passed = 0
+        elif run.took is not Took.UNKNOWN and not run.is_repeated:
+            self._barren += 1
+            self._passed += run.read
+        # Small batches may be in front of what a look shows.
+        is_next = run.took is Took.NEWER and self._passed < MAX_PER_REQUEST * len(queues)
+        if self._barren >= ENOUGH and not is_next:
             return Unfinished(self._left_over(queues))
         self._endless += 1
         if self._endless >= _ENDLESS:
             return Unfinished(
                 f"{self._endless} runs in a row read no message of the call, and none of them found"
-                " the queues empty: was each of them stopped?"
+                " the queues empty: was each of them stopped, or does the query read no rows of its"
+                " batches?"
             )
         return Again()
 
@@ -271,7 +292,8 @@ class Finish:
         with_older = [each for each in queues if each.older - self._delivered]
         names = ", ".join(f"'{each.name}'" for each in with_older[:3])
         first = (
-            f"two runs in a row read none of the messages in {names} that were there at the call"
+            f"at least two runs in a row read none of the messages in {names} that were there at"
+            " the call"
         )
         behind = next((each.before for each in with_older if each.before), "")
         if behind:

@@ -8,24 +8,31 @@ Metrics are read from the listener at each scrape; nothing is kept here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
-from .metrics.exported import METRICS, Snapshot
-from .metrics.listener import AzQueueListener
+from .metrics.exported import HISTOGRAMS, METRICS, Snapshot
+
+if TYPE_CHECKING:
+    from .metrics.listener import AzQueueListener
 
 
 class MetricsCollector(Collector):
     """The newest metrics of each query, as Prometheus metrics.
 
-    Gauges exist while the query runs; counters stay after it has ended.
+    Gauges exist while the query runs, or its queues are watched; counters stay after it has ended.
     """
 
-    def __init__(self, listener: AzQueueListener) -> None:
-        self._listener = listener
+    def __init__(self, now: Callable[[], Snapshot]) -> None:
+        """now: called at each scrape."""
+        self._now = now
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering the collector does not collect."""
@@ -33,13 +40,38 @@ class MetricsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
-        now = Snapshot.of(self._listener)
+        now = self._now()
         for metric in METRICS:
             kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
             family = kind(metric.name, metric.meaning, labels=metric.labels)
             for labels, value in metric.samples(now):
                 family.add_metric(labels, value)
             yield family
+        for each in HISTOGRAMS:
+            histograms = HistogramMetricFamily(each.name, each.meaning, labels=each.labels)
+            for labels, found in each.samples(now):
+                histograms.add_metric(labels, found.cumulative, found.total)
+            yield histograms
+
+
+def served(
+    now: Callable[[], Snapshot], address: str, port: int
+) -> contextlib.AbstractContextManager[None]:
+    """Serve these metrics alone until the context is left. Raises OSError if it cannot listen."""
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(now))
+    server, thread = start_http_server(port, address, registry)
+
+    @contextlib.contextmanager
+    def serving() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    return serving()
 
 
 def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) -> MetricsCollector:
@@ -47,6 +79,6 @@ def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) ->
 
     To undo it, pass the returned collector to `registry.unregister`.
     """
-    collector = MetricsCollector(listener)
+    collector = MetricsCollector(partial(Snapshot.of, listener))
     registry.register(collector)
     return collector

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .explanation import Explanation, explain
+from .metrics.observers import observers_of
 from .metrics.query_metrics import Read, read_of, skipped
+from .service.last_failure import leave
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,7 @@ PERMANENT = frozenset(
         "LogDamaged",
         "LostSegment",
         "NotDrained",
+        "TooManyPoison",
         "TransactionConflict",
         "TransactionUnknown",
     }
@@ -91,7 +95,8 @@ def run_until_done(
     """Start a query, wait for its end, and start it again if it failed.
 
     start: starts the query and returns it. Each call must use the same checkpoint.
-    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run.
+    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run. Those
+        that are attached to the session are waited for without being named.
     restarts: so many failures in a row without progress are followed by another start, at most.
         A run makes progress if it processes messages, as most do while a poison message is found.
     restarts_in_all: the same for all failures.
@@ -178,6 +183,29 @@ class SkippedBatch(Exception):  # noqa: N818
     """The sink skipped a batch of new messages: rows are lost if the query continues."""
 
 
+class Isolating:
+    """What offsets say of the search for poison messages, from one run to the next.
+
+    It advances if it cut a batch or moved a message, and a batch was committed since it did so
+    last. Without a commit it may be the sink that is down, and the next start waits longer.
+    """
+
+    def __init__(self) -> None:
+        self.status = ""
+        """Of the newest run, in a line; empty if it does not isolate."""
+        self._has_committed = True
+
+    def advances(self, status: str, has_committed: bool) -> bool:
+        """A run failed. status: as its offsets say it. has_committed: it committed messages."""
+        is_new = bool(status) and status != self.status
+        advances = is_new and self._has_committed
+        if is_new:
+            self._has_committed = False
+        self._has_committed = self._has_committed or has_committed
+        self.status = status
+        return advances
+
+
 class Runs:
     """The runs of one query, one after another, and their failures."""
 
@@ -193,6 +221,7 @@ class Runs:
         self._start, self._listener, self._limits = start, listener, limits
         self._watch, self._until = watch, until
         self._in_all = self._without_progress = 0
+        self._isolating = Isolating()
         self._newest: Any = None
         self.restarts = 0
         self.error: Exception | None = None
@@ -223,11 +252,14 @@ class Runs:
             self.error, self.failed_at = failure, limits.clock()
             healthy = self.failed_at - began >= limits.healthy_after
             self._in_all = 1 if healthy else self._in_all + 1
-            made_progress = healthy or _made_progress(query)
+            advances = self._isolating.advances(_status_of(query, failure), _made_progress(query))
+            made_progress = healthy or _made_progress(query) or advances
             self._without_progress = 1 if made_progress else self._without_progress + 1
             if query is not None:
                 _stop(query)
-            if not self._may_go_on(explain(failure)):
+            why = explain(failure)
+            leave(f"{why.error}: {why.sentence}", _text_of(failure))
+            if not self._may_go_on(why):
                 return None
             query = None
             self.restarts += 1
@@ -254,8 +286,9 @@ class Runs:
             return False
         wait = min(limits.longest_wait, limits.first_wait * 2 ** min(in_a_row - 1, 30))
         log.warning(
-            "the query failed; restart %d of %d in %s s: %s: %s",
+            "the query failed; restart %d of %d in %s s: %s: %s%s",
             *(in_a_row, limits.restarts, f"{wait:g}", why.error, why.sentence),
+            f". Isolation: {status}" if (status := self._isolating.status) else "",
         )
         if self._until is not None and limits.clock() + wait >= self._until:
             raise OutOfTime
@@ -328,6 +361,33 @@ def parsed(progress: Any) -> Mapping[str, Any]:
     return dict(progress)
 
 
+_STATUS = re.compile(r'"isolation":"([ !#-\[\]-~]{1,300})"')
+"""In an offset: see `source/offsets.py`."""
+
+
+def _text_of(failure: BaseException) -> str:
+    """All that this failure says, with the offsets of its batch."""
+    with contextlib.suppress(Exception):  # Spark's errors ask the JVM, which may have ended
+        return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
+    return ""
+
+
+def _status_of(query: Any, failure: BaseException) -> str:
+    """What isolation does, from the offsets in this failure, else in the newest progress."""
+    if found := _STATUS.findall(_text_of(failure)):
+        return str(found[-1])
+    with contextlib.suppress(Exception):
+        newest = parsed([*query.recentProgress][-1])
+        ends = [each.get("endOffset") for each in newest["sources"]]
+        told = [
+            each["isolation"] for each in ends if isinstance(each, dict) and "isolation" in each
+        ]
+        return next(
+            (each for each in map(str, told) if _STATUS.fullmatch(f'"isolation":"{each}"')), ""
+        )
+    return ""
+
+
 def _run_id(query: Any) -> str:
     try:
         return str(getattr(query, "runId", ""))
@@ -352,7 +412,11 @@ def _made_progress(query: Any) -> bool:
 
 
 def _wait_until_observed(query: Any, listener: Hears | None) -> None:
-    if listener is not None and not listener.wait_for_end(query, _OBSERVED_WITHIN_S):
+    """Wait until each listener of the session, and this one, knows of the end of the run."""
+    named: list[Hears] = [] if listener is None else [listener]
+    others = [each for each in observers_of(query) if each is not listener]
+    heard = [each.wait_for_end(query, _OBSERVED_WITHIN_S) for each in [*named, *others]]
+    if not all(heard):
         log.warning(
             "the listener has not heard of the end of the run within %d s, so its metrics may be"
             " older: is it attached to the session of the query?",

@@ -15,7 +15,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from .applying.conversion import uses_arrow
+from .applying.conversion import is_zone, uses_arrow
 from .applying.envelopes import COLUMNS, envelopes
 from .applying.task import Work
 from .errors import InvalidOption, InvalidSchema, RowsLost
@@ -66,9 +66,16 @@ def try_apply(
     _check_names(df, [field.name for field in fields], results)
     nulls = [F.lit(None).cast(field.dataType) for field in fields]
     zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    in_arrow = uses_arrow(function)
+    if not in_arrow and "timestamp" in f"{df.dtypes} {results}".lower() and not is_zone(zone):
+        raise InvalidOption(
+            f"try_apply: pandas does not know the session's time zone '{zone}'. Set"
+            " spark.sql.session.timeZone to a name such as Europe/Berlin or +03:00, or take a"
+            " function of pyarrow.Table"
+        )
     kept = tuple(df.columns)
     added = tuple(field.name for field in fields)
-    work = Work(function, uses_arrow(function), kept, added, batch_rows, limit, zone)
+    work = Work(function, in_arrow, kept, added, batch_rows, limit, zone)
 
     def tried(batches: Iterable[Any]) -> Iterator[Any]:
         return work.on(batches)
@@ -110,10 +117,10 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
     def optional(name: str, kind: str, column: Column) -> Column:
         return column if kinds.get(name) == kind else F.lit(None)
 
-    is_dead = F.col(f"`{reason}`").isNotNull()
+    is_dead = _named(reason).isNotNull()
     rows = df.where(is_dead).select(
         *(F.col(name).cast("string").alias(name) for name in ("message_id", "queue")),
-        F.col(f"`{reason}`").cast("string").alias("reason"),
+        _named(reason).cast("string").alias("reason"),
         F.col("body"),
         optional(_CORRUPT, "string", F.col(_CORRUPT)).cast("string").alias("stored"),
         optional("insertion_time", "timestamp", F.unix_micros("insertion_time"))
@@ -166,7 +173,7 @@ def split_apply(
     counted = batch.observe(seen, F.count(F.lit(1)).alias("rows"))
     tried = try_apply(counted, function, schema, batch_rows=batch_rows, error=error, limit=limit)
     stored = _stored(tried)
-    failed = F.col(f"`{error}`").isNotNull()
+    failed = _named(error).isNotNull()
     totals = stored.agg(F.count(F.lit(1)).alias("rows"), F.count_if(failed).alias("dead")).first()
     assert totals is not None
     given = seen.get.get("rows")
@@ -179,7 +186,7 @@ def split_apply(
         )
     split = SplitRows(totals.rows - totals.dead, totals.dead)
     if split.good:
-        good(stored.where(~failed).drop(error))
+        good(stored.where(~failed).drop(_named(error)))
     if split.dead:
         dead(stored.where(failed))
     return split
@@ -197,6 +204,11 @@ def _stored(df: DataFrame) -> DataFrame:
         "split_apply stores results once, and spark.speculation=true runs tasks twice: set"
         " spark.checkpoint.dir to a folder that all executors reach, or switch speculation off"
     )
+
+
+def _named(column: str) -> Column:
+    """The column of exactly this name, whatever characters it has."""
+    return F.col("`" + column.replace("`", "``") + "`")
 
 
 def _check_function(function: Callable[[Any], Any]) -> None:

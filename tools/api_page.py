@@ -66,7 +66,7 @@ GROUPS = (
         "See what happens",
         "See [metrics](metrics.md), which also lists the metrics.",
         (
-            (_TOP, ("AzQueueListener", "transaction_reader")),
+            (_TOP, ("AzQueueListener", "transaction_reader", "queue_watch")),
             ("spark_azqueue.prometheus", ("export",)),
             ("spark_azqueue.opentelemetry", ("export",)),
         ),

@@ -210,10 +210,13 @@ class Size:
         return x / wide, y / high, width / wide, height / high
 
 
-def draw(url: str, span: Span, to: Path) -> list[str]:
-    """Draw all panels. Returns the titles of those without data. Raises OSError."""
+def draw(url: str, span: Span, to: Path, query: str | None = None) -> list[str]:
+    """Draw all panels. Returns the titles of those without data. Raises OSError.
+
+    query: only of this one.
+    """
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    variables = variables_of(dashboard)
+    variables = variables_of(dashboard) | ({"query": query} if query else {})
     size = Size(dashboard["panels"])
     figure = pyplot.figure(figsize=size.inches, facecolor="#f4f5f5")
     empty = []
@@ -231,7 +234,8 @@ def draw(url: str, span: Span, to: Path) -> list[str]:
         lines = lines_of(url, panel, variables, span)
         if not lines:
             empty.append(title)
-            figure.text(x + width / 2, middle, "No data", ha="center", fontsize=11)
+            why = panel["fieldConfig"]["defaults"].get("noValue", "No data")
+            figure.text(x + width / 2, middle, why, ha="center", fontsize=9, color="#6e7681")
         elif panel["type"] == "stat":
             draw_stat(figure.add_axes(size.box(panel, 0.12, 0.4, 0.12, 0.12)), panel, lines)
         else:
@@ -250,12 +254,15 @@ def main() -> int:
     parser.add_argument("url", help="where Prometheus answers, such as http://127.0.0.1:9090")
     parser.add_argument("--minutes", type=float, default=30, help="the time shown (%(default)s)")
     parser.add_argument("--to", type=Path, default=REPOSITORY / "docs" / "dashboard.png")
+    parser.add_argument("--query", help="the name of the only query to show (default: all)")
     arguments = parser.parse_args()
     if not arguments.url.startswith(("http://", "https://")):
         parser.error(f"{arguments.url!r} is no address of a Prometheus: http://127.0.0.1:9090")
     now = time.time()
     try:
-        empty = draw(arguments.url, Span(now - 60 * arguments.minutes, now), arguments.to)
+        empty = draw(
+            arguments.url, Span(now - 60 * arguments.minutes, now), arguments.to, arguments.query
+        )
     except OSError as error:
         print(f"Prometheus at {arguments.url} gave no answer: {error}", file=sys.stderr)
         return 1

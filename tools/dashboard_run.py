@@ -1,10 +1,11 @@
-"""Run two jobs that show something in every panel of the dashboard, and draw it.
+"""Run jobs that show something in every panel of the dashboard, and draw it.
 
     python tools/dashboard_run.py [--minutes 8]         or: make dashboard-picture
 
 Starts the fake service, Prometheus, the job of examples/compose with poison among its orders, and a
 chain of two queries with write-ahead logs and transactions. Halfway it kills the first job and,
-two minutes later, starts it again; a third job is killed for good. Needs `prometheus` on the path.
+two minutes later, starts it again; a third job is killed for good, and a fourth fails in its first
+batch again and again. Needs `prometheus` on the path.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from spark_azqueue.testing import FakeQueueService, Fault
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-JOB, CHAIN, GONE, PROMETHEUS = 29464, 29465, 29466, 29090
+JOB, CHAIN, GONE, FAILS, PROMETHEUS = 29464, 29465, 29466, 29467, 29090
 """Ports on this machine."""
 
 CONFIG = f"""
@@ -32,7 +33,7 @@ rule_files: [{REPOSITORY / "conf" / "alerts.rules.yml"}]
 scrape_configs:
   - job_name: spark
     static_configs:
-      - targets: ["127.0.0.1:{JOB}", "127.0.0.1:{CHAIN}", "127.0.0.1:{GONE}"]
+      - targets: ["127.0.0.1:{JOB}", "127.0.0.1:{CHAIN}", "127.0.0.1:{GONE}", "127.0.0.1:{FAILS}"]
 """
 
 
@@ -41,14 +42,15 @@ def chain(folder: str, port: str, name: str) -> None:
     import prometheus_client
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_azqueue import AzQueueListener, transaction_reader
+    from spark_azqueue import AzQueueListener, queue_watch, transaction_reader
     from spark_azqueue.prometheus import export
 
     spark = SparkSession.builder.master("local[1]").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     sink = {"queue": f"{name}-done", "createQueue": "true"}
     sink["transactionLog"] = f"file:{folder}/{name}-transactions"
-    export(AzQueueListener.attach(spark, transactions=transaction_reader(sink)))
+    watch = queue_watch({name: {"queue": f"{name}s"}})
+    export(AzQueueListener.attach(spark, transactions=transaction_reader(sink), watch=watch))
     prometheus_client.start_http_server(int(port), addr="127.0.0.1")
 
     def read(queue: str, **options: str) -> DataFrame:
@@ -65,6 +67,32 @@ def chain(folder: str, port: str, name: str) -> None:
     spark.streams.awaitAnyTermination()
 
 
+def fails(folder: str, port: str) -> None:
+    """A job whose query fails in its first batch, again and again: its queue is watched."""
+    import prometheus_client
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_azqueue import AzQueueListener, queue_watch, run_until_done
+    from spark_azqueue.prometheus import export
+
+    options = {"queue": "refunds", "poisonQueue": "refunds-poison", "maxDequeueCount": "99"}
+    options["createQueue"] = "true"
+    spark = SparkSession.builder.master("local[1]").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    export(AzQueueListener.attach(spark, watch=queue_watch({"refunds": options})))
+    prometheus_client.start_http_server(int(port), addr="127.0.0.1")
+
+    def refuse(batch: DataFrame, number: int) -> None:
+        raise ConnectionError("the target is down")
+
+    def start() -> object:
+        stream = spark.readStream.format("azqueue").options(**options).load().writeStream
+        stream = stream.option("checkpointLocation", f"{folder}/refunds-checkpoint")
+        return stream.queryName("refunds").foreachBatch(refuse).start()
+
+    run_until_done(start, longest_wait=20, restarts=1_000)
+
+
 def feed(service: FakeQueueService, over: threading.Event) -> None:
     """Messages, a few of which are poison, in a wave of four minutes."""
     for number in range(10**9):
@@ -74,6 +102,8 @@ def feed(service: FakeQueueService, over: threading.Event) -> None:
             service.put("invoices", f'{{"invoice": {number}}}')
         if number in (200, 900):
             service.put("orders", "no order")
+        if number % 10 == 0:
+            service.put("refunds", f'{{"refund": {number}}}', ttl=7_200)
         if number == 60:
             service.put("audits", "{}")
 
@@ -82,7 +112,11 @@ def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Run jobs, and draw the dashboard of them.")
     parser.add_argument("--minutes", type=float, default=8, help="how long (%(default)s)")
-    minutes = parser.parse_args().minutes
+    parser.add_argument(
+        "--failing", metavar="FILE", help="also draw the query that fails alone, into this file"
+    )
+    arguments = parser.parse_args()
+    minutes, failing = arguments.minutes, arguments.failing
     prometheus = shutil.which("prometheus")
     if prometheus is None:
         print("prometheus is not on the path (Debian: apt install prometheus)", file=sys.stderr)
@@ -112,8 +146,9 @@ def main() -> int:
 
     over = threading.Event()
     with FakeQueueService() as service:
-        for queue in ("orders", "invoices", "audits"):
+        for queue in ("orders", "invoices", "audits", "refunds", "refunds-poison"):
             service.create_queue(queue)
+        service.put("refunds-poison", "of last week")
         service.faults.add(Fault("delete", "busy_503", every=40))
         threading.Thread(target=feed, args=(service, over), daemon=True).start()
         try:
@@ -124,6 +159,7 @@ def main() -> int:
             me = (sys.executable, __file__, "chain", folder)
             stream = str(REPOSITORY / "examples" / "compose" / "stream.py")
             start(*me, str(CHAIN), "invoice")
+            start(sys.executable, __file__, "fails", folder, str(FAILS))
             gone = start(*me, str(GONE), "audit")
             job = start(sys.executable, stream, port=JOB)
             time.sleep(20 * minutes)
@@ -135,7 +171,10 @@ def main() -> int:
             time.sleep(max(10, 30 * minutes - 120))
             picture = str(REPOSITORY / "tools" / "dashboard_picture.py")
             url = f"http://127.0.0.1:{PROMETHEUS}"
-            return subprocess.call([sys.executable, picture, url, "--minutes", str(minutes)])
+            draw = [sys.executable, picture, url, "--minutes", str(minutes)]
+            if failing:
+                subprocess.call([*draw, "--query", "refunds", "--to", failing])
+            return subprocess.call(draw)
         finally:
             over.set()
             for each in list(running):
@@ -146,5 +185,7 @@ def main() -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["chain"]:
         chain(*sys.argv[2:])
+    elif sys.argv[1:2] == ["fails"]:
+        fails(*sys.argv[2:])
     else:
         sys.exit(main())

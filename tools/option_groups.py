@@ -45,7 +45,10 @@ GROUPS = {
         "peekMessages",
     ),
     "Leases and deletes": ("visibilityTimeout", "settingsFromQueue", "deleteOnCommit"),
-    "Poison messages": ("maxDequeueCount", "poisonQueue", "poisonFormat"),
+    "Poison messages": (
+        *("maxDequeueCount", "isolateAfter", "maxPoisonMessages"),
+        *("poisonQueue", "poisonFormat"),
+    ),
     "The same rows after a restart": (
         "writeAheadLog",
         "deleteAfter",

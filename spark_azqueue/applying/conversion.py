@@ -26,6 +26,15 @@ def uses_arrow(function: Function) -> bool:
     return hint is pa.Table or str(hint).strip("'\"").rpartition(".")[2] == "Table"
 
 
+def is_zone(name: str) -> bool:
+    """True if pyarrow and pandas know a session's time zone; Spark knows more, such as UTC+3."""
+    try:
+        pa.scalar(0, pa.timestamp("us", name)).as_py()
+    except Exception:  # noqa: BLE001 - of pyarrow, of zoneinfo or of pytz
+        return False
+    return True
+
+
 def called_with_pandas(
     function: Function, rows: pa.RecordBatch, wanted: Sequence[pa.Field], zone: str
 ) -> list[pa.Array]:

@@ -47,9 +47,12 @@ def reason_of(error: Exception) -> tuple[str, str]:
 
 
 def _name(kind: type) -> str:
-    name = kind.__qualname__.rpartition("<locals>.")[2]
-    is_plain = kind.__module__ in ("builtins", "__main__", __name__)
-    return name if is_plain else f"{kind.__module__}.{name}"
+    try:
+        name = kind.__qualname__.rpartition("<locals>.")[2]
+        is_plain = kind.__module__ in ("builtins", "__main__", __name__)
+        return name if is_plain else f"{kind.__module__}.{name}"
+    except Exception:  # noqa: BLE001 - the user's own metaclass
+        return "Exception"
 
 
 def _message(error: Exception) -> str:

@@ -49,6 +49,11 @@ COMMANDS: Mapping[str, Command] = {
         "about how many messages queues hold, and how old the first is",
         f"{_HERE}.looking:count",
     ),
+    "watch": Command(
+        "QUEUE",
+        "export backlog, age and poison messages, also while no query runs",
+        "spark_azqueue.watching:watch",
+    ),
     "peek": Command("QUEUE", "show the first messages of a queue", f"{_HERE}.looking:peek"),
     "redrive": Command("QUEUE", "move messages of a poison queue back", f"{_HERE}.moving:redrive"),
     "move": Command("QUEUE --to TARGET", "move messages to another queue", f"{_HERE}.moving:move"),

@@ -32,6 +32,7 @@ from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
+    add_ages,
     add_all_or_fail,
     add_filters,
     add_max,
@@ -44,6 +45,7 @@ from .shared import (
     moment,
     of_type,
     parser_of,
+    put_between,
 )
 from .transfer import Transfer, TransferResult
 
@@ -96,8 +98,10 @@ def search(arguments: list[str]) -> int:
     _add_what(parser)
     parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
     found = parser.given(arguments)
-    if not (found.contains or found.where or found.reason):
-        parser.error("say what to look for: --contains, --where or --reason")
+    if not any((found.contains, found.where, found.reason, found.older_than, found.newer_than)):
+        parser.error(
+            "say what to look for: --contains, --where, --reason, --older-than or --newer-than"
+        )
 
     def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
         at = logged.logged_at / 1_000_000 if logged else time.time() + shown.ahead_s
@@ -124,6 +128,7 @@ def _file_path(written: str) -> Path:
 def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queue", type=QUEUE_TYPE, nargs="?", help="the queue, without --log")
     add_filters(parser)
+    add_ages(parser)
     add_max(parser)
     add_all_or_fail(parser)
     add_log(parser)
@@ -185,6 +190,8 @@ class _Look:
             self.parser.error("name the queue, or a log with --log: one of the two")
         if found.all_or_fail and (found.log or found.max):
             self.parser.error("--all-or-fail goes with a queue, and not with --max")
+        if found.log and (found.older_than or found.newer_than):
+            self.parser.error("of a log, --from and --to-time select by time")
         if found.queue and (found.since or found.until or found.batch or found.uncommitted):
             self.parser.error("--from, --to-time, --batch and --uncommitted are for --log")
         return self._from_log() if found.log else self._from_queue()
@@ -204,12 +211,15 @@ class _Look:
             now = CONTROL(client.queue(source).check).timestamp()
             lines.ahead_s = now - time.time()
             began, most = int(now * 1_000_000), found.max
+            before, after = put_between(found, now)
             plan = TransferPlan(
                 *(source, began),
                 only=only,
                 most=most,
                 most_kept=MOST_EXPORTED,
                 isolation=access.isolation,
+                put_before=before,
+                put_after=after,
             )
             with self._progress(count_of(client, source)) as (progress, stop):
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress, write=write)

@@ -6,16 +6,18 @@ python -m spark_azqueue count 'orders*'
 
 from __future__ import annotations
 
+import contextlib
 import re
 from contextlib import closing
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from spark_azqueue.doctor.command_line import taken_options
 from spark_azqueue.doctor.finding import advice_on, say
-from spark_azqueue.errors import AzQueueError
+from spark_azqueue.errors import AzQueueError, QueueNotFound
 from spark_azqueue.options import parsers
 from spark_azqueue.options.choices import IsolationLevel
-from spark_azqueue.options.selection import is_pattern
+from spark_azqueue.options.selection import POISON_SUFFIX, QueueSelection, is_pattern
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek
 from spark_azqueue.service.queues.client import QueueClient
@@ -87,10 +89,10 @@ def count(arguments: list[str]) -> int:
     """Run the command line behind the word `count`; return the exit status."""
     parser = parser_of(
         "count",
-        "Show about how many messages queues hold, leased and delayed ones included, and the age"
-        " of the first visible one. Changes nothing. Takes the SAS letter 'r'; a pattern, the list"
-        " of the account's queues.",
-        "count orders,orders-poison\ncount 'orders*' --json",
+        "Show about how many messages queues hold, how many of them are visible and hidden (leased"
+        " or delayed), the age of the first visible one, and what the poison queue holds. Changes"
+        " nothing. Takes the SAS letter 'r'; a pattern, the list of the account's queues.",
+        "count orders\ncount 'orders*' --json",
     )
     parser.add_argument(
         "queue",
@@ -98,7 +100,9 @@ def count(arguments: list[str]) -> int:
         help="the queue, or several: a,b; * stands for any characters, also in poison queues",
     )
     found = parser.given(arguments)
-    access = access_of(taken_options(parser, found))
+    options = taken_options(parser, found)
+    access = access_of(options)
+    selection = QueueSelection(access.account.name, found.queue, options["poisonQueue"])
     status = 0
     with closing(QueueClient(access.account)) as client:
         queues = _named(client, access, found.queue)
@@ -108,22 +112,63 @@ def count(arguments: list[str]) -> int:
         width = max(len(queue.name) for queue in queues)
         for queue in queues:
             try:
-                number = CONTROL(client.now, Count(queue))
-                head = CONTROL(client.now, Peek(queue, 1))
+                seen = _seen(client, queue, selection)
             except AzQueueError as error:
                 say(advice_on(error), is_error=True)
                 status = 1
                 continue
-            age = None
-            if head.messages:
-                age = max(0, now_of(head) - head.messages[0].insertion_time / 1_000_000)
-            if found.json:
-                fields = {"queue": queue.name, "messages": number, "first_visible_age_seconds": age}
-                print(as_json(fields))
-            else:
-                first = "no visible message" if age is None else f"first visible: {age_of(age)} old"
-                say(f"{queue.name:<{width}}  {number:>9,}  {first}")
+            say(as_json(seen._asdict()) if found.json else seen.line(width))
     return status
+
+
+class _QueueLine(NamedTuple):
+    """What a queue shows; the fields of the JSON.
+
+    visible: of its first 32 messages. hidden: leased or delayed; None if 32 are visible, since
+    there may be more. poison_messages: None without such a queue, or for a poison queue.
+    """
+
+    queue: str
+    messages: int
+    visible: int
+    hidden: int | None
+    first_visible_age_seconds: float | None
+    poison_queue: str | None
+    poison_messages: int | None
+
+    def line(self, width: int) -> str:
+        """For people. width: of the name."""
+        if self.hidden is None:
+            parts = [f"{self.visible} or more visible"]
+        else:
+            parts = [f"{self.visible} visible, {self.hidden:,} hidden"]
+        if (age := self.first_visible_age_seconds) is not None:
+            parts.append(f"first visible: {age_of(age)} old")
+        if self.poison_messages is not None:
+            parts.append(f"{self.poison_queue}: {self.poison_messages:,}")
+        return f"{self.queue:<{width}}  {self.messages:>9,}  {'; '.join(parts)}"
+
+
+def _seen(client: QueueClient, queue: QueueRef, selection: QueueSelection) -> _QueueLine:
+    number = CONTROL(client.now, Count(queue))
+    head = CONTROL(client.now, Peek(queue, MAX_PER_REQUEST))
+    visible, age = len(head.messages), None
+    if head.messages:
+        age = max(0, now_of(head) - head.messages[0].insertion_time / 1_000_000)
+    poison = selection.poison_queue_for(queue)
+    held = None
+    if queue != poison and not queue.name.endswith(POISON_SUFFIX):
+        with contextlib.suppress(QueueNotFound):
+            held = CONTROL(client.now, Count(poison))
+    return _QueueLine(
+        queue.name,
+        max(number, visible),
+        visible,
+        max(0, number - visible) if visible < MAX_PER_REQUEST else None,
+        age,
+        None if held is None else poison.name,
+        held,
+    )
 
 
 def _named(client: QueueClient, access: Access, parts: tuple[str, ...]) -> list[QueueRef]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from spark_azqueue.doctor.command_line import Parser, taken_options
 from spark_azqueue.doctor.finding import say
-from spark_azqueue.options import parsers
 from spark_azqueue.options.selection import POISON_SUFFIX
 from spark_azqueue.service.messages import MAX_PER_REQUEST
 from spark_azqueue.service.queues.calls import Peek
@@ -29,6 +28,7 @@ from .shared import (
     QUEUE_TYPE,
     ProgressBar,
     access_of,
+    add_ages,
     add_all_or_fail,
     add_filters,
     add_max,
@@ -41,12 +41,10 @@ from .shared import (
     filter_of,
     lines_of,
     now_of,
-    of_type,
     parser_of,
+    put_between,
 )
 from .transfer import Transfer
-
-_YEARS_S = 100 * 365 * 86_400.0
 
 _HOW = (
     f"Each message that a run looks at is leased for {LEASE_S // 60} minutes at most, and its"
@@ -137,7 +135,7 @@ def purge(arguments: list[str]) -> int:
     _add_run(parser)
     found = parser.given(arguments)
     selects = (found.contains, found.where, found.reason, found.each)
-    if not any((*selects, found.max, found.rate, found.older_than)):
+    if not any((*selects, found.max, found.rate, found.older_than, found.newer_than)):
         if found.all_or_fail:
             parser.error("--all-or-fail goes with --each: the one call also deletes what is hidden")
         return _clear(parser, found)
@@ -147,12 +145,7 @@ def purge(arguments: list[str]) -> int:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add_filters(parser)
     parser.add_argument("--execute", action="store_true", help="do it")
-    parser.add_argument(
-        "--older-than",
-        type=of_type(parsers.duration(1, _YEARS_S)),
-        metavar="DURATION",
-        help="only what was put into the queue so long ago: '2 days', '90 minutes'",
-    )
+    add_ages(parser)
     add_max(parser)
     add_all_or_fail(parser)
     add_rate(parser)
@@ -183,6 +176,7 @@ def _run(
         now = CONTROL(client.queue(source).check).timestamp()
         if target:
             check_target(client, access, target, executed=found.execute)
+        before, after = put_between(found, now)
         plan = TransferPlan(
             source,
             int(now * 1_000_000),
@@ -193,7 +187,8 @@ def _run(
             getattr(found, "time_to_live", None),
             opens_envelopes,
             isolation=access.isolation,
-            put_before=int((now - found.older_than) * 1_000_000) if found.older_than else None,
+            put_before=before,
+            put_after=after,
         )
         total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -228,12 +223,12 @@ def _tell_dry_run(
     meant = [
         each
         for each in seen
-        if each.intact
-        and each.insertion_time <= (plan.put_before or plan.began)
-        and plan.only.matches(each.text)
+        if each.intact and not plan.kept_for_its_age(each) and plan.only.matches(each.text)
     ][: plan.most]
+    is_all = len(seen) < MAX_PER_REQUEST
     if is_json:
-        print(as_json({**about, "looked": len(seen), "meant": len(meant)}))
+        counts = {"looked": len(seen), "meant": len(meant), "is_all": is_all}
+        print(as_json({**about, **counts}))
         return
     total = about["messages_before"]
     name = plan.source.name
@@ -245,6 +240,11 @@ def _tell_dry_run(
         say("\n".join(lines_of(message, plan.encoding, now_of(peeked))))
     if len(meant) > _SHOWN:
         say(f"… and {len(meant) - _SHOWN} more; `peek` shows them")
+    if plan.selects and not is_all:
+        say(
+            f"A peek shows {MAX_PER_REQUEST} at most, so further ones may match: `search` with the"
+            " same filter looks at all of them, and raises each dequeue count by one."
+        )
     say("Nothing was changed. To do it, add --execute.")
 
 

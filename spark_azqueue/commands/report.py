@@ -69,6 +69,7 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
         (tally.other, "do not match"),
         (tally.newer, "stay: they were put after the start of the run"),
         (tally.young, "stay: they are younger than --older-than says"),
+        (tally.old, "stay: they are older than --newer-than says"),
         (tally.beyond, "stay: more than --max"),
         (tally.expiring, "stay: they expire at once, and isolationLevel=readCommitted is set"),
         (

@@ -17,6 +17,7 @@ from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import stored_text
 from spark_azqueue.service.messages import (
+    ENDLESS_US,
     MAX_PER_REQUEST,
     NEVER_EXPIRES,
     Lease,
@@ -40,8 +41,6 @@ MOST_PAGES_WITHOUT_NEWS = 4
 """A run ends after this many answers in a row with newer messages only."""
 
 _STEPS_PER_S = 4
-_ENDLESS_US = 250_000_000_000_000_000
-"""An expiry after this moment (of the year 9892) means never."""
 _MOST_SECONDS = 2**31 - 1
 
 
@@ -53,6 +52,7 @@ class ScanFate(enum.Enum):
     OTHER = "no match"
     NEWER = "put after the start"
     YOUNG = "not old enough"
+    OLD = "too old"
     DAMAGED = "its text cannot be read"
     SEEN = "looked at before"
     BEYOND = "more than were asked for"
@@ -73,11 +73,11 @@ class End(enum.Enum):
 @dataclass(frozen=True)
 class TransferPlan:
     """What a run is to do. target None: delete. began: microseconds since 1970, of the service's
-    clock; leave what was put later. put_before: the same for what is too young; None: no age is too
-    low. rate: messages a second, None: no limit. most: None: all. time_to_live: of the copies, in
-    seconds; None: what is left of the original's. opens_envelopes: put back what is in an envelope.
-    most_kept: end when this many messages stay. isolation: readCommitted leaves what a transaction
-    may have abandoned.
+    clock; leave what was put later. put_before, put_after: the same for what is too young or too
+    old; None: no age is. rate: messages a second, None: no limit. most: None: all. time_to_live: of
+    the copies, in seconds; None: what is left of the original's. opens_envelopes: put back what is
+    in an envelope. most_kept: end when this many messages stay. isolation: readCommitted leaves
+    what a transaction may have abandoned.
     """
 
     source: QueueRef
@@ -91,6 +91,23 @@ class TransferPlan:
     most_kept: int = MOST_KEPT
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     put_before: int | None = None
+    put_after: int | None = None
+
+    @property
+    def selects(self) -> bool:
+        """True if some messages may stay, by what they are or by their age."""
+        return bool(self.only) or self.put_before is not None or self.put_after is not None
+
+    def kept_for_its_age(self, message: Message) -> ScanFate | None:
+        """Why a message stays that was put at its time; None if it is in time."""
+        at = message.insertion_time
+        if at > self.began:
+            return ScanFate.NEWER
+        if self.put_before is not None and at > self.put_before:
+            return ScanFate.YOUNG
+        if self.put_after is not None and at < self.put_after:
+            return ScanFate.OLD
+        return None
 
     @property
     def encoding(self) -> Encoding:
@@ -135,7 +152,7 @@ def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
 
 def seconds_left(expires: int, now: int) -> int:
     """What is left of a message's life, for a put: whole seconds, never too few; -1: no end."""
-    if expires >= _ENDLESS_US:
+    if expires >= ENDLESS_US:
         return NEVER_EXPIRES
     return min(_MOST_SECONDS, max(1, math.ceil((expires - now) / 1_000_000)))
 
@@ -145,14 +162,14 @@ class ScanCounts:
     """Messages counted in a run.
 
     done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, young,
-    damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the queue held at the end
-    that no dequeue brought; None if it is unknown. closed: envelopes that could not be opened.
-    refused: the target did not take the copy. broken: lines and logged messages that cannot be sent
-    as they are. taken: another consumer had the message before it was deleted. twice: copied, not
-    deleted. maybe_twice: further copies that there may be, one for each lost answer. maybe_left: of
-    `done` without a target, refused after a lost answer. maybe_hidden: leased by a dequeue whose
-    answer was lost. not_released: they come back when their lease ends.
-    left_hidden: put by a transaction that is not recorded, and not deleted.
+    old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the queue held at
+    the end that no dequeue brought; None if it is unknown. closed: envelopes that could not be
+    opened. refused: the target did not take the copy. broken: lines and logged messages that cannot
+    be sent as they are. taken: another consumer had the message before it was deleted. twice:
+    copied, not deleted. maybe_twice: further copies that there may be, one for each lost answer.
+    maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden: leased by a
+    dequeue whose answer was lost. not_released: they come back when their lease ends. left_hidden:
+    put by a transaction that is not recorded, and not deleted.
     """
 
     looked: int = 0
@@ -161,6 +178,7 @@ class ScanCounts:
     other: int = 0
     newer: int = 0
     young: int = 0
+    old: int = 0
     damaged: int = 0
     beyond: int = 0
     expiring: int = 0
@@ -203,7 +221,7 @@ class Scan:
 
     def wanted(self) -> int:
         """How many messages to dequeue next."""
-        if self.plan.most is None or self.plan.only or self.plan.put_before is not None:
+        if self.plan.most is None or self.plan.selects:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
 
@@ -276,10 +294,8 @@ class Scan:
             return ScanFate.SEEN
         if not message.intact:
             return ScanFate.DAMAGED
-        if message.insertion_time > self.plan.began:
-            return ScanFate.NEWER
-        if self.plan.put_before is not None and message.insertion_time > self.plan.put_before:
-            return ScanFate.YOUNG
+        if kept := self.plan.kept_for_its_age(message):
+            return kept
         is_committed = self.plan.isolation is IsolationLevel.READ_COMMITTED
         if is_committed and message.is_in_its_last(answered_at):
             return ScanFate.EXPIRING

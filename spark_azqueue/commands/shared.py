@@ -43,8 +43,9 @@ from .scan import ScanCounts
 T = TypeVar("T")
 
 _MOST_RATE = 1_000
+_YEARS_S = 100 * 365 * 86_400.0
 
-_STOPPING = b"\nending, after the messages under way; once more ends it at once\n"
+_STOPPING = "ending, after the messages under way; once more ends it at once"
 
 _WIDTH = 79
 
@@ -122,6 +123,26 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         help="TEXT is in the reason of a message that was dead-lettered with poisonFormat=envelope,"
         " or by settle",
     )
+
+
+def add_ages(parser: argparse.ArgumentParser) -> None:
+    """The options that select messages by the time since they were put; see `put_between`."""
+    for name, which in (("older", "so long ago, or longer"), ("newer", "since then")):
+        parser.add_argument(
+            f"--{name}-than",
+            type=of_type(parsers.duration(1, _YEARS_S)),
+            metavar="DURATION",
+            help=f"only what was put into the queue {which}: '2 days', '90 minutes'",
+        )
+
+
+def put_between(found: argparse.Namespace, now: float) -> tuple[int | None, int | None]:
+    """`put_before` and `put_after` of a `TransferPlan`. now: of the service, seconds since 1970."""
+
+    def at(age: float | None) -> int | None:
+        return None if age is None else int((now - age) * 1_000_000)
+
+    return at(found.older_than), at(found.newer_than)
 
 
 def add_max(parser: argparse.ArgumentParser) -> None:
@@ -225,8 +246,8 @@ def count_of(client: QueueClient, queue: QueueRef) -> int | None:
 
 
 @contextlib.contextmanager
-def ends_on_signals() -> Iterator[threading.Event]:
-    """Give an event that the first SIGINT, SIGTERM or SIGHUP sets.
+def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
+    """Give an event that the first SIGINT, SIGTERM or SIGHUP sets. said: on stderr then.
 
     The second raises KeyboardInterrupt. SIGHUP is left alone under `nohup`, which ignores it.
     """
@@ -240,7 +261,7 @@ def ends_on_signals() -> Iterator[threading.Event]:
         for each in numbers:
             signal.signal(each, signal.default_int_handler)
         with contextlib.suppress(OSError):  # `print` may be in the middle of a line
-            os.write(sys.stderr.fileno(), _STOPPING)
+            os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
 
     before: dict[signal.Signals, Any] = {each: signal.signal(each, handle) for each in numbers}
     try:

@@ -45,6 +45,10 @@ class Activity:
             self._others.add(run)
         self._ended_early.pop(query, None)
 
+    def knows(self, run: str) -> bool:
+        """True if this run started, or had metrics, and has not ended."""
+        return run in self._runs
+
     def has_metrics(self, run: str, query: str) -> None:
         """Note that it runs and reads queues; its start may have been before the listener's."""
         self._runs[run] = query

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from .activity import Activity, QueryState
-from .query_metrics import Carried, QueryMetrics, metrics_of, read_of, skipped
+from .latency import BATCH, Recorder, added
+from .observers import register
+from .query_metrics import Carried, QueryMetrics, metrics_of, rate_of, read_of, skipped
 from .report import Counters, ReadTransaction, TransactionReport
+from .watched import Watched, WatchQueues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,22 +59,34 @@ class AzQueueListener(StreamingQueryListener):
     A query is identified by its name, or by its id if it has no name. Thread-safe.
     """
 
-    def __init__(self, keep: int = 100, transactions: ReadTransaction | None = None) -> None:
+    def __init__(
+        self,
+        keep: int = 100,
+        transactions: ReadTransaction | None = None,
+        watch: WatchQueues | None = None,
+    ) -> None:
         """keep: how many batches' or idle moments' metrics to keep for each query.
 
         transactions: reads the transaction log of the queries' sinks, as `transaction_reader` of
         the package makes it. It is called every 30 seconds for each query at most, and at its end.
+        watch: looks at the queues of queries, as `queue_watch` of the package makes it. It is
+        called when metrics are exported, also for queries that fail or do not run.
         """
         self._keep = keep
+        self._watch = watch
         self._lock = threading.Lock()
         self._ends = threading.Condition(self._lock)
         self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
         self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
         self._before: dict[str, QueryMetrics] = {}  # with the counters of runs before the newest
         self._carried: dict[str, Carried] = {}  # by run
+        self._batches: dict[str, Recorder] = {}  # how long the batches of each query took
+        self._followers: list[Callable[[QueryMetrics], object]] = []
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
+        self._sends: set[str] = set()  # queries whose sink is a queue
         self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
+        register(self)
 
     @classmethod
     def attach(
@@ -79,12 +94,13 @@ class AzQueueListener(StreamingQueryListener):
         spark: SparkSession,
         keep: int = 100,
         transactions: ReadTransaction | None = None,
+        watch: WatchQueues | None = None,
     ) -> AzQueueListener:
         """Make a listener and add it to this session, classic or Connect.
 
-        keep, transactions: see `__init__`.
+        keep, transactions, watch: see `__init__`.
         """
-        listener = cls(keep, transactions)
+        listener = cls(keep, transactions, watch)
         listener.spark = spark
         spark.streams.addListener(listener)
         return listener
@@ -125,7 +141,39 @@ class AzQueueListener(StreamingQueryListener):
         if newest is None:
             return None
         with self._lock:
-            return newest.plus(self._before.get(newest.query))
+            return self._total(newest)
+
+    def sends(self, query: str) -> bool:
+        """True if the query's sink is a queue; False also if that is not known (Connect)."""
+        with self._lock:
+            return query in self._sends
+
+    def follow(self, follower: Callable[[QueryMetrics], object]) -> None:
+        """From now on call this with the `totals` of a query whenever it has new metrics."""
+        self._followers.append(follower)
+
+    def _total(self, newest: QueryMetrics) -> QueryMetrics:
+        total = newest.plus(self._before.get(newest.query))
+        if (batches := self._batches.get(newest.query)) is None:
+            return total
+        return replace(total, latencies=added(total.latencies or {}, batches.latencies()))
+
+    def watched(self) -> Mapping[str, Watched]:
+        """What the queues of queries show now, by the name of the query; none without `watch`."""
+        if self._watch is None:
+            return {}
+        try:
+            return self._watch()
+        except Exception:
+            log.exception("the queues are not looked at")
+            return {}
+
+    def rate(self, query: Any) -> float | None:
+        """Messages a second in the batches of the last ten minutes, idle time included.
+
+        None before the first batch, and if there were no messages.
+        """
+        return rate_of(self._of(query))
 
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
         """Wait until the listener knows of the end of a run; False if that takes too long.
@@ -136,6 +184,18 @@ class AzQueueListener(StreamingQueryListener):
         run = str(query.runId)
         with self._ends:
             return self._ends.wait_for(lambda: run in self._ended, timeout_s)
+
+    def observes(self, query: Any) -> bool:
+        """True if the listener gets the events of this run: it is attached to its session.
+
+        query: the StreamingQuery. Spark reports a start before it returns the query, Connect too.
+        """
+        try:
+            run = str(query.runId)
+        except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
+            return False
+        with self._lock:
+            return self._activity.knows(run) or run in self._ended
 
     def metrics(self, query: Any = None) -> list[dict[str, Any]]:
         """All metrics of one query, or of all, as flat dicts. Oldest first within a query."""
@@ -167,7 +227,11 @@ class AzQueueListener(StreamingQueryListener):
         checkpoint = self._in_jvm(str(event.id), lambda query: query.resolvedCheckpointRoot())
         unsafe = _is_temporary(checkpoint or "")
         reads_queues = self._reads_queues(str(event.id))
+        sink = self._in_jvm(str(event.id), lambda query: query.sink().name())
         with self._lock:
+            self._sends.discard(query)
+            if sink == "azqueue":
+                self._sends.add(query)
             if unsafe:
                 self._unsafe.add(run)
             self._activity.started(run, query, time.time(), reads_queues=reads_queues)
@@ -203,6 +267,8 @@ class AzQueueListener(StreamingQueryListener):
             for query in ended[: max(0, len(self._kept) - QUERIES_AT_MOST)]:
                 del self._kept[query]
                 self._before.pop(query, None)
+                self._batches.pop(query, None)
+                self._sends.discard(query)
             self._ended[str(event.runId)] = None
             while len(self._ended) > _ENDED_AT_MOST:
                 self._ended.popitem(last=False)
@@ -230,10 +296,18 @@ class AzQueueListener(StreamingQueryListener):
             if kept and kept[-1].run_id != metrics.run_id:
                 before = self._before.get(metrics.query)
                 self._before[metrics.query] = kept[-1].plus(before)
+            trigger = (metrics.run_id, metrics.timestamp)
+            is_repeated = bool(kept) and (kept[-1].run_id, kept[-1].timestamp) == trigger
             if kept and _nothing_happened(kept[-1], metrics):
                 kept.pop()  # otherwise idle hours would displace the batches
             kept.append(metrics)
             self._kept.move_to_end(metrics.query)
+            if metrics.messages and not is_repeated:
+                batches = self._batches.setdefault(metrics.query, Recorder())
+                batches.observe(BATCH, (metrics.batch_seconds,))
+            total = self._total(metrics) if self._followers else None
+        if total:
+            self._tell(total)
         if unsafe:
             log.warning(
                 "query '%s' has a temporary checkpoint, which a restart does not find: messages of"
@@ -245,6 +319,13 @@ class AzQueueListener(StreamingQueryListener):
             log.info("%s", line(metrics))
         if (read_here := read_of(fields)) and (why := skipped(read_here)):
             log.error("query '%s': %s", metrics.query, why)
+
+    def _tell(self, total: QueryMetrics) -> None:
+        for each in self._followers:
+            try:
+                each(total)
+            except Exception:
+                log.exception("a follower of the metrics failed")
 
     def _carried_in(self, run: str) -> Carried:
         with self._lock:

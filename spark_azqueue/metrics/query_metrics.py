@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, NamedTuple
 
+from .latency import Latencies, added
 from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of, whole
 
 # None for what Spark's release does not show.
@@ -23,6 +24,8 @@ ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
 """Marks a metric that is a counter by name: it starts from zero in each run."""
+
+_NO_COLUMNS = ("counters", "latencies", "template")
 
 _DDL: Mapping[Any, str] = {
     str: "string",
@@ -70,6 +73,8 @@ class QueryMetrics:
         Count, "Current visibility timeout of new leases, seconds.", "visibility_timeout_seconds"
     ] = None
     counters: Annotated[Counters | None, "Totals since the run began."] = None
+    latencies: Annotated[Latencies | None, "How long things took, since the run began."] = None
+    template: Annotated[str, "The option `queue`, if it has patterns."] = ""
     log_segments: Annotated[Count, "Batches that the write-ahead log holds.", "log_segments"] = None
     log_bytes: Annotated[Count, "Bytes of these batches, as they are stored.", "log_bytes"] = None
     log_uncommitted: Annotated[
@@ -144,7 +149,9 @@ class QueryMetrics:
             for name, hint in hints_of(QueryMetrics).items()
             if TOTAL in hint.__metadata__
         }
-        return replace(self, counters=reduce(add, both) if both else None, **totals)
+        latencies = added(before.latencies or {}, self.latencies or {}) or None
+        counters = reduce(add, both) if both else None
+        return replace(self, counters=counters, latencies=latencies, **totals)
 
     @property
     def began(self) -> float:
@@ -153,9 +160,9 @@ class QueryMetrics:
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """The meaning of each metric, by name, without the counters."""
+        """The meaning of each metric, by name, without counters and latencies."""
         hints = hints_of(cls).items()
-        return {name: hint.__metadata__[0] for name, hint in hints if name != "counters"}
+        return {name: hint.__metadata__[0] for name, hint in hints if name not in _NO_COLUMNS}
 
     @classmethod
     def columns(cls) -> str:
@@ -170,6 +177,23 @@ class QueryMetrics:
         flat = {name: getattr(self, name) for name in self.meanings()}
         unknown = dict.fromkeys(Counters.meanings())
         return flat | (asdict(self.counters) if self.counters else unknown)
+
+
+RATE_OVER_S = 600.0
+
+
+def rate_of(kept: Sequence[QueryMetrics]) -> float | None:
+    """Messages a second in the batches of the last ten minutes, up to the end of the newest one.
+
+    kept: oldest first. None if there were no messages.
+    """
+    if not kept:
+        return None
+    ends = kept[-1].began + kept[-1].batch_seconds
+    recent = [each for each in kept if each.began >= ends - RATE_OVER_S] or [kept[-1]]
+    messages = sum(each.messages for each in recent)
+    took = ends - recent[0].began
+    return messages / took if messages and took > 0 else None
 
 
 Carried = dict[int, tuple[float, Report]]
@@ -215,6 +239,7 @@ def metrics_of(
         # The clocks of the driver and the service may differ; an age is never negative.
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
         **_reported(report, is_current=is_current),
+        template=report.template if report else "",
         # Negative if the first message has expired meanwhile.
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
@@ -375,7 +400,11 @@ def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
     if report is None:
         return {}
     if not is_current:
-        return {"counters": report.counters, **report.metrics()}
+        return {
+            "counters": report.counters,
+            "latencies": report.latencies or None,
+            **report.metrics(),
+        }
     log = asdict(report.log) if report.log else {}
     return {
         "backlog": report.backlog,
@@ -383,6 +412,7 @@ def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
         "unconfirmed_deletes": report.unconfirmed_deletes,
         "visibility_timeout": report.visibility_timeout,
         "counters": report.counters,
+        "latencies": report.latencies or None,
         **report.metrics(),
         **{f"log_{name}": value for name, value in log.items()},
     }

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
+from .latency import Latencies, added, latencies_from_json, latencies_to_json
+
 REPORT_VERSION = 1
 
 MOST_QUEUES = 100
@@ -34,6 +36,8 @@ OTHERS = "(others)"
 
 _NAME = re.compile(rf"[a-z0-9_-]{{1,63}}|{re.escape(OTHERS)}")
 """A report comes back from a checkpoint: names become labels, and are in lines of logs."""
+
+_TEMPLATE = re.compile(r"[a-z0-9*?,-]{0,200}")
 
 WATCH = "watch"
 """Marks a counter that a batch's line in the log has if it is not 0."""
@@ -205,7 +209,8 @@ class Report:
     seconds tasks that were killed may hide messages that they had leased.
     heads: age of the first visible message of each queue, in seconds, when it was last looked at.
     delivered_by_queue: messages passed to Spark since the run began. requests: to queues,
-    sent by the source's process, by operation; empty if tasks send requests, too.
+    sent by the source's process, by operation; empty if tasks send requests, too. latencies: since
+    the run began, see `latency.py`. template: the option `queue` if it has patterns.
     """
 
     backlog: _Counts
@@ -225,6 +230,8 @@ class Report:
     requests: Annotated[_Counts, _Map("requests", "requests", _summed, True)] = field(
         default_factory=dict
     )
+    latencies: Latencies = field(default_factory=dict)
+    template: str = ""
 
     @classmethod
     def _maps(cls) -> Iterator[tuple[str, _Map]]:
@@ -252,6 +259,10 @@ class Report:
         value |= {name: time for name, time in times.items() if time is not None}
         if self.hidden_for:
             value["hiddenFor"] = self.hidden_for
+        if self.template:
+            value["template"] = self.template
+        if self.latencies:
+            value["latencies"] = latencies_to_json(self.latencies)
         maps = {each.json: dict(getattr(self, name)) for name, each in self._maps()}
         return value | {name: counts for name, counts in maps.items() if counts}
 
@@ -266,15 +277,21 @@ class Report:
                 shorter[name] = _shortened(getattr(self, name), most, each.add)
             value = replace(self, **shorter).to_json() | {AT: int(now)}
             if len(json.dumps(value)) <= BYTES_IN_AN_OFFSET:
-                break
-        return value
+                return value
+        return {name: each for name, each in value.items() if name != "latencies"}
 
     def counted(self) -> Report:
         """What it has counted, without what may have changed since."""
         totals: dict[str, Any] = {
             name: getattr(self, name) for name, each in self._maps() if each.is_total
         }
-        return Report({}, 0, 0, 0, self.counters, **totals)
+        return Report(
+            {},
+            *(0, 0, 0, self.counters),
+            latencies=self.latencies,
+            template=self.template,
+            **totals,
+        )
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
@@ -293,6 +310,8 @@ class Report:
             expires=expires,
             oldest=oldest,
             hidden_for=whole(report.get("hiddenFor", 0)),
+            latencies=latencies_from_json(report.get("latencies") or {}),
+            template=_template(report.get("template", "")),
             **{name: _counts(report.get(each.json) or {}) for name, each in cls._maps()},
         )
 
@@ -309,6 +328,8 @@ class Report:
             expires=min(expires, default=None),
             oldest=min(oldest, default=None),
             hidden_for=max(self.hidden_for, other.hidden_for),
+            latencies=added(self.latencies, other.latencies),
+            template=self.template or other.template,
             **{
                 name: each.add(getattr(self, name), getattr(other, name))
                 for name, each in self._maps()
@@ -328,6 +349,12 @@ def _counts(counts: Any) -> dict[str, int]:
     if len(found) > _MOST_NAMES or not all(map(_NAME.fullmatch, found)):
         raise ValueError("a report has too many names, or one that no queue can have")
     return found
+
+
+def _template(written: Any) -> str:
+    if not isinstance(written, str) or not _TEMPLATE.fullmatch(written):
+        raise ValueError("a report has names of queues that no option can have")
+    return written
 
 
 def _shortened(

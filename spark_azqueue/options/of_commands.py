@@ -29,7 +29,7 @@ class Use(enum.Enum):
 
 
 COMMANDS = (
-    *("count", "peek", "move", "redrive", "purge", "export", "search"),
+    *("count", "watch", "peek", "move", "redrive", "purge", "export", "search"),
     *("export --log", "search --log", "send", "replay", "finish", "certify"),
 )
 """The columns. (`check` takes the options of the side that it checks, as Spark does.)"""
@@ -65,6 +65,7 @@ ROWS = (
     OptionRow(("blobAccountUrl", "secret.blobConnectionString"), taken=_BLOBS),
     OptionRow(("failOnDataLoss",), taken=(*_LOGS, "send", "finish")),
     OptionRow(("isolationLevel",), taken=("peek", *_TAKES)),
+    OptionRow(("poisonQueue",), taken=("count", "watch")),
     OptionRow(("peekMessages",), taken=("peek",)),
     OptionRow(("sendParallelism",), taken=(*_PUTS, "finish")),
     OptionRow(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account
@@ -81,6 +82,34 @@ def source_config(
 ) -> SourceConfig:
     """Make the config of a source (stream or peek) from its options. See `parse`; sends nothing."""
     return read_source(parse(given, Side.SOURCE), environment)
+
+
+def source_configs(
+    options: Mapping[str, object] | Sequence[Mapping[str, object]],
+) -> list[SourceConfig]:
+    """The configs of a query's sources, whose options a program has as it gave them to its readers.
+
+    Raises InvalidOption, and TypeError for what cannot be options.
+    """
+    given: Any = [options] if isinstance(options, Mapping) else options
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    if not is_list or not given or not all(isinstance(each, Mapping) for each in given):
+        raise TypeError(
+            "expected the options of the source as a dict, or a list of them if the query has"
+            f" several sources, not {type(given).__name__}"
+        )
+    if not all(isinstance(name, str) for each in given for name in each):
+        raise TypeError("expected names of options as text")
+    return [source_config(_texts(each)) for each in given]
+
+
+def _texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Options as Spark's reader passes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 def replay_config(

@@ -45,6 +45,11 @@ class QueueSelection:
         return ", ".join(f"'{pattern}'" for pattern in self.patterns)
 
     @property
+    def template(self) -> str:
+        """The option as a report shows it, "" without patterns: 200 characters at most."""
+        return ",".join(self.parts)[:200] if self.patterns else ""
+
+    @property
     def prefix(self) -> str:
         """What the names of all queues that a pattern matches begin with; often empty."""
         starts = [re.split("[*?]", pattern)[0] for pattern in self.patterns] or [""]
@@ -67,6 +72,10 @@ class QueueSelection:
             else:
                 found[part] = None
         return tuple(QueueRef(self.account, name) for name in found)
+
+    def poison_queue_for(self, queue: QueueRef) -> QueueRef:
+        """The queue for this queue's poison messages, in the same account."""
+        return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
     def includes(self, queue: QueueRef) -> bool:
         """True if this queue is read, provided that it exists."""

@@ -36,7 +36,7 @@ from .log import (
 )
 from .option import Option, ParsedOptions, made_of, option, options_of, taken
 from .replay import check_no_replay
-from .selection import POISON_SUFFIX, QueueSelection, is_pattern
+from .selection import QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
@@ -153,9 +153,27 @@ class SourceConfig(SharedConfig):
     max_dequeue_count: int | None = option(
         "maxDequeueCount",
         parsers.whole_number(1, 1_000_000),
-        "Detect poison messages: a message that was dequeued more often than this, and whose batch"
-        " failed when it was alone in it, is moved to the poison queue. Until then, redelivered"
-        " messages come in ever smaller batches. Unset: no message is moved for its count.",
+        "Detect poison messages: a message is moved to the poison queue if more batches with it"
+        " than this failed in a row, the last two with it alone, and another batch was committed"
+        " meanwhile. Until then its batches become smaller. Unset: no message is moved because"
+        " batches fail.",
+    )
+    isolate_after: int | None = option(
+        "isolateAfter",
+        parsers.whole_number(1, 1_000_000),
+        "With `maxDequeueCount`: after so many failures a batch is given up, and its messages come"
+        " in smaller batches. With `writeAheadLog` a batch that is given up may have reached one of"
+        " two targets: its messages are at least once. So with a log the default is one more than"
+        " `maxDequeueCount`; 2 isolates sooner, and an outage of seconds is enough for it.",
+        shown="2; with `writeAheadLog`, `maxDequeueCount` + 1",
+    )
+    max_poison_messages: int = option(
+        "maxPoisonMessages",
+        parsers.whole_number(0, 1_000_000_000),
+        "With `maxDequeueCount`: more poison messages than this are moved only as long as they are"
+        " less than a tenth of the delivered ones. Beyond, the query fails, and moves none: a"
+        " target may be down.",
+        default=100,
     )
     poison_queue: str | None = option(
         "poisonQueue",
@@ -256,7 +274,7 @@ class SourceConfig(SharedConfig):
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
         """The queue for this queue's poison messages, in the same account."""
-        return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
+        return self.selection.poison_queue_for(queue)
 
 
 def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> SourceConfig:
@@ -300,6 +318,12 @@ def check_combination(config: SourceConfig) -> None:
             f"minMessagesPerTrigger={config.min_messages} is more than"
             f" maxMessagesPerTrigger={config.max_messages}: a batch would never have so many. Lower"
             " the one, or raise the other"
+        )
+    isolates = config.max_dequeue_count is not None or "maxDequeueCount" in config.left_to_queue
+    if config.isolate_after is not None and not isolates:
+        raise InvalidOption(
+            f"isolateAfter={config.isolate_after} has no effect without 'maxDequeueCount': set"
+            " that, too"
         )
     if config.executors:
         check_executors(config.visibility_timeout)

@@ -22,6 +22,8 @@ class Answer(NamedTuple):
 
     repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
     and then on another one.
+
+    took_s: how long it took, as libcurl measured it.
     """
 
     status: int
@@ -29,6 +31,7 @@ class Answer(NamedTuple):
     body: bytes
     sent_at: float
     repeated: bool = False
+    took_s: float = 0.0
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -43,7 +46,7 @@ class NoAnswer:
 
     too_large: an answer came, but was cut off: the service never sends one as large.
     sent: False if no byte of the request was sent over any connection.
-    repeated: as in `Answer`.
+    repeated, took_s: as in `Answer`.
     """
 
     reason: str
@@ -51,6 +54,7 @@ class NoAnswer:
     too_large: bool = False
     sent: bool = True
     repeated: bool = False
+    took_s: float = 0.0
 
 
 class Incoming:

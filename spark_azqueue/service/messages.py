@@ -142,6 +142,10 @@ WEEK_S = 7 * 24 * 3600
 
 NEVER_EXPIRES = -1
 
+ENDLESS_US = 250_000_000_000_000_000
+"""An expiry after this moment (of the year 9892, in microseconds) means never: such a message has
+the end of the year 9999 as its time."""
+
 
 _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
 

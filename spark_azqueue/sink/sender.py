@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
+from spark_azqueue.metrics.latency import Latencies
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.client import InFlight, QueueClient
@@ -74,6 +75,11 @@ class Sender:
     def traffic(self) -> Traffic:
         """What the task cost so far."""
         return self._traffic.total()
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long the task's requests took so far."""
+        return self._client.latencies()
 
     @property
     def receipts(self) -> Receipts | None:

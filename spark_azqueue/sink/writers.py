@@ -12,7 +12,9 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource
@@ -20,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_azqueue.errors import AzQueueError, short_tracebacks
+from spark_azqueue.metrics.latency import Latencies, added
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
@@ -52,13 +55,14 @@ log = logging.getLogger(__name__)
 class Acknowledged(WriterCommitMessage):
     """The counts of one task, sent to the driver.
 
-    receipts: with onFailure=retract. prepared: with transactionLog.
+    receipts: with onFailure=retract. prepared: with transactionLog. latencies: of its requests.
     """
 
     sent: Sent
     traffic: Traffic
     receipts: Receipts | None = None
     prepared: Prepared | None = None
+    latencies: Latencies = field(default_factory=dict)
 
 
 class _Writer:
@@ -99,7 +103,7 @@ class _Writer:
         if self._plan:
             done = sent.done + sent.set_aside
             prepared = writer.prepared(done, sender.hidden, sender.abandoned, self._plan.log)
-        return Acknowledged(sent, sender.traffic, sender.receipts, prepared)
+        return Acknowledged(sent, sender.traffic, sender.receipts, prepared, sender.latencies)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:
         """Record what the tasks put, and show it, with transactionLog."""
@@ -239,18 +243,34 @@ def _tell(
         "set_aside": sum(each.sent.set_aside for each in known),
         **asdict(sum((each.traffic for each in known), Traffic())),
     }
-    published = committed.as_dict() if committed else {}
+    took = _took(known)
+    published = took | (committed.as_dict() if committed else {})
     is_skipped = committed is not None and committed.is_skipped
     log.log(
         logging.WARNING if counts["stale"] or counts["set_aside"] or is_skipped else level,
         "%s: %d rows acknowledged, %d with a stale receipt, %d dead-lettered; %d bytes, %d requests"
-        " repeated, %d of them after 503 or 429%s",
+        " repeated, %d of them after 503 or 429%s%s",
         what,
         *counts.values(),
+        "; a request took {p50_seconds} s (p50), {p99_seconds} s (p99)".format_map(took)
+        if took
+        else "",
         f". {committed.in_words()}" if committed else "",
         # Spark's handler shows these as a map of strings.
         extra={"context": {name: str(count) for name, count in (counts | published).items()}},
     )
+
+
+def _took(known: Iterable[Acknowledged]) -> dict[str, str]:
+    """Quantiles of how long the tasks' requests took that succeeded; none if unknown."""
+    found: Latencies = {}
+    for each in known:
+        found = added(found, each.latencies)
+    good = [took for name, took in found.items() if " " not in name and took.count]
+    if not good:
+        return {}
+    of_all = reduce(add, good)
+    return {f"p{share}_seconds": f"{of_all.quantile(share / 100):.3g}" for share in (50, 99)}
 
 
 _SLICE_BYTES = 8 * 2**20

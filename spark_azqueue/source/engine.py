@@ -7,15 +7,19 @@ Both drive this. Knows no pyspark.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.journal.pending import PendingDelete
+from spark_azqueue.metrics.latency import added
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import Lease
+from spark_azqueue.service.last_failure import found
+from spark_azqueue.service.messages import Lease, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
@@ -31,6 +35,7 @@ from .intake.polling import Cutoff
 from .leases.holder import LeaseHolder
 from .offsets import OffsetJson, QueueOffset
 from .runtime import DEFAULT, Runtime
+from .suspects import IsolationRule
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +48,18 @@ _LAST_ANSWERS_S = 1.0
 """How long a process that ends waits for deletes, if releasing what was in no batch took long."""
 
 
+class Pending(NamedTuple):
+    """Deletes of committed messages that are not confirmed.
+
+    hidden_until: when the last of their leases ends, seconds since 1970 by the service's clock.
+    remembered: those of them that were refused or given up, so the message is probably there.
+    """
+
+    deletes: tuple[PendingDelete, ...] = ()
+    hidden_until: int = 0
+    remembered: frozenset[MessageKey] = frozenset()
+
+
 class DriverLeasing:
     """Leases messages, builds batches of them, and holds and settles them. Used by one thread."""
 
@@ -51,22 +68,15 @@ class DriverLeasing:
         config: SourceConfig,
         columns: Columns,
         runtime: Runtime = DEFAULT,
-        *,
-        fingerprint: Callable[[str], int] = hash,
-        suspects: Suspects | None = None,
     ) -> None:
-        """Store; nothing is sent before the first call.
-
-        fingerprint: tells a message's text from an updated one; `hash` does within one process.
-        suspects: which messages may be poison, if the option `maxDequeueCount` alone does not say.
-        """
+        """Store; nothing is sent before the first call."""
         self.config = config
         clock, make_workers = runtime.clock, runtime.make_workers
         self._runtime = runtime
         self.service_is_ahead = 0.0
         """The service's clock, minus ours, in seconds; known after `open`."""
         self._client = runtime.client or QueueClient(config.account)
-        self.holder = LeaseHolder(config, self._client, make_workers, clock, fingerprint)
+        self.holder = LeaseHolder(config, self._client, make_workers, clock)
         self._monitor = QueueMonitor(config, self._client, runtime, self._held)
         receiver = Receiver(
             self._client,
@@ -78,13 +88,15 @@ class DriverLeasing:
             self._monitor.vanished,
         )
         self._monitor.used_by(receiver)
+        self.suspects = Suspects(IsolationRule.of(config))
+        """What is known of batches that failed."""
         self.builder = BatchBuilder(
             config,
             columns,
             self._client,
             receiver,
             self.holder,
-            suspects or Suspects(config.max_dequeue_count),
+            self.suspects,
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
             self._monitor.isolation,
         )
@@ -152,15 +164,34 @@ class DriverLeasing:
             self._built_for = batch.most
         return batch
 
-    def replayed(self, leases: Sequence[Lease], leased_s: int) -> None:
+    def replayed(
+        self, number: int, leases: Sequence[Lease], leased_s: int, error: str = ""
+    ) -> None:
         """A batch of an earlier run did not commit: these were released, if their receipts held.
 
-        leased_s: for how long that run has leased or renewed them at most.
+        number: of the batch. leased_s: for how long that run has leased or renewed them at most.
+        error: what the batch raised, if that is known.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         with self.holder.ledger as ledger:
             ledger.hide_until(self._runtime.clock() + longest_s)
-        self.builder.replayed(leases)
+        self.suspects.batch_failed(number, [lease.key for lease in leases], error=error)
+        self.builder.come_again(leases)
+
+    def remember(self, pending: Sequence[PendingDelete], leased_s: int) -> None:
+        """Deletes of these messages of an earlier run were refused, and their rows are committed.
+
+        leased_s: for how long that run has leased or renewed them at most.
+        """
+        longest_s = max(leased_s, self.holder.lengths.longest_s())
+        self.holder.restore_pending(pending, self._runtime.clock() + longest_s)
+        with self.holder.ledger as ledger:
+            ledger.counts.deletes_refused += len(pending)
+        log.info(
+            "the receipts of %d messages of the last batch are stale: they are deleted when they"
+            " come back",
+            len(pending),
+        )
 
     def may_be_hidden(self, messages: int, until: float) -> None:
         """An earlier process released this many messages, which may be hidden until then."""
@@ -184,6 +215,11 @@ class DriverLeasing:
 
         self.builder.prefetch(most, build if use else None)
 
+    def keys_of(self, number: int) -> list[MessageKey]:
+        """The messages of a batch that is not committed yet."""
+        with self.holder.ledger as ledger:
+            return ledger.keys_of(number)
+
     def settle(self, number: int) -> None:
         """Begin the deletes of this batch, when those of the one before have ended."""
         self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
@@ -193,6 +229,14 @@ class DriverLeasing:
         """Forget pending deletes of messages that expired a day ago, by the service's clock."""
         with self.holder.ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
+
+    def pending(self) -> Pending:
+        """The deletes that are not confirmed."""
+        self.forget_expired()
+        with self.holder.ledger as ledger:
+            deletes = tuple(PendingDelete(*each) for each in ledger.pending())
+            hidden_until = ledger.hidden_until + self.service_is_ahead
+            return Pending(deletes, max(0, math.ceil(hidden_until)), ledger.remembered_keys)
 
     def start_renewing(self) -> None:
         """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
@@ -217,6 +261,8 @@ class DriverLeasing:
             heads=counted.heads,
             delivered_by_queue=delivered_by_queue,
             requests=self._client.requests(),
+            latencies=added(self._client.latencies(), self.holder.ages.latencies()),
+            template=self.config.selection.template,
         )
 
     def wait(self, timeout_s: float) -> None:
@@ -258,6 +304,7 @@ class DriverLeasing:
     def _check(self) -> datetime:
         now = self._monitor.open()
         self.service_is_ahead = now.timestamp() - self._runtime.clock()
+        self.holder.ages.service_is_ahead(self.service_is_ahead)
         return now
 
 
@@ -268,6 +315,8 @@ class RestoredBatches:
         self._engine = engine
         self._commits = commits
         self._account = engine.config.account.name
+        self.noted: frozenset[MessageKey] = frozenset()
+        """Messages whose deletes are pending, as the newest offset says."""
 
     def replay(self, end: OffsetJson) -> None:
         """Make the messages of a batch that a crash left unfinished available again.
@@ -282,9 +331,11 @@ class RestoredBatches:
                 f"the checkpoint holds an unfinished batch with messages of {names},"
                 " which option 'queue' does not name any more: add it until that batch is done"
             )
+        self._restore_pending(offset)
         released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)
-        self._engine.replayed(offset.leases, offset.leased_s)
+        self._engine.suspects.restore(offset.findings)
+        self._engine.replayed(offset.batch, offset.leases, offset.leased_s, found(end))
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:
@@ -292,8 +343,15 @@ class RestoredBatches:
 
         Not if it was delivered with deleteOnCommit=false: then they are the user's. And not in a
         queue that this query does not read: what a checkpoint says steers no request elsewhere.
+
+        A message whose receipt is refused is remembered if the batch gave rows. It did unless it
+        was replayed, and after a replay no receipt is valid: so it did if one delete succeeds.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
+        self._restore_pending(restored)
+        suspects = self._engine.suspects
+        suspects.restore(restored.findings)
+        suspects.batch_committed(restored.batch, [lease.key for lease in restored.leases])
         if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
             return
         names = self._engine.config.selection.not_read(each.queue for each in restored.leases)
@@ -305,7 +363,29 @@ class RestoredBatches:
                 names,
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
-        self._engine.holder.settle_restored(leases, restored.blobs)
+        deleted = self._engine.holder.settle_restored(leases, restored.blobs)
+        refused = [each for each in leases if each not in deleted and each in restored.texts]
+        if deleted and refused:
+            self._engine.remember(
+                [
+                    PendingDelete(each.key, restored.texts[each], restored.expires or 0)
+                    for each in refused
+                ],
+                restored.leased_s,
+            )
+
+    def _restore_pending(self, offset: QueueOffset) -> None:
+        """Remember the pending deletes that an offset in the checkpoint names.
+
+        Their batches were committed before it was made, whatever became of its own.
+        """
+        config = self._engine.config
+        names = config.selection.not_read(each.key.queue for each in offset.pending)
+        pending = [each for each in offset.pending if each.key.queue.name not in names]
+        if config.delete_on_commit and pending:
+            self.noted |= {each.key for each in pending}
+            until = offset.hidden_until - self._engine.service_is_ahead
+            self._engine.holder.restore_pending(pending, until)
 
 
 class Drain:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
+from .batches.batch import Batch
 from .batches.commits import CommitTracker, PlanAction, Position, Proof
 from .columns import Columns
-from .engine import DriverLeasing, RestoredBatches
+from .engine import DriverLeasing, Pending, RestoredBatches
 from .offsets import OffsetJson, QueueOffset, batch_of, text_of
 from .runtime import DEFAULT, Runtime
 
@@ -47,6 +49,7 @@ class LeasedConsumer:
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
         self._has_replayed = False  # and was not asked for a new batch since
         self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
+        self._is_alone = False  # the same, also with trigger(once=True), which sets no limit
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
@@ -62,6 +65,7 @@ class LeasedConsumer:
         self._has_replayed = False
         proven = True
         self._may_end = start is None and not self._position.batches
+        self._is_alone = self._may_end or (start is not None and most is None)
         if start is None:
             start, proven = self._position.asked()
             again = self._commits.bare_repeat()
@@ -73,24 +77,50 @@ class LeasedConsumer:
         number = batch_of(start, account=self._account) + 1
         if proven:
             self.committed(start)
-        if not self.engine.is_due(may_end=self._may_end):
+        batch = None
+        if self.engine.is_due(may_end=self._may_end):
+            batch = self.engine.next_batch(number)
+        pending = self.engine.pending() if self.engine.config.delete_on_commit else Pending()
+        if batch is None and not self._has_news(pending):
             return dict(start)
-        batch = self.engine.next_batch(number)
-        if batch is None:
-            return dict(start)
-        offset = QueueOffset(
+        offset = self._offset(number, batch, pending).to_json()
+        self._partitions[text_of(offset)] = batch.partitions if batch else []
+        self._commits.handed_out(start, offset)
+        self._restored.noted = pending.remembered
+        if batch:
+            self.engine.has_given(len(batch.received))
+        return offset
+
+    def _has_news(self, pending: Pending) -> bool:
+        """True if the next process has to know this: a new pending delete, or that none is left."""
+        noted = self._restored.noted
+        return not pending.remembered <= noted or bool(noted and not pending.remembered)
+
+    def _offset(self, number: int, batch: Batch | None, pending: Pending) -> QueueOffset:
+        """The offset of a new batch. Without one it only says which deletes are pending."""
+        config, holder = self.engine.config, self.engine.holder
+        noted = QueueOffset(
             self._account,
             number,
-            batch.leases,
-            batch.oldest,
-            batch.blobs,
-            self.engine.config.delete_on_commit,
-            self.engine.holder.lengths.unusual_s(),
-        ).to_json()
-        self._partitions[text_of(offset)] = batch.partitions
-        self._commits.handed_out(start, offset)
-        self.engine.has_given(len(batch.received))
-        return offset
+            is_deleted_on_commit=config.delete_on_commit,
+            findings=self.engine.suspects.findings,
+            status=self.engine.suspects.status,
+            pending=pending.deletes,
+            hidden_until=pending.hidden_until,
+        )
+        if batch is None:
+            return noted
+        has_witness = self._is_alone and config.delete_on_commit
+        texts = holder.keep_witness(batch.leases) if has_witness else {}
+        return replace(
+            noted,
+            leases=batch.leases,
+            oldest=batch.oldest,
+            blobs=batch.blobs,
+            leased_s=holder.lengths.unusual_s(),
+            texts=texts,
+            expires=batch.last_expiry if texts else None,
+        )
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """The partitions of the batch that ends at `end`; a replay if it is not of this run."""
@@ -113,7 +143,9 @@ class LeasedConsumer:
         if proof is Proof.NOTHING:
             return
         if proof is Proof.SETTLE_OWN:
-            self.engine.settle(batch_of(offset, account=self._account))
+            number = batch_of(offset, account=self._account)
+            self.engine.suspects.batch_committed(number, self.engine.keys_of(number))
+            self.engine.settle(number)
             self._partitions.pop(text_of(offset), None)
         else:
             self._restored.settle(offset)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_azqueue.errors import AccessDenied
 from spark_azqueue.options.choices import DeleteAfter, QueuePriority
-from spark_azqueue.options.parse import source_config
+from spark_azqueue.options.parse import source_configs
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MAX_PER_REQUEST, UNKNOWN_TIME, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek, Peeked
@@ -40,7 +40,7 @@ class QueuesLeft:
 
         Raises InvalidOption, and TypeError for what cannot be options.
         """
-        self.sources = [SourceLeft(source_config(_texts(each))) for each in _each(options)]
+        self.sources = [SourceLeft(each) for each in source_configs(options)]
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
         """The queues among these that are of no source, in words; "" if there is none.
@@ -149,28 +149,3 @@ class SourceLeft:
         times = [each.answered_at for each in answers if each.answered_at is not None]
         if self.called_at is None and times:
             self.called_at = min(times)
-
-
-def _each(options: Any) -> Sequence[Mapping[str, object]]:
-    """Raises TypeError for what cannot be the options of sources."""
-    if isinstance(options, Mapping):
-        options = [options]
-    is_list = isinstance(options, Sequence) and not isinstance(options, str | bytes)
-    if not is_list or not options or not all(isinstance(each, Mapping) for each in options):
-        raise TypeError(
-            "expected the options of the source as a dict, or a list of them if the query has"
-            f" several sources, not {type(options).__name__}"
-        )
-    if not all(isinstance(name, str) for each in options for name in each):
-        raise TypeError("expected names of options as text")
-    found: Sequence[Mapping[str, object]] = options
-    return found
-
-
-def _texts(options: Mapping[str, object]) -> dict[str, str]:
-    """Options as Spark's reader passes them."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
-    }

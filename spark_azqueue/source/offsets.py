@@ -11,7 +11,17 @@ text, because no two dequeues give the same receipt.
 If bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
 leases. A batch of a query with deleteOnCommit=false says so (`"deleteOnCommit": false`), so that no
 later run deletes its messages, whatever the option is then. One whose leases may be longer than
-usual says how long they are (`"leasedFor": 1800`, in seconds).
+usual says how long they are (`"leasedFor": 1800`, in seconds). While a poison message is looked
+for, it has what is known of suspects (`"suspects": {…}`, see `findings.py`).
+
+A batch that may outlast its leases has a digest of each message's text (`"texts": "<packed>"`, in
+the order of the leases) and says when the last of its messages expires (`"expires"`). Messages of
+earlier batches whose deletes were not confirmed are pending deletes:
+
+    "pending": {"orders": {"messages": 2, "deletes": "<packed>"}},
+    "hiddenUntil": "2026-11-21T10:05:00Z"
+
+See docs/decisions/0034.
 """
 
 from __future__ import annotations
@@ -20,12 +30,13 @@ import contextlib
 import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import (
     MAX_VISIBILITY_S,
     MOST_IN_A_BATCH,
@@ -34,7 +45,19 @@ from spark_azqueue.service.messages import (
     is_queue_name,
 )
 
-from .partitions import NO_BLOB, DamagedOffset, pack, pack_blobs, unpack, unpack_blobs
+from .findings import Findings
+from .partitions import (
+    NO_BLOB,
+    DamagedOffset,
+    pack,
+    pack_blobs,
+    pack_pending,
+    pack_texts,
+    unpack,
+    unpack_blobs,
+    unpack_pending,
+    unpack_texts,
+)
 
 OFFSET_VERSION = 1
 _PLAN_VERSION = 3
@@ -49,6 +72,13 @@ _MOST_BATCHES = 2**63
 
 _DELETE_ON_COMMIT = "deleteOnCommit"
 _LEASED_FOR = "leasedFor"
+_SUSPECTS = "suspects"
+ISOLATION = "isolation"
+"""What isolation does, in a line, for who reads offsets: `run_until_done` shows it."""
+STATUS_AT_MOST = 300
+_EXPIRES = "expires"
+_PENDING = "pending"
+_HIDDEN_UNTIL = "hiddenUntil"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +89,10 @@ class QueueOffset:
     `blobs`: lease -> name of the blob with the message's body, if it has one.
     `is_deleted_on_commit`: False if deleting its messages is up to the user. `leased_s`: for how
     long its messages are leased or renewed at most, 0 if that is nothing special.
+    `texts`: lease -> `fingerprint` of the message's text, or nothing. `expires`: when the last of
+    its messages expires, None if unknown. `pending`: messages of earlier batches whose rows were
+    committed and whose deletes are pending; `hidden_until`: when the last of their leases ends.
+    `findings`: what was known of suspects when it was made; `status`: the same in a line.
     """
 
     account: str
@@ -68,6 +102,12 @@ class QueueOffset:
     blobs: Mapping[Lease, str] = field(default_factory=dict)
     is_deleted_on_commit: bool = True
     leased_s: int = 0
+    findings: Findings = field(default_factory=Findings)
+    status: str = ""
+    texts: Mapping[Lease, int] = field(default_factory=dict)
+    expires: int | None = None
+    pending: tuple[PendingDelete, ...] = ()
+    hidden_until: int = 0
 
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain dicts, always in the same key order."""
@@ -82,13 +122,27 @@ class QueueOffset:
         if self.oldest is not None:
             offset["oldest"] = moment(self.oldest)
         offset["queues"] = {
-            queue: {"messages": len(leases), "leases": pack(leases), **self._blobs_of(leases)}
+            queue: {
+                "messages": len(leases),
+                "leases": pack(leases),
+                **self._blobs_of(leases),
+                **self._texts_of(leases),
+            }
             for queue, leases in sorted(by_queue.items())
         }
         if not self.is_deleted_on_commit:
             offset[_DELETE_ON_COMMIT] = False
         if self.leased_s:
             offset[_LEASED_FOR] = self.leased_s
+        if self.expires is not None:
+            offset[_EXPIRES] = moment(self.expires)
+        if self.pending:
+            offset[_PENDING] = _packed(self.pending[-PENDING_AT_MOST:])
+            offset[_HIDDEN_UNTIL] = moment(self.hidden_until)
+        if self.findings:
+            offset[_SUSPECTS] = self.findings.to_json()
+        if self.status:
+            offset[ISOLATION] = self.status[:STATUS_AT_MOST]
         return offset
 
     def _blobs_of(self, leases: list[Lease]) -> dict[str, str]:
@@ -96,6 +150,11 @@ class QueueOffset:
             return {}
         names = [self.blobs.get(lease, NO_BLOB) for lease in leases]
         return {} if set(names) == {NO_BLOB} else {"blobs": pack_blobs(names)}
+
+    def _texts_of(self, leases: list[Lease]) -> dict[str, str]:
+        if not self.texts:
+            return {}
+        return {"texts": pack_texts(self.texts[lease] for lease in leases)}
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
@@ -106,22 +165,40 @@ class QueueOffset:
         """
         batch = batch_of(offset, account=account)
         with refusing_damage():
-            oldest = seconds(offset["oldest"]) if "oldest" in offset else None
+            oldest = seconds(offset["oldest"], "oldest message") if "oldest" in offset else None
+            expires = seconds(offset[_EXPIRES], "last expiry") if _EXPIRES in offset else None
             is_deleted = offset.get(_DELETE_ON_COMMIT, True)
             if not isinstance(is_deleted, bool):
                 raise DamagedOffset(f"its '{_DELETE_ON_COMMIT}' is not valid")
             leased_s = offset.get(_LEASED_FOR, 0)
             if type(leased_s) is not int or not 0 <= leased_s <= MAX_VISIBILITY_S:
                 raise DamagedOffset(f"its '{_LEASED_FOR}' is not valid")
+            findings = Findings.from_json(offset.get(_SUSPECTS, {}), account)
             leases: list[Lease] = []
             blobs: dict[Lease, str] = {}
-            for queue, count, packed in _counted(offset.get("queues")):
+            texts: dict[Lease, int] = {}
+            for queue, count, packed in _counted(offset.get("queues"), MOST_IN_A_BATCH):
                 some = unpack(QueueRef(account, queue), packed.get("leases"), count)
                 leases += some
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
                     blobs |= {lease: name for lease, name in named if name != NO_BLOB}
-        return cls(account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s)
+                if "texts" in packed:
+                    texts |= zip(some, unpack_texts(packed["texts"], count), strict=True)
+            pending: list[PendingDelete] = []
+            for queue, count, packed in _counted(offset.get(_PENDING, {}), PENDING_AT_MOST):
+                pending += unpack_pending(QueueRef(account, queue), packed.get("deletes"), count)
+            hidden = seconds(offset.get(_HIDDEN_UNTIL), "last hidden message") if pending else 0
+            status = status_in(offset)
+        return cls(
+            *(account, batch, tuple(leases), oldest, blobs, is_deleted, leased_s),
+            texts=texts,
+            expires=expires,
+            pending=tuple(pending),
+            hidden_until=hidden,
+            findings=findings,
+            status=status,
+        )
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
@@ -185,11 +262,30 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
     return version, batch
 
 
+def status_in(offset: Mapping[str, Any]) -> str:
+    """What an offset says of isolation. Raises DamagedOffset."""
+    status = offset.get(ISOLATION, "")
+    if not isinstance(status, str) or not _STATUS.fullmatch(status):
+        raise DamagedOffset(f"its '{ISOLATION}' is not valid")
+    return status
+
+
+_STATUS = re.compile(rf"[ -~]{{0,{STATUS_AT_MOST}}}")
 _ACCOUNT = re.compile(r"[0-9A-Za-z.-]{1,63}")
 
 
-def _counted(queues: object) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Each queue with its number of leases. Together, they are no more than a batch can hold."""
+def _packed(pending: Sequence[PendingDelete]) -> dict[str, Any]:
+    by_queue: dict[str, list[PendingDelete]] = {}
+    for each in pending:
+        by_queue.setdefault(each.key.queue.name, []).append(each)
+    return {
+        queue: {"messages": len(some), "deletes": pack_pending(some)}
+        for queue, some in sorted(by_queue.items())
+    }
+
+
+def _counted(queues: object, most: int) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """Each queue with its number of messages. Together, they are `most` at most."""
     if not isinstance(queues, Mapping):
         raise DamagedOffset("its queues are missing")
     total = 0
@@ -201,8 +297,8 @@ def _counted(queues: object) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         if type(count) is not int or count < 1:
             raise DamagedOffset("the number of messages of one of its queues is not valid")
         total += count
-        if total > MOST_IN_A_BATCH:
-            raise DamagedOffset(f"it counts more than {MOST_IN_A_BATCH:,} messages")
+        if total > most:
+            raise DamagedOffset(f"it counts more than {most:,} messages")
         yield queue, count, packed
 
 
@@ -230,12 +326,12 @@ def moment(seconds: int) -> str:
     return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def seconds(text: object) -> int:
-    """Read such a text back. Raises DamagedOffset."""
+def seconds(text: object, what: str = "oldest message") -> int:
+    """Read such a text back: the time of `what`. Raises DamagedOffset."""
     if isinstance(text, str):
         with contextlib.suppress(ValueError, OverflowError):
             parsed = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
             found = int(parsed.replace(tzinfo=datetime.timezone.utc).timestamp())
             if moment(found) == text:
                 return found
-    raise DamagedOffset("the time of its oldest message is not valid")
+    raise DamagedOffset(f"the time of its {what} is not valid")

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.journal.codec import LATEST
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.blobs.references import is_blob_name
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.messages import Lease, MessageKey, QueueRef
 
 NO_BLOB = "0" * 32
 """Marks a lease whose message has no blob."""
@@ -27,6 +29,8 @@ NO_BLOB = "0" * 32
 _BYTES_PER_LEASE = MAX_ID + MAX_RECEIPT + 2 * len('", "')
 _FRAME = 4 + 2 * len('\0[""]')
 _DEFLATE_FRAME = 64
+_TEXT_BYTES = 8
+_TIME_BYTES = 5
 
 
 class DamagedOffset(ValueError):  # noqa: N818
@@ -44,7 +48,8 @@ def pack(leases: Iterable[Lease]) -> str:
 
 def unpack(queue: QueueRef, text: object, count: int) -> list[Lease]:
     """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
-    payload = _inflated(_raw(text, "leases", _deflated_at_most(count)), _unpacked_at_most(count))
+    raw = _raw(text, "leases", _deflated_at_most(count))
+    payload = _inflated(raw, _unpacked_at_most(count), "leases")
     split = 4 + int.from_bytes(payload[:4], "big")
     if split > len(payload):
         raise DamagedOffset("its leases are cut short")
@@ -67,6 +72,67 @@ def unpack_blobs(text: object, count: int) -> list[str]:
     return _values(column, count, "blob names", bytes.hex, is_blob_name)
 
 
+def pack_ids(ids: list[str]) -> str:
+    """Pack ids of messages. Raises ServiceError for one that could not be unpacked."""
+    column = _column("message id", ids, _guid_bytes, is_message_id)
+    return base64.b64encode(column).decode("ascii")
+
+
+def unpack_ids(text: object, count: int) -> list[str]:
+    """Unpack exactly `count` of them. Raises DamagedOffset."""
+    column = _raw(text, "message ids", _FRAME + count * (MAX_ID + len('", "')))
+    return _values(column, count, "message ids", _guid, is_message_id)
+
+
+def pack_texts(fingerprints: Iterable[int]) -> str:
+    """Pack what tells the texts of one queue's messages from updated ones."""
+    return base64.b64encode(_numbers(fingerprints, _TEXT_BYTES)).decode("ascii")
+
+
+def unpack_texts(text: object, count: int) -> list[int]:
+    """Unpack exactly `count` of them. Raises DamagedOffset."""
+    column = _raw(text, "digests of texts", _TEXT_BYTES * count)
+    if len(column) != _TEXT_BYTES * count:
+        raise DamagedOffset("it has more or fewer digests of texts than messages")
+    return _numbers_in(column, _TEXT_BYTES)
+
+
+def pack_pending(pending: Sequence[PendingDelete]) -> str:
+    """Pack the pending deletes of one queue. Raises ServiceError for one with an odd id."""
+    ids = [each.key.message_id for each in pending]
+    packed = _column("message id", ids, _guid_bytes, is_message_id)
+    texts = _numbers((each.fingerprint for each in pending), _TEXT_BYTES)
+    times = _numbers((each.expires for each in pending), _TIME_BYTES)
+    return base64.b64encode(zlib.compress(times + texts + packed, 6)).decode("ascii")
+
+
+def unpack_pending(queue: QueueRef, text: object, count: int) -> list[PendingDelete]:
+    """Unpack exactly `count` pending deletes of one queue. Raises DamagedOffset."""
+    raw = _raw(text, "pending deletes", _deflated_at_most(count))
+    payload = _inflated(raw, _unpacked_at_most(count), "pending deletes")
+    after_times = _TIME_BYTES * count
+    after_texts = after_times + _TEXT_BYTES * count
+    if len(payload) <= after_texts:
+        raise DamagedOffset("its pending deletes are cut short")
+    times = _numbers_in(payload[:after_times], _TIME_BYTES)
+    if max(times) >= LATEST:
+        raise DamagedOffset("the time of one of its pending deletes is not valid")
+    texts = _numbers_in(payload[after_times:after_texts], _TEXT_BYTES)
+    ids = _values(payload[after_texts:], count, "message ids", _guid, is_message_id)
+    return [
+        PendingDelete(MessageKey(queue, each), fingerprint, expires)
+        for each, fingerprint, expires in zip(ids, texts, times, strict=True)
+    ]
+
+
+def _numbers(values: Iterable[int], width: int) -> bytes:
+    return b"".join(value.to_bytes(width, "big") for value in values)
+
+
+def _numbers_in(column: bytes, width: int) -> list[int]:
+    return [int.from_bytes(column[at : at + width], "big") for at in range(0, len(column), width)]
+
+
 def _unpacked_at_most(count: int) -> int:
     return _FRAME + count * _BYTES_PER_LEASE
 
@@ -87,17 +153,17 @@ def _raw(text: object, what: str, most: int) -> bytes:
         raise DamagedOffset(f"its {what} are not base64") from None
 
 
-def _inflated(raw: bytes, most: int) -> bytes:
+def _inflated(raw: bytes, most: int, what: str) -> bytes:
     """Decompress. Raises DamagedOffset instead of producing more than `most` bytes."""
     inflating = zlib.decompressobj()
     try:
         payload = inflating.decompress(raw, most + 1)
     except zlib.error:
-        raise DamagedOffset("its leases cannot be decompressed") from None
+        raise DamagedOffset(f"its {what} cannot be decompressed") from None
     if len(payload) > most:
-        raise DamagedOffset("its leases are larger than its number of messages allows")
+        raise DamagedOffset(f"its {what} are larger than its number of messages allows")
     if not inflating.eof or inflating.unused_data or len(payload) < 4:
-        raise DamagedOffset("its leases are cut short, or other data follows them")
+        raise DamagedOffset(f"its {what} are cut short, or other data follows them")
     return payload
 
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.journal.pending import PendingDelete, fingerprint
+from spark_azqueue.service.messages import Lease, MessageKey, QueueRef
 from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.testing import FakeQueueService
 
@@ -28,6 +29,7 @@ LEASES = {
     )
 }
 LEASES["0.1-blobs"] = LEASES["0.1-kept"] = LEASES["0.1-report"] = LEASES["0.1"]
+LEASES["0.1-pending"] = LEASES["0.1"]
 
 # The blobs that hold bodies of theirs, by message id.
 BLOBS = {
@@ -38,6 +40,16 @@ BLOBS = {
     },
     "0.1-kept": {},
     "0.1-report": {},
+    "0.1-pending": {},
+}
+
+# Messages of earlier batches whose deletes were pending: queue, id, text, expiry.
+PENDING = {
+    "0.1-pending": (
+        ("orders", "0f7f1a2b-3c4d-4e5f-8a9b-0c1d2e3f4a5b", "older 0", 253_402_300_799),
+        ("orders", "1f7f1a2b-3c4d-4e5f-8a9b-0c1d2e3f4a5b", "older 1", 0),
+        ("returns", "2f7f1a2b-3c4d-4e5f-8a9b-0c1d2e3f4a5b", "older 2", 253_402_300_799),
+    )
 }
 
 KEPT = {"0.1-kept"}
@@ -63,6 +75,14 @@ def test_offsets_are_read_as_they_were_meant(release: str) -> None:
     )
     assert {lease.message_id: name for lease, name in offset.blobs.items()} == BLOBS[release]
     assert offset.is_deleted_on_commit is (release not in KEPT)
+    assert offset.pending == tuple(
+        PendingDelete(
+            MessageKey(QueueRef("fakeaccount", queue), message), fingerprint(text), expires
+        )
+        for queue, message, text, expires in PENDING.get(release, ())
+    )
+    texts = [fingerprint(f"old {at}") for at in range(4)] if release in PENDING else []
+    assert list(offset.texts.values()) == texts
     assert offset.leased_s == (1800 if release in KEPT else 0)
     # (Not compared as text: builds of zlib differ, and only what Spark stored has to be equal.)
     assert QueueOffset.from_json(offset.to_json(), account="fakeaccount") == offset

@@ -98,3 +98,29 @@ def test_a_failing_batch_stops_the_query_and_deletes_nothing(
     streams.read_all(frame)
     assert sorted(streams.bodies()) == sorted(f"m{i}" for i in range(50))
     assert fake.count(queue) == 0
+
+
+@pytest.mark.core
+def test_a_batch_that_outlasts_its_leases_gives_no_row_twice_after_a_clean_end(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    """The receipts in the checkpoint are dead, but one; the next run comes while all is hidden."""
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(20)])
+    frame = streams.read(fake.connection_string, queue, visibilityTimeout="4")
+
+    def is_long(batch: DataFrame, number: int) -> None:
+        asked = fake.statuses["update", 204]
+        assert fake.wait_until(lambda: fake.statuses["update", 204] >= asked + 19, PATIENCE_S)
+
+    finish(streams.collect(frame, is_long, once=True))
+    assert (len(streams.rows), fake.count(queue)) == (20, 20)
+
+    finish(streams.collect(frame, once=True))  # it cannot delete them yet, and says so
+    fake.clock.advance(3600)
+    fake.put(queue, "new")
+    streams.read_all(frame)
+    streams.read_all(frame)
+
+    assert Counter(streams.bodies()) == Counter([f"m{i}" for i in range(20)] + ["new"])
+    assert fake.count(queue) == 0

@@ -229,6 +229,40 @@ def test_what_is_refused(spark: SparkSession, columns: list, more: dict, error: 
         try_apply(rows, function, schema, **arguments)
 
 
+def test_a_zone_that_pandas_does_not_know_is_no_error_of_a_row(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 'abcd' AS body, TIMESTAMP '2026-01-01 00:00:00Z' AS at")
+
+    def score(frame: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"score": [2.0] * len(frame)})
+
+    spark.conf.set(ZONE, "UTC+3")
+    try:
+        with pytest.raises(InvalidOption, match=r"time zone 'UTC\+3'"):
+            try_apply(rows, score, "score DOUBLE")
+        for tried in (
+            try_apply(rows, model, "score DOUBLE"),
+            try_apply(rows.drop("at"), score, "score DOUBLE"),
+        ):
+            assert [(row.score, row.error) for row in tried.collect()] == [(2.0, None)]
+    finally:
+        spark.conf.set(ZONE, "UTC")
+
+
+def test_names_may_have_any_characters(spark: SparkSession) -> None:
+    written: list[Row] = []
+
+    split_apply(
+        spark.range(2).withColumnRenamed("id", "a.b"),
+        lambda frame: pd.DataFrame({"x`y": frame["a.b"]}),
+        "`x``y` BIGINT",
+        error="e`.r",
+        good=lambda rows: written.extend(rows.collect()),
+        dead=print,
+    )
+
+    assert [row.asDict() for row in written] == [{"a.b": n, "x`y": n} for n in range(2)]
+
+
 def test_names_may_differ_in_their_case_if_spark_says_so(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:

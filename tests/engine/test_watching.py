@@ -12,8 +12,9 @@ from processes import wait_for as until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_azqueue import RunResult, drain, run_until_done, transaction_reader
+from spark_azqueue import RunResult, drain, queue_watch, run_until_done, transaction_reader
 from spark_azqueue.metrics.activity import QueryState
+from spark_azqueue.metrics.exported import Snapshot
 from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import Report
@@ -268,6 +269,70 @@ def test_a_drain_of_two_sources_starts_again_after_a_failure(
     assert shown[-1] == (100, 100)
     assert fake.count(queue) == fake.count(other) == 0
     assert len(streams.bodies()) == len(set(streams.bodies())) == 100
+
+
+def test_a_query_that_fails_in_its_first_batch_is_watched_and_its_latencies_add_up(
+    spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    """The listener is not named to `run_until_done`, and knows of each end when it returns."""
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(40)])
+    options = {"secret.connectionString": fake.connection_string, "queue": queue}
+    listener = AzQueueListener.attach(spark, watch=queue_watch({queue: options}))
+    broken = [True]
+
+    def work(batch: DataFrame, number: int) -> None:
+        if broken:
+            raise ConnectionError("the target is down")
+        batch.count()
+
+    def start() -> StreamingQuery:
+        frame = streams.read(fake.connection_string, queue)
+        writer = frame.writeStream.queryName(queue).foreachBatch(work)
+        writer = writer.option("checkpointLocation", str(streams.checkpoint))
+        return writer.trigger(availableNow=True).start()
+
+    try:
+        given_up = run_until_done(start, restarts=2, first_wait=0)
+        failed = listener.states()[queue]
+        seen = Snapshot.of(listener).watched[queue]
+        assert (given_up.finished, failed.failed, failed.failures) == (False, True, 3)
+        assert seen.backlog == {queue: 40}
+        assert listener.latest(queue) is None
+
+        broken.clear()
+        assert drain(start, options).finished
+        assert fake.count(queue) == 0
+        latencies = listener.totals(queue).latencies  # type: ignore[union-attr]
+        assert latencies
+        assert latencies["batch"].count >= 1
+        if "delivery" in latencies:  # Spark 4.0 and 4.1 report what the first batch of a run saw
+            assert latencies["delivery"].count >= 40
+            assert latencies["dequeue"].count >= 1
+        assert not listener.sends(queue)
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def test_rows_of_a_query_that_writes_to_a_queue_are_known_as_messages(
+    spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    listener = AzQueueListener.attach(spark)
+    for name in (queue, f"{queue}-out"):
+        fake.create_queue(name)
+    fake.put_many(queue, ["a", "b"])
+    try:
+        frame = streams.read(fake.connection_string, queue).select("body")
+        writer = frame.writeStream.queryName(queue).format("azqueue")
+        writer = writer.option("checkpointLocation", str(streams.checkpoint))
+        writer = writer.option("secret.connectionString", fake.connection_string)
+        query = writer.option("queue", f"{queue}-out").trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert listener.wait_for_end(query)
+        assert listener.sends(queue)
+        assert listener.latest(queue).sink_rows == 2  # type: ignore[union-attr]
+    finally:
+        spark.streams.removeListener(listener)
 
 
 @pytest.mark.parametrize("supervise", ["run_until_done", "drain"])

@@ -2,11 +2,13 @@
 
 import base64
 import json
+from dataclasses import replace
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_azqueue.errors import CheckpointMismatch, ServiceError
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import QueueOffset, text_of
 
@@ -44,7 +46,28 @@ def offsets_of(account):
     )
 
 
+def with_pending(offset):
+    """The same of a batch with digests of its texts, and with pending deletes."""
+    fingerprints = st.integers(0, 2**64 - 1)
+    times = st.integers(0, 253_402_300_799)
+    keys = leases_in(offset.account).map(lambda lease: lease.key)
+    return st.builds(
+        lambda texts, expires, pending, hidden: replace(
+            offset,
+            texts=dict(zip(offset.leases, texts, strict=False)) if expires else {},
+            expires=expires,
+            pending=tuple(sorted(pending, key=lambda each: each.key.queue)),
+            hidden_until=hidden if pending else 0,
+        ),
+        st.lists(fingerprints, min_size=20, max_size=20),
+        st.none() | times,
+        st.lists(st.builds(PendingDelete, keys, fingerprints, times), max_size=20),
+        times,
+    )
+
+
 offsets = st.text(max_size=10).flatmap(offsets_of)
+offsets |= offsets.flatmap(with_pending)
 
 
 def kept(offset):

@@ -41,6 +41,8 @@ def is_given_up(scene: Scene) -> None:
 
 def is_killed_after_the_verdict(scene: Scene) -> None:
     scene.sick(healthy=0)
+    scene.fails()
+    scene.fails()
     scene.driver = scene.world.start()
     _before_the_outcome(scene, scene.driver.actor)
     scene.world.go(scene.driver.actor)
@@ -196,21 +198,26 @@ def nothing_is_pinned(patch: Patch) -> None:
 
 
 def unread_is_processed(patch: Patch) -> None:
-    patch.setattr(Closed, "waiting", property(lambda self: self.plan.waiting))
+    patch.setattr(Closed, "suspects", property(lambda self: self.plan.suspects))
 
 
 def others_do_not_wait(patch: Patch) -> None:
     def again(*given: Any, **more: Any) -> Plan:
-        return dataclasses.replace(plan_again(*given, **more), waiting=())
+        return dataclasses.replace(plan_again(*given, **more), waiting=(), histories=())
 
     patch.setattr(given_up, "plan_again", again)
 
 
 def verdict_forgets_what_is_owed(patch: Patch) -> None:
     def again(
-        before: Plan, groups: Any, known: SeenMessages, issued: int, *, gave_up: bool
+        before: Plan,
+        suspects: Any,
+        evidence: Any,
+        known: SeenMessages,
+        *more: Any,
+        gave_up: bool,
     ) -> Plan:
-        return plan_again(before, groups, SeenMessages(), issued, gave_up=gave_up)
+        return plan_again(before, suspects, evidence, SeenMessages(), *more, gave_up=gave_up)
 
     patch.setattr(given_up, "plan_again", again)
 

@@ -14,12 +14,12 @@ from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service import retry
 from spark_azqueue.service.queues import flow
+from spark_azqueue.source import suspects
 from spark_azqueue.source.batches import receiver
 from spark_azqueue.source.executors import (
     closing,
     consumer,
     given_up,
-    plan,
     planning,
     recovery,
     slot,
@@ -71,7 +71,7 @@ class Broken(AssertionError):  # noqa: N818
 
 def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sleep: Any) -> None:
     """Time and ids come from the world, pages hold two messages, old plans go at once, and what is
-    given up comes again in halves."""
+    given up comes again in thirds."""
     time = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
     for module in (flow, receiver, retry, slot, tenacity):
         patch.setattr(module, "time", time)
@@ -80,7 +80,8 @@ def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sle
     patch.setattr(planning, "MAX_PER_REQUEST", 2)
     patch.setattr(closing, "CLEAN_EVERY", 1)
     patch.setattr(queues, "LOOK_AGAIN_S", 3)
-    patch.setattr(plan, "GROUPS", 2)
+    patch.setattr(suspects, "PARTS", 3)
+    patch.setattr(suspects, "SINGLES_UP_TO", 2)
     numbers = itertools.count(1)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers) * 7919 % 10**9:032x}"))
     for module in (closing, consumer, given_up, identity, slot, recovery):

@@ -20,6 +20,7 @@ from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.leases.states import State
+from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.source.rows import record_batches
 from spark_azqueue.source.runtime import Runtime
 
@@ -35,6 +36,7 @@ class Spark:
     options: dict[str, str] = field(default_factory=dict)
     available_now: bool = False
     bare: bool = False  # as Spark 4.0 and 4.1 call: latestOffset() without a start, after a probe
+    once: bool = False  # with trigger(once=True), which sets no limit (4.2 and later)
     offsets: list[dict[str, Any]] = field(default_factory=list)
     commits: int = 0  # batches 0 … commits-1 are committed
     consumer: LeasedConsumer | None = None
@@ -115,14 +117,17 @@ class Spark:
             self._settling = made
         return made
 
+    def pending_in_checkpoint(self) -> int:
+        """How many pending deletes the offsets name that a start of the process reads."""
+        read = self.offsets[-2:]
+        return sum(len(QueueOffset.from_json(each, account="memory").pending) for each in read)
+
     def _start_of(self, batch: int) -> dict[str, Any]:
         assert self.consumer
         return self.offsets[batch - 1] if batch else self.consumer.initial
 
     def _check_replayed(self, offset: dict[str, Any]) -> None:
         """Promise 4: available again at the restart, unless renewed since or somebody else's."""
-        from spark_azqueue.source.offsets import QueueOffset
-
         leases = QueueOffset.from_json(offset, account="memory").leases
         held = {(lease.message_id, lease.pop_receipt) for lease in leases}
         for queue in self.queues_there():
@@ -155,7 +160,10 @@ class Spark:
         consumer, config = self.consumer, self.config()
         assert consumer
         start = self._start_of(self.commits)
-        end = consumer.latest(None if self.bare else start, None)
+        if self.bare:
+            end = consumer.latest(None, None)
+        else:
+            end = consumer.latest(start, None if self.once else config.max_messages)
         another = self._another_has_data()
         if end == start and self.offsets and not another:
             return False

@@ -372,7 +372,7 @@ def test_a_queue_that_strict_priority_does_not_reach_is_named(
 
     assert result.finished is not old
     if old:
-        assert (result.left_visible, result.others) == (20, 120)
+        assert (result.left_visible, result.others) == (20, 160)
         assert "read none of the messages in 'later' that were there at the call" in result.reason
         assert "with queuePriority=strict, 'orders' is read first" in result.reason
     else:
@@ -493,6 +493,65 @@ def test_time_is_over_between_two_starts(service: FakeQueueService, *, old_spark
 
     assert (result.finished, result.restarts, len(query.runs)) == (False, 0, 1)
     assert result.reason == "within=60 s is over: the next call resumes"
+
+
+def test_what_came_back_behind_newer_messages_is_read(service: FakeQueueService) -> None:
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20", visibilityTimeout="30")
+    service.put_many(QUEUE, numbered(20))
+    killed_while_it_dequeues(query, 0)
+    query.before_commit = lambda run: service.clock.advance(2)
+
+    def sleep(seconds: float) -> None:
+        service.clock.advance(seconds)
+        service.put_many(QUEUE, numbered(20, f"new-{service.clock.now()}-"))
+
+    result = drained(query, service, sleep=sleep)
+
+    assert (result.finished, result.left_visible, result.left_hidden) == (True, 0, 0)
+    assert set(numbered(20)) <= query.counts().keys()
+    assert not set(numbered(20)) & {message.text for message in service.messages(QUEUE)}
+
+
+def test_a_run_that_is_stopped_and_the_one_that_repeats_its_batch_are_not_two_in_vain(
+    service: FakeQueueService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="20")
+    service.put_many(QUEUE, numbered(60))
+    work = query.work
+
+    def stop(run: int) -> None:
+        if run == 0:
+            raise InterruptedError
+
+    def stopped(run: Run) -> None:
+        with contextlib.suppress(InterruptedError):
+            work(run)
+
+    query.before_commit = stop
+    monkeypatch.setattr(query, "work", stopped)
+
+    assert said(drained(query, service)) == ended(60)
+
+
+def test_small_batches_reach_what_a_look_shows_behind_newer_messages(
+    service: FakeQueueService,
+) -> None:
+    query = Scheduled(service, old=True, maxMessagesPerTrigger="5")
+    service.put_many(QUEUE, numbered(5))
+    _lease(service, 60)
+    service.clock.advance(59)
+    began = service.clock.now()
+
+    def arrive(seconds: float) -> None:
+        service.clock.advance(0.4)
+        service.put_many(QUEUE, numbered(20, f"new-{service.clock.now()}-"))
+        service.clock.advance(seconds)
+
+    result = drained(query, service, sleep=arrive)
+
+    assert service.clock.now() > began
+    assert (result.finished, result.left_visible) == (True, 0)
+    assert set(numbered(5)) <= query.counts().keys()
 
 
 def test_what_may_be_of_the_call_is_not_called_others(service: FakeQueueService) -> None:

@@ -48,11 +48,13 @@ from spark_azqueue.source.executors.objects import (
 )
 from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
+from spark_azqueue.source.findings import Findings
 from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome, outcome_on
 from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, PendingLists
 from spark_azqueue.source.log.undecodable import About, Decision
+from spark_azqueue.source.suspects import Evidence, FailureHistory
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
 MAGICS = (b"azqueue segment 1\n", b"azqueue slot 1\n", b"azqueue files 1\n")
@@ -68,6 +70,9 @@ MANY_OWED = tuple(
     PendingDelete(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
 )
 READING = {"messageEncoding": "base64", "bodyType": "string"}
+FINDINGS = Findings(
+    {MessageKey(ORDERS, "id-1"): FailureHistory(6, 0, 3, 3, 500)}, Evidence(2, True, True, 1, 480)
+)
 DECISION = Decision({"bodyType": "binary"}, (RECEIVED[0][0].key,), (RECEIVED[1][0].key,))
 
 
@@ -95,6 +100,7 @@ def write_ahead_log(store: MemoryLogStore) -> None:
     )
     log.outcomes.decide(1, BatchOutcome.COMMITTED)
     log.outcomes.decide(2, BatchOutcome.SPLIT)
+    log.outcomes.decide(3, BatchOutcome.POISON, FINDINGS)
     log.outcomes.replayed(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     store.put_new(about.name(0), DECISION.to_bytes(about))
@@ -125,11 +131,13 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     assert first.received == RECEIVED
     assert (first.header.cut, first.header.reading) == ((2, 1), READING)
     log.outcomes.find()
-    assert [outcome_on(log, at) for at in (1, 2, 3)] == [
+    assert [outcome_on(log, at) for at in (1, 2, 3, 4)] == [
         BatchOutcome.COMMITTED,
         BatchOutcome.SPLIT,
+        BatchOutcome.POISON,
         None,
     ]
+    assert log.outcomes.newest_findings == FINDINGS
     assert log.outcomes.has_tries(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION

@@ -23,6 +23,7 @@ def test_everything_public_is_there():
         "dead_letters",
         "drain",
         "explain",
+        "queue_watch",
         "run_until_done",
         "settle",
         "split_apply",

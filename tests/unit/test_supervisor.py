@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from progress_events import ended, started
 
 from spark_azqueue import errors, supervisor
+from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.supervisor import PERMANENT, RunResult, run_until_done
 
 
@@ -213,7 +215,114 @@ def test_it_says_so_if_the_listener_does_not_hear(caplog: pytest.LogCaptureFixtu
     assert caplog.text.count("the listener has not heard of the end of the run within 10 s") == 1
 
 
+def test_listeners_of_the_session_are_waited_for_without_being_named() -> None:
+    class Attached(AzQueueListener):
+        """Gets the end of a run when it is waited for."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waited: list[str] = []
+
+        def wait_for_end(self, query: Query, timeout_s: float = 10.0) -> bool:
+            self.waited.append(query.runId)
+            ended(self, query.runId)
+            return super().wait_for_end(query, timeout_s)
+
+    class World(Restarts):
+        def start(self) -> Query:
+            query = super().start()
+            query.runId = f"run {len(self.queries)}"
+            for each in listeners:
+                started(each, run=query.runId)
+            return query
+
+    listeners = [Attached(), Attached()]
+    of_another_session = Attached()
+    world = World(BROKEN, None)
+
+    assert world.run(listener=listeners[0]).finished
+    assert [each.waited for each in listeners] == [["run 1", "run 2"]] * 2, "each once"
+    assert of_another_session.waited == []
+
+
 def test_it_is_public() -> None:
     import spark_azqueue
 
     assert spark_azqueue.run_until_done is supervisor.run_until_done
+
+
+# ── isolation ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def isolating(status: str) -> RuntimeError:
+    """The failure of a batch whose offset says what isolation does."""
+    offset = f'{{"version":2,"batch":7,"isolation":"{status}","messages":1}}'
+    return RuntimeError(
+        f"a batch failed\nCurrent Available Offsets: {{AzQueueStreamReader: {offset}}}"
+    )
+
+
+SPLIT = "batch 7 (256 messages) failed, its messages failed 6 times in a row: split into 16"
+
+
+def test_the_line_of_a_restart_says_what_isolation_does(caplog: pytest.LogCaptureFixture) -> None:
+    world = Restarts(isolating(f"{SPLIT}; 256 suspects left"), None)
+
+    assert world.run().finished
+
+    assert f". Isolation: {SPLIT}; 256 suspects left" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("statuses", "rows", "waits"),
+    [
+        (["", "", ""], [], [1, 2, 4]),
+        # A split is progress, and the next one only after a commit.
+        (["", "", "one", "two", "three"], [], [1, 2, 1, 2, 4]),
+        (["one", "two", "three"], [5], [1, 1, 1]),
+        (["one", "one", "one"], [], [1, 2, 4]),  # the same batch failed again
+    ],
+)
+def test_it_does_not_wait_while_isolation_advances(
+    statuses: list[str], rows: list[int], waits: list[float]
+) -> None:
+    world = Restarts(*map(isolating, statuses), None)
+    world.rows = rows
+
+    assert world.run().finished
+    assert world.waits == waits
+
+
+def test_what_isolation_does_is_also_found_in_the_progress(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark Connect does not tell the offsets of a failure."""
+
+    class Told(Query):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given)  # type: ignore[arg-type]
+            ends = [{"endOffset": None}, {"endOffset": {"isolation": SPLIT}}]
+            self.recentProgress = [{"numInputRows": 0, "sources": ends}]
+
+    world = Restarts(BROKEN, None)
+    ends = list(world.ends)
+    result = run_until_done(
+        lambda: Told(ends.pop(0), world, 1.0), sleep=world.waits.append, clock=lambda: world.now
+    )
+
+    assert result.finished
+    assert f". Isolation: {SPLIT}" in caplog.text
+
+
+def test_an_offset_cannot_write_lines_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    world = Restarts(isolating("x\\nForged line"), isolating("y" * 301), None)
+
+    assert world.run().finished
+
+    assert "Isolation" not in caplog.text
+
+
+def test_too_many_poison_messages_are_no_reason_to_start_again() -> None:
+    assert "TooManyPoison" in PERMANENT
+    world = Restarts(ours("TooManyPoison"))
+    assert not world.run().finished

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from spark_azqueue.errors import AccessDenied, ServiceError
+from spark_azqueue.metrics.latency import Histogram
 
 from ..account import Account
 from ..messages import Message, QueueRef
@@ -67,6 +68,10 @@ class QueueClient:
     def requests(self) -> dict[str, int]:
         """How many requests of each kind were sent so far, repeats included: "dequeue": 12."""
         return self._session.requests()
+
+    def latencies(self) -> dict[str, Histogram]:
+        """How long requests took so far, by kind: "delete"; if they failed, "delete 503"."""
+        return self._session.latencies()
 
     @property
     def limits(self) -> Limits:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pycurl
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.metrics.latency import Histogram, Recorder
 from spark_azqueue.version import __version__
 
 from ..account import Account
@@ -37,6 +38,7 @@ class Session:
         self.throttled = 0
         """How many answers so far said that the service is too busy (503 or 429)."""
         self._requests: Counter[str] = Counter()
+        self._took = Recorder()
         self._wires: deque[Wire[Any]] = deque()
 
     def wire(self) -> Wire[Any]:
@@ -64,6 +66,16 @@ class Session:
         """How many requests of each kind were sent so far."""
         with _lock:
             return dict(self._requests)
+
+    def note_took(self, kind: str, seconds: float, error: str) -> None:
+        """Count how long a request took. error: the status, or what else; "" for a success."""
+        with _lock:
+            self._took.observe(f"{kind} {error}" if error else kind, (seconds,))
+
+    def latencies(self) -> dict[str, Histogram]:
+        """How long requests took so far, by kind, those that failed also by their error."""
+        with _lock:
+            return self._took.latencies()
 
     def close(self) -> None:
         """Close the connections. A later flight opens new ones."""
@@ -264,7 +276,7 @@ class _Handle:
             return NoAnswer(HEADERS_TOO_LARGE, untrusted=False, too_large=True, repeated=repeated)
         head, body = incoming.head, bytes(incoming.body)
         incoming.body.clear()  # it may be large, and the handle may rest
-        return Answer(status, head, body, self._sent_at, repeated)
+        return Answer(status, head, body, self._sent_at, repeated, self._took_s())
 
     def failure(self, number: int, reason: str) -> NoAnswer:
         too_large = self._incoming.too_large
@@ -276,7 +288,11 @@ class _Handle:
             *(too_large or reason, number in UNTRUSTED, bool(too_large)),
             sent=sent > 0,
             repeated=sent >= self._twice_bytes,
+            took_s=self._took_s(),
         )
+
+    def _took_s(self) -> float:
+        return float(self.curl.getinfo(pycurl.TOTAL_TIME))
 
     def _sent_bytes(self) -> int:
         return int(self.curl.getinfo(pycurl.REQUEST_SIZE))

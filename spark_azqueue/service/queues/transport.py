@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from spark_azqueue.errors import ServiceError, ServiceUnavailable
+from spark_azqueue.metrics.latency import NO_ANSWER
 
 from .. import fields
 from ..account import API_VERSION, Account
@@ -122,6 +123,9 @@ _PARAMETER = re.compile(rb"<QueryParameterName>([A-Za-z]{1,64})</QueryParameterN
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
 _DENIAL = re.compile(rb"<AuthenticationErrorDetail>([^<]*)")
 
+
+TIMED = frozenset({"dequeue", "put", "delete", "update"})
+"""The kinds of requests whose durations are counted: those that move messages."""
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")
@@ -283,6 +287,7 @@ class InFlight(Generic[Tag, T]):
 
     def _answered(self, attempt: _Try[Tag], answer: Answer | NoAnswer) -> None:
         call = attempt.call
+        self._note_took(call, answer)
         if isinstance(answer, Answer) and answer.status in THROTTLED:
             self._session.note_throttled()
         if attempt in self._admitted:
@@ -307,6 +312,15 @@ class InFlight(Generic[Tag, T]):
             self._read(attempt, lambda: call.refused(error))
         else:
             self._failed(attempt, error)
+
+    def _note_took(self, call: Call[Any], answer: Answer | NoAnswer) -> None:
+        if call.kind not in TIMED:
+            return
+        if isinstance(answer, Answer):
+            error = "" if answer.status < 400 else str(answer.status)
+            self._session.note_took(call.kind, answer.took_s, error)
+        elif answer.sent:
+            self._session.note_took(call.kind, answer.took_s, NO_ANSWER)
 
     def _tell_limits(self, call: Call[Any], answer: Answer | NoAnswer) -> None:
         now = time.monotonic()

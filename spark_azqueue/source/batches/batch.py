@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.journal.frame import UNPACKED_AT_MOST
-from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message, MessageKey, Received
+from spark_azqueue.service.messages import (
+    ENDLESS_US,
+    UNKNOWN_TIME,
+    Lease,
+    Message,
+    MessageKey,
+    Received,
+)
 
 from ..columns import BODY, CORRUPT, Columns
 from ..rows import Row, parts_of, streams
-
-THE_END = 253_370_764_800 * 1_000_000
-"""The year 9999, in microseconds: a message that never expires expires at its end."""
 
 _STORED_BESIDE_TEXT = 200
 """Bytes of a message in a log beside its text: id, receipt, and numbers."""
@@ -102,7 +106,13 @@ class Batch:
     def expires(self) -> int | None:
         """When the first message expires, seconds since 1970; None if none does, or tells when."""
         times = (message.expiration_time for message, _ in self.received)
-        return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < THE_END), default=None)
+        return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < ENDLESS_US), default=None)
+
+    @property
+    def last_expiry(self) -> int | None:
+        """When the last message expires, seconds since 1970; None if no message tells."""
+        times = (message.expiration_time for message, _ in self.received)
+        return max((t // 1_000_000 for t in times if t != UNKNOWN_TIME), default=None)
 
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:

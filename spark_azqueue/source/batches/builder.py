@@ -127,19 +127,19 @@ class BatchBuilder:
         return self._cutoff is not None or self._prefetch.under_way or waits
 
     @property
+    def suspects(self) -> Suspects:
+        """Those among its messages."""
+        return self._suspects
+
+    @property
     def awaited(self) -> frozenset[MessageKey]:
         """Messages that were released in this availableNow run, and did not come since."""
         return self._cutoff.awaited if self._cutoff else frozenset()
 
-    def replayed(self, leases: Sequence[Lease]) -> None:
-        """Note that a batch of these messages did not commit, and that they were released."""
-        self._suspects.batch_failed(leases)
-        self._come_again(leases)
-
-    def isolate(self, released: Sequence[Lease] = ()) -> None:
-        """Look for a poison message, as an earlier run did; these were released for it."""
-        self._suspects.isolate()
-        self._come_again(released)
+    def come_again(self, leases: Sequence[Lease]) -> None:
+        """Note that these messages were released: an availableNow run waits for them."""
+        if self._cutoff:
+            self._cutoff.released(lease.key for lease in leases)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages; None if there are none.
@@ -233,6 +233,8 @@ class BatchBuilder:
         rows: list[Row] = []
         while not rows:
             comes_again = self._lease(most)
+            if self._suspects.isolating and not self._leaving and self._set_poison_aside():
+                continue
             if self._leaving or not (self._waiting or comes_again):
                 return None
             rows = self._next_rows(most)
@@ -265,7 +267,6 @@ class BatchBuilder:
         visibility = self._holder.lengths.visibility_s()
         for page in self._receiver.look(visibility, room, read=cutoff.read if cutoff else None):
             term = Term.of(page.sent_at, visibility)
-            poison = []
             left = 0
             for message, lease in page.received:
                 key = lease.key
@@ -274,7 +275,7 @@ class BatchBuilder:
                     left += 1
                     continue
                 if is_wanted and is_to_come_again(message, self._config.on_undecodable):
-                    self._come_again([lease])
+                    self.come_again([lease])
                     is_wanted, comes_again = False, True
                 if not is_wanted:
                     self._unwanted[key] = lease
@@ -286,22 +287,24 @@ class BatchBuilder:
                     size -= older.size
                 if cutoff and self._came_again(lease):
                     self._unwanted[key] = lease
-                elif self._suspects.is_poison(message):
-                    poison.append(message)
                 else:
                     self._waiting[key] = message
                     size += message.size
             self._isolation.left(left)
-            # After the whole page was noted, because this may fail.
-            for message in poison:
-                self._set_aside(
-                    message, f"dequeued {message.dequeue_count} times, and failed when alone"
-                )
         self._backlog = size >= self._config.max_bytes or self._room(most) <= 0
         if self._unwanted:
             self._holder.worker.release(list(self._unwanted.values()))
             self._unwanted.clear()
         return comes_again
+
+    def _set_poison_aside(self) -> bool:
+        """Dead-letter what waits and is poison. Returns False if there is none."""
+        found = [each for each in self._waiting.values() if self._suspects.is_poison(each.key)]
+        for message in found:
+            self._set_aside(message, self._suspects.why(message.key))
+            self._suspects.moved(message.key)
+            del self._waiting[message.key]
+        return bool(found)
 
     def _leave(self, key: MessageKey) -> bool:
         """Leave this message to expire, hidden; False if it is known from before."""
@@ -315,10 +318,6 @@ class BatchBuilder:
             if was_handed_out:
                 ledger.drop(lease)
         return was_handed_out
-
-    def _come_again(self, leases: Sequence[Lease]) -> None:
-        if self._cutoff:
-            self._cutoff.released(lease.key for lease in leases)
 
     def _is_full(self, cutoff: Cutoff) -> bool:
         with self._holder.ledger as ledger:

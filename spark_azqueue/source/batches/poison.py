@@ -1,101 +1,192 @@
-"""Which messages to deliver together, and which one to dead-letter as poison.
+"""The suspects among leased messages: which to deliver together, and which one to dead-letter.
 
-A dequeue count says how often a message was delivered, not how often it failed: one crash raises it
-for a whole batch. So a high count only makes a suspect. Suspects are delivered in ever smaller
-groups, until the poison message is alone in a batch. It is dead-lettered if its count is over the
-maximum and that batch did not commit. (With a log `log/recovery.py` first gives up a batch that
-fails; what was in it are suspects then.)
+The rule is in `source/suspects.py`. A message keeps its history by its id, so also when it was
+released and comes back; a dequeue count says nothing here, since a crash raises it for a whole
+batch.
 """
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Collection, Iterable, Sequence
 
-from spark_azqueue.service.messages import Lease, Message, MessageKey
+from spark_azqueue.service.messages import Message, MessageKey
 
-log = logging.getLogger(__name__)
+from ..findings import Findings
+from ..suspects import (
+    HISTORIES_AT_MOST,
+    LAST,
+    SAID_OF_MOVED,
+    Evidence,
+    FailureHistory,
+    IsolationRule,
+    failed,
+    status,
+    turn,
+    why,
+)
 
-
-def group_limit(dequeue_count: int, most: int, max_dequeue_count: int) -> int:
-    """How many messages may share a batch with one that was dequeued this often.
-
-    `most` at the first delivery, one when the count is over the maximum, and geometric steps
-    between: with most=1024 and a maximum of 5 it is 1024, 256, 64, 16, 4, 1.
-    """
-    if dequeue_count <= 1:
-        return most
-    if dequeue_count > max_dequeue_count:
-        return 1
-    share = (max_dequeue_count + 1 - dequeue_count) / max_dequeue_count
-    return max(1, math.floor(math.pow(most, share) + 1e-9))
+_FORGOTTEN_AFTER = 2 * HISTORIES_AT_MOST
+"""A suspect that did not come back within so many batches was deleted elsewhere, or expired."""
 
 
 class Suspects:
-    """What a run knows of failed batches, and what follows for the next ones.
+    """Moved by what becomes of batches. Used by one thread at a time."""
 
-    Messages are suspects only in a run that began with a batch that had failed. In other runs a
-    high dequeue count means nothing: another consumer, or an availableNow run that only looked at
-    a message, raises it, too. Not kept over a restart: the next run replays and learns again.
+    def __init__(self, rule: IsolationRule | None) -> None:
+        """rule: None if poison handling is off."""
+        self._rule = rule
+        self._histories: dict[MessageKey, FailureHistory] = {}
+        self._evidence = Evidence()
+        self._first: tuple[int, int, int] | None = None  # see `_first_turn`
+        self._said = ""
+        self._poison: dict[MessageKey, str] = {}  # by the newest failure of each, with its error
 
-    max_dequeue_count: None if poison handling is off.
-    """
+    @property
+    def isolating(self) -> bool:
+        """True if there are suspects."""
+        return bool(self._histories)
 
-    def __init__(self, max_dequeue_count: int | None) -> None:
-        self._max_dequeue_count = max_dequeue_count
-        self._failed_alone: set[MessageKey] = set()
-        self.isolating = False
-        """True if this run replayed a failed batch, so one of its messages may be poison."""
+    @property
+    def count(self) -> int:
+        """How many suspects there are."""
+        return len(self._histories)
 
-    def batch_failed(self, leases: Sequence[Lease]) -> None:
-        """Note that a batch of these messages did not commit."""
-        self.isolating = True
-        if len(leases) == 1:
-            self._failed_alone.add(leases[0].key)
+    @property
+    def status(self) -> str:
+        """What isolation does, in a line; empty if there are no suspects."""
+        return status(self._said, self.count) if self.isolating or self._said else ""
 
-    def isolate(self) -> None:
-        """From now on look for a poison message, if poison handling is on."""
-        self.isolating = self._max_dequeue_count is not None
+    @property
+    def findings(self) -> Findings:
+        """What is known now."""
+        return Findings(dict(self._histories), self._evidence.kept(has_suspects=self.isolating))
+
+    def restore(self, findings: Findings) -> None:
+        """Resume from what an earlier process has found."""
+        if self._rule is not None:
+            self._first = None
+            self._poison.clear()
+            self._histories = dict(findings.histories)
+            self._evidence = findings.evidence
+
+    def batch_failed(
+        self,
+        number: int,
+        keys: Sequence[MessageKey],
+        *,
+        times: int = 1,
+        is_alone: bool = True,
+        error: str = "",
+    ) -> None:
+        """A batch of these messages did not commit. times, is_alone: see `failed`.
+
+        error: what it raised, if that is known.
+
+        Whether a message is poison is decided now: what is committed later may be due to a sink
+        that came back. Raises TooManyPoison.
+        """
+        if self._rule is None:
+            return
+        self._first = None
+        for key in keys:
+            before = self._histories.pop(key, None)
+            self._histories[key] = failed(
+                before, self._evidence, number, len(keys), times=times, is_alone=is_alone
+            )
+        if keys:
+            history = self._histories[keys[0]]
+            self._said = self._rule.said_of(history, self._evidence)
+            if len(keys) == 1 and self._rule.is_poison(history, self._evidence):
+                self._poison[keys[0]] = error
+        if len(self._histories) > HISTORIES_AT_MOST:
+            kept = sorted(self._histories.items(), key=lambda each: -each[1].failures)
+            self._histories = dict(kept[:HISTORIES_AT_MOST])
+
+    def batch_committed(self, number: int, keys: Collection[MessageKey], repeats: int = 0) -> None:
+        """A batch of these messages was committed: they are no suspects any more.
+
+        repeats: how often it had failed before.
+        """
+        if self._rule is None:
+            return
+        self._first = None
+        found = [self._histories.pop(key) for key in keys if key in self._histories]
+        if not self._histories:
+            self._said = ""
+        self._evidence = self._evidence.on_committed(number, len(keys), found, repeats)
+        old = number - _FORGOTTEN_AFTER
+        if self._histories and min(each.batch for each in self._histories.values()) < old:
+            self._histories = {k: each for k, each in self._histories.items() if each.batch >= old}
+
+    def history(self, key: MessageKey) -> FailureHistory | None:
+        """That of a suspect, None of another message."""
+        return self._histories.get(key)
+
+    def is_poison(self, key: MessageKey) -> bool:
+        """True if this message is to be moved."""
+        return key in self._poison
+
+    def why(self, key: MessageKey) -> str:
+        """Why this suspect is poison."""
+        return why(self._histories[key], self._poison.get(key, ""))
+
+    def moved(self, key: MessageKey) -> None:
+        """This suspect was copied to its poison queue."""
+        self._first = None
+        self._poison.pop(key, None)
+        self._evidence = self._evidence.on_moved(self._histories.pop(key))
+        self._said = SAID_OF_MOVED
 
     def among(self, messages: Iterable[Message]) -> bool:
-        """True if one of these was chosen because it may be poison."""
-        return self.isolating and any(message.dequeue_count > 1 for message in messages)
+        """True if one of these is a suspect."""
+        return self.isolating and any(message.key in self._histories for message in messages)
 
     def room(self, waiting: Collection[Message], most: int) -> int:
         """How many more messages the next batch could use (0 or less: none).
 
-        At most `most` messages wait, which bounds the memory. Messages delivered for the first time
-        count, too, although the suspects are delivered before them.
+        At most `most` messages wait, which bounds the memory. As long as there are fewer, the
+        suspect that is due first is looked for.
         """
         free = most - len(waiting)
         if not self.isolating:  # quick: this is asked before every dequeue
             return free
-        suspects, group = self._suspects(waiting, most)
-        return min(free, group - len(suspects)) if suspects else free
+        ready = self._ready(waiting)
+        if not ready or self._turn(ready[0]) > self._first_turn() or self._is_last(ready[0]):
+            return free
+        return min(free, self._share(ready[0]) - len(ready))
 
     def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
-        """The messages of the next batch: the likeliest suspect, and others up to its group limit.
+        """The messages of the next batch: suspects by their turn, or messages that are none."""
+        if not self.isolating:
+            return list(waiting[:most])
+        chosen = self._ready(waiting)
+        if not chosen or self._is_last(chosen[0]):
+            others = [message for message in waiting if message.key not in self._histories]
+            chosen = others or chosen
+        room = self._share(chosen[0]) if chosen and chosen[0].key in self._histories else most
+        return chosen[: min(room, most)]
 
-        Messages delivered for the first time are chosen if no suspect waits.
-        """
-        suspects, group = self._suspects(waiting, most)
-        return suspects[:group] if suspects else list(waiting[:most])
+    def _share(self, suspect: Message) -> int:
+        assert self._rule
+        return self._rule.share(self._histories[suspect.key])
 
-    def is_poison(self, message: Message) -> bool:
-        """True if this message is to be dead-lettered: it failed alone, and came too often."""
-        return (
-            self._max_dequeue_count is not None
-            and message.dequeue_count > self._max_dequeue_count
-            and message.key in self._failed_alone
-        )
+    def _is_last(self, suspect: Message) -> bool:
+        return self._turn(suspect)[0] == LAST
 
-    def _suspects(self, waiting: Iterable[Message], most: int) -> tuple[list[Message], int]:
-        """Messages that came back, the most often delivered first; how many may share a batch."""
-        if not self.isolating or self._max_dequeue_count is None:
-            return [], most
-        came_back = [message for message in waiting if message.dequeue_count > 1]
-        came_back.sort(key=lambda message: -message.dequeue_count)
-        if not came_back:
-            return [], most
-        return came_back, group_limit(came_back[0].dequeue_count, most, self._max_dequeue_count)
+    def _first_turn(self) -> tuple[int, int, int]:
+        """That of the suspect that is due first, whether it waits here or not."""
+        if self._first is None:
+            every = set(self._histories.values())
+            self._first = min(turn(each, self._evidence) for each in every)
+        return self._first
+
+    def _turn(self, suspect: Message) -> tuple[int, int, int]:
+        return turn(self._histories[suspect.key], self._evidence)
+
+    def _ready(self, waiting: Iterable[Message]) -> list[Message]:
+        """The suspects of the batch that is due first, as far as they wait here."""
+        found = [
+            (self._turn(message), message) for message in waiting if message.key in self._histories
+        ]
+        first = min((each for each, _ in found), default=None)
+        return [message for each, message in found if each == first]

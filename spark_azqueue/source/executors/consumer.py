@@ -29,12 +29,13 @@ from ..leases.holder import removals_for
 from ..leases.timing import START_ON_EXECUTORS_S
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
+from ..suspects import LAST, Evidence, status, turn
 from .closing import Cleaning, Closing, Noting
 from .folder import PlanFolder
-from .given_up import PlanOutcomes, plan_again
+from .given_up import PlanOutcomes, in_turn, plan_again
 from .names import START, PlanId
 from .objects import Closed, SeenMessages
-from .plan import Group, Plan, oldest
+from .plan import Plan, Suspected, oldest
 from .planning import PlanSizing, ReadyQueues, chosen
 from .recovery import Chain, PlanRecovery
 from .rows import SlotAssignment
@@ -113,7 +114,8 @@ class ExecutorsConsumer:
         self._position = Position(self.initial)  # on 4.0 and 4.1, which do not tell it
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = SeenMessages()  # after that plan
-        self._waiting: tuple[Group, ...] = ()  # what is delivered again after it
+        self._suspects: tuple[Suspected, ...] = ()  # what is delivered again after it
+        self._evidence = Evidence()  # what is known beside them
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
@@ -152,15 +154,8 @@ class ExecutorsConsumer:
             following = self._close(plan)
             if following is not None:
                 return self._given(following)
-        if not self._waiting:
-            if self._monitor.is_look_due:
-                self._monitor.look()
-            if not (self._monitor.is_limited or self._monitor.may_begin(may_end=may_end)):
-                self._noting.idle(plan.id, ends=False)
-                return dict(start)
-        following = self._next(plan, most)
+        following = self._next(plan, most, may_end=may_end)
         if following is None:
-            self._noting.idle(plan.id, ends=self._cutoff is not None)
             return dict(start)
         return self._given(following)
 
@@ -183,14 +178,15 @@ class ExecutorsConsumer:
         plans = self._recovery.behind(
             before, plan, issued=self._issued, has_answered=self._has_answered
         )
-        return [part for each in plans for part in self._parts(each)]
+        alone = len(plans) == 1
+        return [part for each in plans for part in self._parts(each, is_alone=alone)]
 
-    def _parts(self, plan: Plan) -> list[bytes]:
+    def _parts(self, plan: Plan, *, is_alone: bool) -> list[bytes]:
         self._recovery.check_queues(plan)
         following = self._folder.following(plan.id)
         if self._issued != plan.id:  # tasks of an earlier run may have been killed
             self._drained.may_hide(plan)
-            following = following or self._given_up.instead_of(plan)
+            following = following or self._given_up.instead_of(plan, is_alone=is_alone)
         if following is not None and following.gave_up:
             return []
         return [
@@ -258,7 +254,10 @@ class ExecutorsConsumer:
         closed = self._closing.close(plan, listed)
         known, evicted = self._folder.known(plan).after(closed.settled, int(self._now()))
         self._known = known
-        self._waiting = closed.waiting
+        self._suspects = closed.suspects
+        messages = sum(each.messages for each in closed.settled)
+        retried = [plan.suspected.history] if plan.suspected else []
+        self._evidence = plan.evidence.on_committed(plan.number, messages, retried, listed.attempts)
         if plan.is_again:
             self._totals.given(closed.settled)
         else:
@@ -279,11 +278,26 @@ class ExecutorsConsumer:
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, evicted)
 
-    def _next(self, plan: Plan, most: int | None) -> Plan | None:
-        """Plan the next batch; None if there is no message now."""
-        if self._waiting:
-            again = plan_again(plan, self._waiting, self._known, int(self._now()))
-            return self._chain.put(plan, again, self._known)
+    def _next(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
+        """Plan the next batch: of suspects, or of new messages. None if there is no message now."""
+        suspects, evidence = in_turn(self._suspects, self._evidence), self._evidence
+        following = None
+        if not suspects or turn(suspects[0].history, evidence)[0] == LAST:
+            following = self._new(plan, most, may_end=may_end)
+        if following is None and suspects:
+            now = int(self._now())
+            said = self._given_up.said
+            following = plan_again(plan, suspects, evidence, self._known, now, said)
+        return following and self._chain.put(plan, following, self._known)
+
+    def _new(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
+        """A plan of new messages, None if there is none now."""
+        if self._monitor.is_look_due:
+            self._monitor.look()
+        if not (self._monitor.is_limited or self._monitor.may_begin(may_end=may_end)):
+            if not self._suspects:
+                self._noting.idle(plan.id, ends=False)
+            return None
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         while True:
             queues = chosen(
@@ -295,13 +309,15 @@ class ExecutorsConsumer:
                 self._sizing.width,
                 limit,
             )
-            if queues or self._cutoff is None or self._drained.is_over():
+            if queues or self._suspects or self._cutoff is None or self._drained.is_over():
                 break
             self._news.look_again()
-        self._totals.is_idle = not queues
+        self._totals.is_idle = not queues and not self._suspects
         if not queues:
+            if not self._suspects:
+                self._noting.idle(plan.id, ends=self._cutoff is not None)
             return None
-        following = Plan(
+        return Plan(
             self._account,
             self._folder.uuid,
             PlanId(plan.number + 1, uuid.uuid4().hex),
@@ -311,8 +327,16 @@ class ExecutorsConsumer:
             self._cutoff,
             len(self._known) > 0,
             self._sizing.limits(queues),
+            waiting=tuple(each.parts for each in self._suspects),
+            histories=tuple(each.history for each in self._suspects),
+            evidence=self._evidence.kept(has_suspects=bool(self._suspects)),
+            status=self._status,
         )
-        return self._chain.put(plan, following, self._known)
+
+    @property
+    def _status(self) -> str:
+        left = sum(each.messages for each in self._suspects)
+        return status(self._given_up.said, left) if left else ""
 
     def _given(self, plan: Plan) -> OffsetJson:
         self._recovery.check()

@@ -1,29 +1,42 @@
 """Plans whose batch fails again and again: counted, given up, and the guilty message found.
 
-Above `maxDequeueCount` a plan is given up. It is closed as ever, and the plan that follows says
-that it has no rows: so one object decides that, and what comes instead. Its messages return in
-smaller and smaller batches, and one that fails alone is copied to its poison queue. A plan that
-another one follows already was committed, and is never given up.
+After `isolateAfter` failures a plan is given up. It is closed as ever, and the plan that follows
+says that it has no rows: so one object decides that, and what comes instead. Its messages return in
+smaller and smaller batches, and one that is poison by the rule of `../suspects.py` is copied to its
+poison queue. A plan that another one follows already was committed, and is never given up.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service import last_failure
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
-from ..log.outcomes import BatchOutcome, alone, outcome_due, warn_of_split
+from ..log.outcomes import warn_of_split
 from ..log.undecodable import Reading
+from ..suspects import (
+    HISTORIES_AT_MOST,
+    LAST,
+    SAID_OF_MOVED,
+    Evidence,
+    FailureHistory,
+    IsolationRule,
+    failed,
+    status,
+    turn,
+    why,
+)
 from .closing import Cleaning, Closing
 from .folder import PlanFolder, PlanStatus
 from .leasing import slot_rows
 from .names import PlanId
 from .objects import Closed, SeenMessages
-from .plan import Group, Plan, Slot, cut
+from .plan import Plan, Slot, Suspected, cut
 from .recovery import Chain
 from .totals import Totals
 
@@ -47,7 +60,7 @@ class PlanOutcomes:
     ) -> None:
         """now: seconds since 1970."""
         self._config = config
-        self._maximum = config.max_dequeue_count
+        self._rule = IsolationRule.of(config)
         self._folder = folder
         self._client = client
         self._closing = closing
@@ -57,62 +70,85 @@ class PlanOutcomes:
         self._now = now
         self._writer = uuid.uuid4().hex
         self._tried: PlanId | None = None  # it gets another try in this process
+        self.said = ""
+        """What this process did about a batch that failed, for people."""
         self.set_aside = 0
         """How many messages were copied to poison queues."""
 
-    def instead_of(self, plan: Plan) -> Plan | None:
+    def instead_of(self, plan: Plan, *, is_alone: bool) -> Plan | None:
         """Spark asks this process for a plan of an earlier one, behind which there is none yet.
 
-        Returns the one that follows it if it is given up now; None if it gets another try.
+        is_alone: Spark's batch has no other plan. Returns the one that follows it if it is given up
+        now; None if it gets another try.
         """
-        if self._maximum is None or self._tried == plan.id:
+        if self._rule is None or self._tried == plan.id:
             return None
         if plan.number <= self._folder.floor():  # its tasks say what is lost
             return None
         self._tried = plan.id
         self._cleaning.add(plan.id, self._folder.note_attempt(plan.id, self._writer))
         listed = self._folder.listed(plan.id)
-        if not self._may_be_due(plan, listed):
+        if not self._is_due(plan, listed):
             return None
         closed = self._closing.close(plan, listed)
-        instead = self._instead(closed, listed.attempts)
-        if instead is None:
+        found = self._failed(closed, listed.attempts, is_alone=is_alone)
+        if found is None:
             return None
         now = int(self._now())
         known, evicted = self._folder.known(plan).after(closed.settled, now)
         if not plan.is_again:
             self._totals.leased(closed.settled, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
-        return self._chain.put(plan, plan_again(plan, instead, known, now, gave_up=True), known)
+        again = plan_again(plan, *found, known, now, self.said, gave_up=True)
+        return self._chain.put(plan, again, known)
 
-    def _may_be_due(self, plan: Plan, listed: PlanStatus) -> bool:
-        """True if the plan has failed often enough, unless it has one message. listed: its objects.
+    def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
+        """True if the plan has failed often enough. listed: its objects.
 
         A batch of which nothing was stored failed for a reason of its own.
         """
+        assert self._rule
         if listed.is_committed or not listed.segments:
             return False
-        return self._due(plan, listed.attempts, is_single=False) is not None
+        return listed.attempts >= (1 if plan.is_again else self._rule.isolate_after)
 
-    def _instead(self, closed: Closed, tries: int) -> tuple[Group, ...] | None:
-        """What is delivered in place of a closed plan, in this order; None if it keeps its rows.
+    def _failed(
+        self, closed: Closed, tries: int, *, is_alone: bool
+    ) -> tuple[tuple[Suspected, ...], Evidence] | None:
+        """What is delivered in place of a closed plan, and what is known then.
 
-        A single message is copied to its poison queue, and what follows gives nothing of it.
+        None if it gave nothing. A single message may be poison: it is copied to its poison queue,
+        and what follows gives nothing of it. Raises TooManyPoison.
         """
-        plan, stored = closed.plan, closed.stored
+        assert self._rule
+        plan, stored, evidence = closed.plan, closed.stored, closed.plan.evidence
         count = sum(each.messages - each.poison for each in closed.settled)
-        due = self._due(plan, tries, is_single=count == 1)
-        if not count or due is None:
+        if not count:
             return None
-        if due is BatchOutcome.POISON:
+        before, times = (plan.suspected, 1) if plan.is_again else (None, tries)
+        history = failed(
+            before and before.history, evidence, plan.number, count, times=times, is_alone=is_alone
+        )
+        self.said = self._rule.said_of(history, evidence)
+        if count == 1 and self._rule.is_poison(history, evidence):
             message = self._only_one_with_a_row(closed)
             if message is None:
                 return None
-            copy_to_poison_queue(self._config, self._client, message, alone(plan.number, tries))
+            copy_to_poison_queue(
+                self._config,
+                self._client,
+                message,
+                why(history, last_failure.found(plan.to_json())),
+            )
             self.set_aside += 1
-            return closed.waiting or ((stored[0]._replace(end=0),),)
+            self.said = SAID_OF_MOVED
+            evidence = evidence.on_moved(history)
+            return _or_nothing(closed, closed.suspects, history, evidence), evidence
         warn_of_split(plan.number, self._folder.where, tries, count)
-        return (*cut(stored), *closed.waiting)
+        least = -(-count // max(1, HISTORIES_AT_MOST - len(closed.suspects)))
+        pieces = cut(stored, max(self._rule.share(history), least))
+        suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)
+        return _or_nothing(closed, suspects, history, evidence), evidence
 
     def _only_one_with_a_row(self, closed: Closed) -> Message | None:
         """None if the message was dead-lettered after its slot was settled."""
@@ -123,31 +159,48 @@ class PlanOutcomes:
         aside = slot_rows(self._folder, segment, Reading.of(self._config)).load().aside
         return next((each for each, _ in segment.received if each.key not in aside), None)
 
-    def _due(self, plan: Plan, tries: int, *, is_single: bool) -> BatchOutcome | None:
-        return outcome_due(tries, self._maximum, is_suspect=plan.is_again, is_single=is_single)
+
+def _or_nothing(
+    closed: Closed, suspects: tuple[Suspected, ...], history: FailureHistory, evidence: Evidence
+) -> tuple[Suspected, ...]:
+    """These, and first no message if each of them has to wait: the plan behind it may be new."""
+    if suspects and turn(in_turn(suspects, evidence)[0].history, evidence)[0] < LAST:
+        return suspects
+    return Suspected((closed.stored[0]._replace(end=0),), history), *suspects
 
 
 def plan_again(
     before: Plan,
-    groups: tuple[Group, ...],
+    suspects: Iterable[Suspected],
+    evidence: Evidence,
     known: SeenMessages,
     issued: int,
+    said: str = "",
     *,
     gave_up: bool = False,
 ) -> Plan:
-    """The plan behind `before` that gives the first of these groups again; the others wait.
+    """The plan behind `before` that retries the suspects that are due first; the others wait.
 
-    known: what gives no second row. gave_up: `before` has no rows.
+    known: what gives no second row. said: see `status`. gave_up: `before` has
+    no rows.
     """
-    group, *others = groups
+    first, *others = in_turn(suspects, evidence)
     return Plan(
         before.account,
         before.log,
         PlanId(before.number + 1, uuid.uuid4().hex),
-        tuple(Slot((), max(1, part.messages), 1, part) for part in group),
+        tuple(Slot((), max(1, part.messages), 1, part) for part in first.parts),
         issued,
         before.lease_s,
         has_known=len(known) > 0,
         gave_up=gave_up,
-        waiting=tuple(others),
+        waiting=tuple(each.parts for each in others),
+        histories=(first.history, *(each.history for each in others)),
+        evidence=evidence,
+        status=status(said, first.messages + sum(each.messages for each in others)),
     )
+
+
+def in_turn(suspects: Iterable[Suspected], evidence: Evidence) -> list[Suspected]:
+    """Those that are due first come first; before them one without messages."""
+    return sorted(suspects, key=lambda each: (each.messages > 0, turn(each.history, evidence)))

@@ -59,6 +59,7 @@ from .plan import (
     Learned,
     Part,
     Plan,
+    Suspected,
     learned,
 )
 
@@ -350,10 +351,18 @@ class Closed:
     @property
     def waiting(self) -> tuple[Group, ...]:
         """What is delivered after this plan: also what it should have given, and no task read."""
+        return tuple(each.parts for each in self.suspects)
+
+    @property
+    def suspects(self) -> tuple[Suspected, ...]:
+        """The same, with their histories."""
         pairs = zip(self.plan.slots, self.slots, strict=True)
         unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
         group = tuple(part for part in unread if part.messages)
-        return (group, *self.plan.waiting) if group else self.plan.waiting
+        retried = self.plan.suspected
+        if not group or retried is None:
+            return self.plan.suspects
+        return (Suspected(group, retried.history), *self.plan.suspects)
 
     @property
     def stored(self) -> list[Part]:

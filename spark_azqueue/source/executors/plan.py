@@ -7,8 +7,9 @@
 
 Tasks get nothing else, so a replay asks the same slots again. Behind a plan that was given up, a
 slot takes messages of an earlier one instead ("from", see `Part`), "gaveUp" says that the plan
-before has no rows, and "waiting" what is retried after this one. Pure values; what comes from a
-checkpoint is checked.
+before has no rows, and "waiting" what is retried after this one. "histories" are those of what it
+retries and of what waits, "evidence" is what is known beside them (see `../suspects.py`). Pure
+values; what comes from a checkpoint is checked.
 """
 
 from __future__ import annotations
@@ -33,22 +34,24 @@ from spark_azqueue.journal.codec import (
 from spark_azqueue.options.log import SHORTEST_LEASE_S
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, QueueRef
 
+from ..findings import evidence_from_json, evidence_to_json, history_from_json
 from ..offsets import (
+    ISOLATION,
     OFFSET_VERSION,
+    STATUS_AT_MOST,
     OffsetJson,
     moment,
     refusing_damage,
     seconds,
+    status_in,
     version_and_batch,
 )
 from ..partitions import DamagedOffset
+from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId
 
-GROUPS = 8
-"""A plan that fails is cut into this many: from 4,096 messages to a single one in four steps."""
-
 MOST_WAITING = 16_384
-"""Parts of one plan: each step of the search adds as many as there are groups and slots."""
+"""Parts of one plan: each step of the search adds as many as there are pieces and slots."""
 
 _NONCE = 32
 
@@ -91,6 +94,18 @@ class Part(NamedTuple):
 Group = tuple[Part, ...]
 
 
+class Suspected(NamedTuple):
+    """Messages that are delivered together, and how the batches with them ended."""
+
+    parts: Group
+    history: FailureHistory
+
+    @property
+    def messages(self) -> int:
+        """How many."""
+        return sum(part.messages for part in self.parts)
+
+
 def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
     """Read the groups that wait behind plan `before`. Raises Damaged."""
     groups = tuple(
@@ -104,10 +119,9 @@ def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
     return groups
 
 
-def cut(parts: Iterable[Part]) -> list[Group]:
-    """Cut these parts into groups of about equal size, in their order; of one message at least."""
+def cut(parts: Iterable[Part], most: int) -> list[Group]:
+    """Cut these parts into groups of `most` messages, in their order; the last may have fewer."""
     parts = [each for each in parts if each.messages]
-    most = -(-sum(each.messages for each in parts) // GROUPS)
     groups: list[list[Part]] = []
     room = 0
     for part in parts:
@@ -186,6 +200,8 @@ class Plan:
     object of this plan names them. limits: what earlier tasks learned, by the name of the queue.
     gave_up: the plan before this one has no rows, for ever, since its batch failed again and again.
     waiting: groups of messages of such plans that are retried after this plan, one after another.
+    histories: of the group that it retries, if it does, and of those that wait; none if an earlier
+    release wrote it. evidence: what is known beside them; status: what isolation does, in a line.
     """
 
     account: str
@@ -199,6 +215,9 @@ class Plan:
     limits: Mapping[str, Learned] = field(default_factory=dict)
     gave_up: bool = False
     waiting: tuple[Group, ...] = ()
+    histories: tuple[FailureHistory, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+    status: str = ""
 
     @property
     def number(self) -> int:
@@ -219,6 +238,28 @@ class Plan:
     def is_again(self) -> bool:
         """True if it gives messages of plans that were given up: one of them may be poison."""
         return any(slot.again is not None for slot in self.slots)
+
+    @property
+    def suspected(self) -> Suspected | None:
+        """What it retries."""
+        group = tuple(slot.again for slot in self.slots if slot.again is not None)
+        return Suspected(group, self._history(0, group)) if group else None
+
+    @property
+    def suspects(self) -> tuple[Suspected, ...]:
+        """What waits."""
+        first = int(self.is_again)
+        return tuple(
+            Suspected(group, self._history(place, group))
+            for place, group in enumerate(self.waiting, first)
+        )
+
+    def _history(self, place: int, group: Group) -> FailureHistory:
+        if self.histories:
+            return self.histories[place]
+        before = max(0, self.number - 1)
+        size = max(1, sum(part.messages for part in group))
+        return FailureHistory(1, 0, before, before, size)
 
     def to_json(self) -> OffsetJson:
         """The offset for Spark: plain values, always in the same key order."""
@@ -244,6 +285,12 @@ class Plan:
             value["gaveUp"] = True
         if self.waiting:
             value["waiting"] = [[part.to_json() for part in group] for group in self.waiting]
+        if self.histories:
+            value["histories"] = [list(each) for each in self.histories]
+        if evidence := evidence_to_json(self.evidence):
+            value["evidence"] = evidence
+        if self.status:
+            value[ISOLATION] = self.status[:STATUS_AT_MOST]
         return value
 
     def to_bytes(self) -> bytes:
@@ -288,6 +335,12 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
     names = [each.name for slot in slots for each in slot.queues]
     if not slots or len(names) > MOST_QUEUES or len(set(names)) != len(names):
         raise Damaged("its slots are not valid")
+    waiting = (
+        groups_from_json(list_of(offset, "waiting", MOST_WAITING), batch)
+        if "waiting" in offset
+        else ()
+    )
+    retries = any(slot.again is not None for slot in slots)
     cutoff = seconds(offset["cutoff"]) * 1_000_000 if "cutoff" in offset else None
     return Plan(
         account,
@@ -300,10 +353,20 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
         flag(offset, "known"),
         _limits(offset.get("limits", {}), names),
         flag(offset, "gaveUp"),
-        groups_from_json(list_of(offset, "waiting", MOST_WAITING), batch)
-        if "waiting" in offset
-        else (),
+        waiting,
+        _histories(offset, len(waiting) + retries),
+        evidence_from_json(offset.get("evidence", {})),
+        status_in(offset),
     )
+
+
+def _histories(offset: Mapping[str, Any], count: int) -> tuple[FailureHistory, ...]:
+    if "histories" not in offset:
+        return ()
+    values = list_of(offset, "histories", count)
+    if len(values) != count:
+        raise Damaged("its histories are not valid")
+    return tuple(map(history_from_json, values))
 
 
 def _nonce(found: Mapping[str, Any], name: str) -> str:

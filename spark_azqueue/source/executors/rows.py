@@ -28,6 +28,7 @@ from ..log.undecodable import LoggedRows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..preflight import decided_by_queues, with_decided
 from ..rows import record_batch
+from ..suspects import Evidence
 from .folder import PlanFolder
 from .plan import Plan
 from .slot import SlotTask
@@ -44,7 +45,9 @@ class SlotAssignment:
     @classmethod
     def by(cls, plan: Plan, slot: int, config: SourceConfig) -> SlotAssignment:
         """What the source's process tells: not what waits for later plans."""
-        return cls(replace(plan, waiting=()), slot, config)
+        return cls(
+            replace(plan, waiting=(), histories=(), evidence=Evidence(), status=""), slot, config
+        )
 
     def to_bytes(self) -> bytes:
         """What travels to the task: no secret, since its options travel beside it."""

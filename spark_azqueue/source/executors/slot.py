@@ -27,10 +27,9 @@ from dataclasses import replace
 from spark_azqueue.errors import LostSegment, ServiceError
 from spark_azqueue.journal.refusals import check_held, tell_loss
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Received
+from spark_azqueue.service.messages import ENDLESS_US, UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
-from ..batches.batch import THE_END
 from ..log.undecodable import LoggedRows, Reading
 from . import names
 from .folder import PlanFolder, tombstone
@@ -264,7 +263,7 @@ class SlotTask:
             expires=_least(
                 message.expiration_time
                 for message, _ in received
-                if message.expiration_time < THE_END
+                if message.expiration_time < ENDLESS_US
             ),
             queues=self._plan.slots[self._slot].queues,
             reading=Reading.of(self._config).options,

@@ -11,10 +11,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from spark_azqueue.errors import AccessDenied
+from spark_azqueue.errors import AccessDenied, ServiceUnavailable
 from spark_azqueue.metrics.report import MOST_QUEUES
 from spark_azqueue.options.choices import IsolationLevel
-from spark_azqueue.service.messages import UNKNOWN_TIME, Message, QueueRef
+from spark_azqueue.service.messages import ENDLESS_US, UNKNOWN_TIME, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek, Peeked
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 
@@ -26,7 +26,7 @@ BUSY_PAUSE_S = 10.0
 IDLE_PAUSE_S = 300.0
 """Pause between two counts while none arrive: with its polls, below one request a second."""
 
-_PAUSE_PER_QUEUE_S = 0.1
+PAUSE_PER_QUEUE_S = 0.1
 """Counting takes at most 10 requests a second."""
 
 HEADS_PAUSE_S = 60.0
@@ -45,18 +45,28 @@ class Backlog:
         queues: Sequence[QueueRef],
         clock: Callable[[], float],
         *,
-        with_heads: bool = False,
+        peeks: int = 0,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic.
 
-        with_heads: also peek at the first message of the first hundred queues.
+        peeks: also peek at so many first messages of the first hundred queues. patience_s: how long
+        to wait for the answers.
         """
         self._client = client
         self._queues = tuple(queues)
         self._denied: set[QueueRef] = set()
         self._blind: set[QueueRef] = set()  # may not be peeked into
-        self._with_heads = with_heads
+        self._peeks = peeks
+        self._patience_s = patience_s
         self._looked_at: float | None = None
+        self.errors: dict[QueueRef, Exception] = {}
+        """Why queues did not answer the last count."""
+        self.visible: dict[str, int] = {}
+        """How many messages can be read, by queue, at the last look; without queues that showed as
+        many as were asked for: they may have more."""
+        self.expires: dict[str, int] = {}
+        """Seconds until the first of these messages expires, by queue; none for ever."""
         self.heads: dict[str, int] = {}
         """Age of the first visible message by queue, in seconds, at the last look; by the service's
         clock. A queue without one is left out."""
@@ -79,12 +89,12 @@ class Backlog:
         Never raises.
         """
         now = self._clock()
-        pause = max(BUSY_PAUSE_S, _PAUSE_PER_QUEUE_S * len(self._queues))
+        pause = max(BUSY_PAUSE_S, PAUSE_PER_QUEUE_S * len(self._queues))
         if idle and self._was_idle:
             pause = IDLE_PAUSE_S
         if self._asked_at is None or now >= self._asked_at + pause:
             self._asked_at, self._was_idle = now, idle
-            looks = self._with_heads and (
+            looks = bool(self._peeks) and (
                 idle or self._looked_at is None or now >= self._looked_at + HEADS_PAUSE_S
             )
             try:
@@ -101,14 +111,20 @@ class Backlog:
             self._looked_at = None
         return self.newest(idle=False)
 
+    def ask_again(self) -> None:
+        """From now on also ask queues that the credential could not count, or peek into."""
+        self._denied.clear()
+        self._blind.clear()
+
     def _count(self, *, looks: bool) -> dict[str, int]:
         """looks: peek, too."""
         flight: InFlight[tuple[QueueRef, bool], int | Peeked] = self._client.in_flight()
         known: dict[QueueRef, int] = {}
+        self.errors = {}
         if looks:
             self._looked_at, self.heads = self._clock(), {}
-            self.seen = set()
-        deadline = self._clock() + PATIENCE_S
+            self.seen, self.visible, self.expires = set(), {}, {}
+        deadline = self._clock() + self._patience_s
         try:
             for queue in self._queues:
                 if queue in self._denied:
@@ -116,7 +132,7 @@ class Backlog:
                 flight.begin((queue, False), Count(queue))
             for queue in self._queues[:MOST_QUEUES] if looks else ():
                 if queue not in self._blind:
-                    flight.begin((queue, True), Peek(queue, 1))
+                    flight.begin((queue, True), Peek(queue, self._peeks))
             while len(flight) and (left := deadline - self._clock()) > 0:
                 for (queue, is_peek), result in flight.ended(left):
                     if isinstance(result, int):
@@ -127,13 +143,22 @@ class Backlog:
                         self._failed(queue, result, is_peek=is_peek)
         finally:
             flight.close()
+        for queue in self._queues:
+            if queue not in known and queue not in self._denied:
+                silent = ServiceUnavailable(f"no answer within {self._patience_s:g} s")
+                self.errors.setdefault(queue, silent)
         return {queue.name: known[queue] for queue in self._queues if queue in known}
 
     def _see(self, queue: QueueRef, peeked: Peeked) -> None:
+        if len(peeked.messages) < self._peeks:
+            self.visible[queue.name] = len(peeked.messages)
         if not peeked.messages:
             self.seen.add(queue.name)
         elif peeked.answered_at is not None:
             (first, *_) = peeked.messages
+            expiring = min(each.expiration_time for each in peeked.messages)
+            if UNKNOWN_TIME < expiring < ENDLESS_US:
+                self.expires[queue.name] = (expiring - peeked.answered_at) // 1_000_000
             if first.insertion_time != UNKNOWN_TIME:
                 age = (peeked.answered_at - first.insertion_time) // 1_000_000
                 self.heads[queue.name] = max(0, age)
@@ -141,6 +166,7 @@ class Backlog:
 
     def _failed(self, queue: QueueRef, error: Exception, *, is_peek: bool) -> None:
         what = "the age of the first message" if is_peek else "the backlog"
+        self.errors.setdefault(queue, error)
         if isinstance(error, AccessDenied) and error.status == 403:
             (self._blind if is_peek else self._denied).add(queue)
             log.warning(

@@ -61,7 +61,7 @@ class QueueMonitor:
         self.vanished = self._queues.vanished
         self.isolation = Isolation(config.isolation_level, clock)
         self.minimum = MinimumBatch(config, client, self.vanished, held, self.isolation, clock)
-        self.backlog = Backlog(client, config.queues, clock, with_heads=True)
+        self.backlog = Backlog(client, config.queues, clock, peeks=1)
         self._poison = Backlog(client, config.poison_queues_of(config.queues), clock)
         self._reader: Reads | None = None
         self.is_open = False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import BlobStore, Removals
@@ -19,6 +20,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS, LAST_WORDS_S
 from spark_azqueue.service.workers import MakeWorkers
 
+from .ages import MessageAges
 from .ledger import Ledger
 from .states import WAITING, Fate
 from .timing import START_BY_USER_S, START_S, LeaseLengths, Term
@@ -39,10 +41,7 @@ def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals
 
 
 class LeaseHolder:
-    """What is leased, and what becomes of it.
-
-    Not kept over a restart: a new process knows only what is in the offset.
-    """
+    """What is leased, and what becomes of it."""
 
     def __init__(
         self,
@@ -50,12 +49,13 @@ class LeaseHolder:
         client: QueueClient,
         make_workers: MakeWorkers,
         clock: Callable[[], float],
-        fingerprint: Callable[[str], int] = hash,
     ) -> None:
-        """Store; nothing is sent. fingerprint: see `Ledger`."""
+        """Store; nothing is sent."""
         self._deletes = config.delete_on_commit
+        self._deleted: list[Lease] = []  # of the restored batch whose deletes did not all end yet
         self._clock = clock
         self._since: dict[int, float] = {}  # by batch: when its leasing began
+        self.ages = MessageAges(clock)
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
@@ -63,7 +63,7 @@ class LeaseHolder:
         self.lengths = LeaseLengths(config.visibility_timeout, start_s)
         """For how long messages are leased and renewed."""
         self.worker = LeaseWorker(
-            Ledger(fingerprint=fingerprint),
+            Ledger(),
             client,
             make_workers(1, "leases"),
             self.lengths,
@@ -92,7 +92,7 @@ class LeaseHolder:
 
     def hand_out(
         self,
-        received: Iterable[Received],
+        received: Sequence[Received],
         batch: int,
         since: float,
         blobs: Mapping[MessageKey, str],
@@ -102,12 +102,24 @@ class LeaseHolder:
         blobs: by message, the blob with the message's body, if it has one.
         """
         self._since[batch] = since
+        self.ages.delivered(batch, (message for message, _ in received))
         with self.worker as ledger:
             return tuple(ledger.hand_out(received, batch, blobs))
+
+    def keep_witness(self, leases: Sequence[Lease]) -> Mapping[Lease, int]:
+        """Keep one receipt in a batch's offset valid; returns the fingerprints of its texts.
+
+        If the next process can delete with a receipt in the offset, the batch was never replayed,
+        so all its rows were delivered (docs/decisions/0034).
+        """
+        with self.worker as ledger:
+            ledger.keep_witness(leases)
+            return ledger.texts(leases)
 
     def committed(self, batch: int) -> None:
         """This batch is committed: begin its deletes, unless deleting is up to the user."""
         since = self._since.pop(batch, None)
+        self.ages.committed(batch)
         with self.worker as ledger:
             replaced = 0 if self._deletes else ledger.forget(batch)
             leases = ledger.committed(batch)
@@ -143,6 +155,7 @@ class LeaseHolder:
 
     def release_batch(self, batch: int) -> None:
         """This batch will never be delivered: release its messages (best effort)."""
+        self.ages.dropped(batch)
         with self.worker as ledger:
             leases = ledger.release(batch)
         self.worker.release_later(leases)
@@ -162,21 +175,36 @@ class LeaseHolder:
                 self.lengths.visibility_s(),
             )
 
-    def settle_restored(self, leases: Sequence[Lease], blobs: Mapping[Lease, str]) -> None:
-        """Delete a batch of an earlier run with exactly these receipts; a refusal is final.
+    def settle_restored(
+        self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
+    ) -> frozenset[Lease]:
+        """Delete a batch of an earlier run with exactly these receipts. Returns what was deleted.
 
         blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
-        does not answer: then nothing may be dequeued yet.
+        does not answer: then nothing may be dequeued yet. The next try counts what this one did.
         """
-        deleted = self.worker.delete_restored(leases)
+        gone = set(self._deleted)
+        self.worker.delete_restored([each for each in leases if each not in gone], self._deleted)
+        deleted, self._deleted = frozenset(self._deleted).intersection(leases), []
         with self.worker as ledger:
             ledger.counts.deleted += len(deleted)
         for lease in deleted:
             if lease in blobs:
                 self._remove_blob(blobs[lease])
+        return deleted
+
+    def restore_pending(self, pending: Iterable[PendingDelete], hidden_until: float) -> None:
+        """The rows of these were committed by an earlier run, and their deletes are pending.
+
+        hidden_until: when the last of their leases ends.
+        """
+        with self.worker as ledger:
+            ledger.hide_until(hidden_until)
+            for each in pending:
+                ledger.restore_pending(Lease(*each.key, ""), each.fingerprint, each.expires)
 
     def restore(
-        self, received: Iterable[Received], batch: int, ahead_s: float, hidden_s: float
+        self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float
     ) -> None:
         """These messages are in this batch of a log: their copies give no rows.
 
@@ -184,6 +212,7 @@ class LeaseHolder:
         service's clock, minus ours. hidden_s: the longest that an earlier run has leased them for
         from now on.
         """
+        self.ages.known(batch, (message for message, _ in received))
         now, length = self._clock(), self.lengths.visibility_s()
         served = now + ahead_s
         with self.worker as ledger:

@@ -19,7 +19,8 @@ message counts as deleted. It may still be there, if that attempt never arrived 
 holds the message. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000), and
 so is its blob, which the other consumer would read.
 
-Not kept over a restart: a new process knows only what is in the offset.
+Over a restart a new process knows what is in the offset, or in the log: pending deletes, and with a
+log the messages of batches whose deletes have not begun.
 Pure: no clock, no thread, no lock.
 """
 
@@ -27,9 +28,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from spark_azqueue.errors import Outcome
+from spark_azqueue.journal.pending import fingerprint
 from spark_azqueue.metrics.report import Counters, CountsByQueue
 from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.calls import Delete, Release
@@ -54,12 +57,9 @@ class Ledger:
         self,
         remember_at_most: int = REMEMBER_AT_MOST,
         doubt_at_most: int = DOUBT_AT_MOST,
-        fingerprint: Callable[[str], int] = hash,
+        fingerprint: Callable[[str], int] = fingerprint,
     ) -> None:
-        """fingerprint: tells a message's text from an updated one.
-
-        `hash` is salted per process and 64 bits wide: good enough if nothing outlives the process.
-        """
+        """fingerprint: tells a message's text from an updated one, in each process."""
         self._fingerprint = fingerprint
         self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
@@ -80,7 +80,12 @@ class Ledger:
     @property
     def remembered(self) -> int:
         """How many committed messages could not be deleted, and are deleted when they return."""
-        return self._pending.remembered
+        return len(self._pending.remembered)
+
+    @property
+    def remembered_keys(self) -> frozenset[MessageKey]:
+        """Which they are."""
+        return frozenset(self._pending.remembered)
 
     @property
     def pending_count(self) -> int:
@@ -224,6 +229,23 @@ class Ledger:
         self.counts.delivered += len(leases)
         self.delivered_by_queue.add(lease.queue.name for lease in leases)
         return leases
+
+    def keys_of(self, batch: int) -> list[MessageKey]:
+        """The messages of this batch."""
+        return [*self._by_batch.get(batch, ())]
+
+    def keep_witness(self, leases: Iterable[Lease]) -> None:
+        """Renew one of these messages in hand no more, that with the newest lease."""
+        known = (self._entries[each.key] for each in leases)
+        held = [entry for entry in known if not (entry.renewing or entry.lost)]
+        if not held:
+            return
+        entry = max(reversed(held), key=lambda each: each.term.ends_at)
+        entry.term = replace(entry.term, renew_at=math.inf)
+
+    def texts(self, leases: Iterable[Lease]) -> dict[Lease, int]:
+        """The fingerprints of these messages, which are in hand."""
+        return {lease: self._entries[lease.key].fingerprint for lease in leases}
 
     def committed(self, batch: int) -> list[Lease]:
         """Note that Spark has committed this batch. Returns the newest leases, to delete now."""

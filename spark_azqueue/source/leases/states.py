@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -102,9 +102,9 @@ class PendingDeletes:
         return iter(self._newest)
 
     @property
-    def remembered(self) -> int:
-        """How many could not be deleted, and are deleted when they return."""
-        return len(self._kept[State.REMEMBERED])
+    def remembered(self) -> Collection[MessageKey]:
+        """Those that could not be deleted, and are deleted when they return."""
+        return self._kept[State.REMEMBERED].keys()
 
     def keep(self, key: MessageKey, state: State) -> MessageKey | None:
         """Keep this one as the newest of its state. Returns the oldest if it has to make room."""

@@ -153,13 +153,13 @@ class LeaseWorker:
         group = Group(len(leases))
         self._add_in_background([Task(Release(each), SETTLE, group) for each in leases])
 
-    def delete_restored(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Delete with exactly these receipts and return when done; a refusal is final.
+    def delete_restored(self, leases: Sequence[Lease], deleted: list[Lease]) -> None:
+        """Delete with exactly these receipts and return when done.
 
-        Returns those that were deleted. Raises ServiceError if the service does not answer: then
-        nothing may be dequeued yet.
+        deleted: takes those that were deleted, also if some others fail. Raises ServiceError if the
+        service does not answer: then nothing may be dequeued yet.
         """
-        return self._each(list(map(Delete, leases)), REPLAY)
+        self._each(list(map(Delete, leases)), Group(len(leases), done=deleted), REPLAY)
 
     def release(
         self, leases: Sequence[Lease], retry: RetryPolicy = REPLAY, timeout_s: float | None = None
@@ -169,7 +169,9 @@ class LeaseWorker:
         Returns how many were released; the others were refused, so their receipts are dead, too.
         Raises ServiceError if that is unknown for one, TimeoutError after `timeout_s` seconds.
         """
-        return len(self._each(list(map(Release, leases)), retry, timeout_s))
+        group = Group(len(leases))
+        self._each(list(map(Release, leases)), group, retry, timeout_s)
+        return len(group.done)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for all deletes and releases; give up deletes that are not sent after `timeout_s`.
@@ -197,11 +199,14 @@ class LeaseWorker:
         return not self._left and not any(map(self._ledger.puts_off, self._renewals))
 
     def _each(
-        self, calls: Sequence[Delete | Release], retry: RetryPolicy, timeout_s: float | None = None
-    ) -> list[Lease]:
+        self,
+        calls: Sequence[Delete | Release],
+        group: Group,
+        retry: RetryPolicy,
+        timeout_s: float | None = None,
+    ) -> None:
         if not calls:
-            return []
-        group = Group(len(calls))
+            return
         try:
             self._add([Task(call, retry, group, is_awaited=True) for call in calls])
         except RuntimeError:
@@ -214,7 +219,6 @@ class LeaseWorker:
             raise group.error
         if not in_time:
             raise TimeoutError(f"not answered within {timeout_s} s")
-        return group.done
 
     def _add(self, tasks: Iterable[Task]) -> None:
         with self._changed:

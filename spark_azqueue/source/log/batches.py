@@ -21,7 +21,7 @@ from ..batches.batch import Batch
 from ..columns import Columns
 from ..engine import DriverLeasing
 from ..leases.holder import LeaseHolder
-from ..offsets import OffsetJson
+from ..offsets import STATUS_AT_MOST, OffsetJson
 from .given_up import DELETE_AFTER, FailedBatches
 from .log import Contents, SegmentReader, WriteAheadLog
 from .recovery import Asked, LogRecovery
@@ -197,6 +197,7 @@ class LoggedBatches:
             tuple(dict.fromkeys(queues)),
             {**Reading.of(self._config).options, DELETE_AFTER: self._settings.delete_after.value},
             batch.suspect,
+            self._engine.suspects.status[:STATUS_AT_MOST],
         )
         self._engine.forget_expired()
         began = self._clock()

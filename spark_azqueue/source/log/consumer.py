@@ -15,7 +15,6 @@ from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
-from spark_azqueue.journal.pending import fingerprint
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.log import LogConfig
@@ -24,14 +23,12 @@ from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..batches.commits import CommitTracker, PlanAction, Position, Proof
-from ..batches.poison import Suspects
 from ..columns import Columns
 from ..engine import DriverLeasing, RestoredBatches
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..runtime import DEFAULT, Runtime
 from .batches import LoggedBatches, SegmentBodies
-from .given_up import isolation_steps
 from .log import WriteAheadLog
 from .recovery import Asked
 from .state import LogOffset, ProgressKeeper
@@ -67,8 +64,6 @@ class LogConsumer:
             config,
             columns,
             runtime,
-            fingerprint=fingerprint,
-            suspects=Suspects(isolation_steps(config.max_dequeue_count)),
         )
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()

@@ -6,11 +6,13 @@ import logging
 
 from spark_azqueue.journal.claim import taken
 from spark_azqueue.options.choices import DeleteAfter
-from spark_azqueue.service.messages import Lease, MessageKey
+from spark_azqueue.service.last_failure import found
+from spark_azqueue.service.messages import Lease, Message, MessageKey
 
 from ..engine import DriverLeasing
+from ..suspects import IsolationRule
 from .log import WriteAheadLog
-from .outcomes import BatchOutcome, alone, outcome_due, warn_of_split
+from .outcomes import BatchOutcome, warn_of_split
 from .segment import Segment
 from .state import ProgressKeeper
 from .undecodable import Reading
@@ -19,19 +21,6 @@ log = logging.getLogger(__name__)
 
 DELETE_AFTER = "deleteAfter"
 """The option, as a segment's header keeps it."""
-
-
-MOST_STEPS = 5
-"""In how many steps suspects are isolated at most: 1,024 are delivered as 256, 64, 16, 4 and 1."""
-
-
-def isolation_steps(max_dequeue_count: int | None) -> int | None:
-    """In how many steps a query with a log isolates; None if poison handling is off.
-
-    Without a log each failure raises the dequeue count. With one, only those after the first batch
-    was given up do.
-    """
-    return None if max_dequeue_count is None else min(max_dequeue_count, MOST_STEPS)
 
 
 class FailedBatches:
@@ -53,7 +42,8 @@ class FailedBatches:
         self._engine = engine
         self._progress = progress
         self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
-        self._maximum = engine.config.max_dequeue_count
+        self._rule = IsolationRule.of(engine.config)
+        self._suspects = engine.suspects
         self._today = Reading.of(engine.config)
         self._deletes_at_once = deletes_at_once
         self._log = wal
@@ -75,15 +65,10 @@ class FailedBatches:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
-        """Once, after the log was taken over: isolate if the run before was about to."""
-        if self._to_come:
-            self._engine.builder.isolate([*self._to_come.values()])
-        newest = self._log.newest
-        if newest is None or self._maximum is None:
-            return
-        last = (newest.number - 1, newest.number)  # one may have been written ahead
-        if newest.suspect or any(self._log.outcomes.on(n) is BatchOutcome.SPLIT for n in last):
-            self._engine.builder.isolate()
+        """Once, after the log was taken over: resume with what the run before had found."""
+        self._engine.builder.come_again([*self._to_come.values()])
+        if self._rule is not None:
+            self._suspects.restore(self._log.outcomes.newest_findings)
 
     def may_settle(self, number: int) -> bool:
         """May this batch's messages be deleted? Not if it was given up.
@@ -91,10 +76,14 @@ class FailedBatches:
         The answer holds for ever: a process that gives up batches cannot do so with this one.
         """
         was_given_up = self.is_given_up(number)
-        is_open = self._maximum is not None or self._log.outcomes.has_tries(number)
+        is_open = self._rule is not None or self._log.outcomes.has_tries(number)
         if not (is_open or number in self._to_be_said):
             return not was_given_up
-        final = self._log.outcomes.decide(number, BatchOutcome.COMMITTED)
+        outcomes = self._log.outcomes
+        if outcomes.on(number) is None:
+            keys, repeats = self._engine.keys_of(number), outcomes.tries(number)
+            self._suspects.batch_committed(number, keys, repeats)
+        final, _ = outcomes.decide(number, BatchOutcome.COMMITTED, self._suspects.findings)
         self._log.check_claim()
         if final.gives_up and not was_given_up:  # its rows were delivered here, and not elsewhere
             raise taken(self._log.where)
@@ -115,33 +104,47 @@ class FailedBatches:
             return True
         if number in self._tried:
             return False
-        if not self._may_give_up(segment):
+        if self._rule is None or not self._may_give_up(segment):
             self._warn_if_deleted(segment)
             return False
-        replays = self._log.outcomes.replayed(number)
-        aside = self._log.decisions.rows_of(segment, self._today).aside
-        rows = [message for message in segment.messages if message.key not in aside]
-        is_single = is_alone and len(rows) == 1
-        suspect = segment.header.suspect
-        due = outcome_due(replays, self._maximum, is_suspect=suspect, is_single=is_single)
-        if due and rows:
-            self._log.check_claim()
-            if due is BatchOutcome.POISON:
-                (message,) = rows
-                self._engine.builder.copy_to_poison_queue(message, alone(number, replays))
-            due = self._log.outcomes.decide(number, due)
-        if not rows or due is None or not due.gives_up:
+        tries = self._log.outcomes.replayed(number)
+        if not segment.header.suspect and tries < self._rule.isolate_after:
             self._tried.add(number)
             return False
-        self._carry_out(due, segment, replays)
+        aside = self._log.decisions.rows_of(segment, self._today).aside
+        rows = [message for message in segment.messages if message.key not in aside]
+        outcome = self._decide(segment, rows, tries, is_alone=is_alone) if rows else None
+        if outcome is None or not outcome.gives_up:
+            self._tried.add(number)
+            return False
+        self._carry_out(outcome, segment, tries)
         return True
+
+    def _decide(
+        self, segment: Segment, rows: list[Message], tries: int, *, is_alone: bool
+    ) -> BatchOutcome:
+        """Make an outcome of a batch that failed, unless it has one. rows: what has a row."""
+        number, suspects = segment.number, self._suspects
+        keys = [message.key for message in rows]
+        # Of a suspect's batch it is unknown whether an earlier process that was asked ran it.
+        times = 1 if segment.header.suspect else tries
+        error = found(f'"segment":"{segment.digest[:16]}')
+        suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
+        self._log.check_claim()
+        due = BatchOutcome.SPLIT
+        if len(keys) == 1 and is_alone and suspects.is_poison(keys[0]):
+            due = BatchOutcome.POISON
+            self._engine.builder.copy_to_poison_queue(rows[0], suspects.why(keys[0]))
+            suspects.moved(keys[0])
+        final, findings = self._log.outcomes.decide(number, due, suspects.findings)
+        suspects.restore(findings)
+        return final
 
     def _may_give_up(self, segment: Segment) -> bool:
         """False if its messages may be deleted already."""
         number = segment.number
         return (
-            self._maximum is not None
-            and not _says_deleted(segment)
+            not _says_deleted(segment)
             and number > self._log.state.progress.committed
             and self._log.outcomes.on(number) is None
         )
@@ -149,7 +152,7 @@ class FailedBatches:
     def _warn_if_deleted(self, segment: Segment) -> None:
         """Once, if a batch that may fail again cannot be given up."""
         number, committed = segment.number, self._log.state.progress.committed
-        if self._maximum is not None and number > committed:
+        if self._rule is not None and number > committed:
             self._tried.add(number)
             log.warning(
                 "maxDequeueCount cannot abandon batch %d, which runs again: its messages are"
@@ -158,16 +161,16 @@ class FailedBatches:
                 number,
             )
 
-    def _carry_out(self, outcome: BatchOutcome, segment: Segment, replays: int) -> None:
+    def _carry_out(self, outcome: BatchOutcome, segment: Segment, tries: int) -> None:
         if outcome is BatchOutcome.POISON:
             with self._engine.holder.ledger as ledger:
                 ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)
             return
         where = f"{self._log.where} (segment {segment.digest[:16]})"
-        warn_of_split(segment.number, where, replays, len(segment.received))
+        warn_of_split(segment.number, where, tries, len(segment.received))
         self._release(segment)
-        self._engine.builder.isolate([lease for _, lease in segment.received])
+        self._engine.builder.come_again([lease for _, lease in segment.received])
 
     def _release(self, segment: Segment) -> None:
         """Release its messages, and forget them: they return, and are new then."""

@@ -27,6 +27,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
 from ..columns import Columns
+from ..offsets import STATUS_AT_MOST
 from ..rows import Row, streams
 from . import names
 from .outcomes import BatchOutcomes
@@ -51,6 +52,7 @@ class Contents:
     queues: tuple[QueueRef, ...]
     reading: Mapping[str, str]
     suspect: bool = False
+    status: str = ""
 
 
 class WriteAheadLog(Journal):
@@ -210,6 +212,7 @@ class WriteAheadLog(Journal):
             cut=contents.cut,
             oldest=contents.oldest,
             suspect=contents.suspect,
+            status=contents.status,
         )
         data = encode(header, contents.received)
         segment = Segment(header, tuple(contents.received), digest_of(data))
@@ -368,6 +371,7 @@ class SegmentReader:
             segment.digest[:16],
             len(segment.received),
             segment.header.oldest,
+            segment.header.status[:STATUS_AT_MOST],
         )
         return offset
 

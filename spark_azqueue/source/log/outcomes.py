@@ -4,23 +4,27 @@ A batch has at most one outcome, `verdicts/<number>`, and the first process to c
 a batch whose messages are deleted is never given up, and one that was given up is never settled,
 also if two processes believe that they run the query, or a checkpoint was rolled back.
 Replays are counted in `tries/<number>-<writer>`, one object for each process that was asked for a
-segment of another one.
+segment of another one. What is known of suspects is in the newest outcome: so it changes with the
+outcome, or not at all.
 """
 
 from __future__ import annotations
 
 import enum
 import logging
+from typing import NamedTuple
 
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, tagged_in
 
+from ..findings import Findings
+from ..partitions import DamagedOffset
 from . import names
 
 log = logging.getLogger(__name__)
 
-_AT_MOST = 1_024
+_AT_MOST = 2**20
 
 
 class BatchOutcome(enum.Enum):
@@ -39,26 +43,6 @@ class BatchOutcome(enum.Enum):
         return self is not BatchOutcome.COMMITTED
 
 
-def outcome_due(
-    replays: int, maximum: int | None, *, is_suspect: bool, is_single: bool
-) -> BatchOutcome | None:
-    """The outcome on a batch that was asked for again, None if it gets another try.
-
-    replays: how many processes were asked for it after its writer, this one included. maximum:
-    maxDequeueCount; None: never. is_single: Spark's batch has one message. A batch of suspects is
-    split at its first replay. A suspect that is alone is poison at its second: at the first, it is
-    unknown whether its batch has run at all.
-    """
-    if maximum is None or replays <= (int(is_single) if is_suspect else maximum):
-        return None
-    return BatchOutcome.POISON if is_single else BatchOutcome.SPLIT
-
-
-def alone(number: int, tries: int) -> str:
-    """Why the only message of a batch is copied to its poison queue."""
-    return f"batch {number} failed {tries} times with it alone"
-
-
 def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
     """Say that a batch is given up. where: the log."""
     log.warning(
@@ -66,6 +50,13 @@ def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
         " its %d messages come again in other batches (at least once)",
         *(number, where, tries, messages),
     )
+
+
+class Decided(NamedTuple):
+    """An outcome, and what was known of suspects when it was decided."""
+
+    outcome: BatchOutcome
+    findings: Findings
 
 
 class BatchOutcomes:
@@ -78,7 +69,7 @@ class BatchOutcomes:
         self._journal = journal
         self._writer = writer
         self._listed: set[int] = set()
-        self._known: dict[int, BatchOutcome] = {}
+        self._known: dict[int, Decided] = {}
         self._tries: dict[int, set[str]] = {}
 
     def find(self) -> None:
@@ -98,30 +89,61 @@ class BatchOutcomes:
 
     def on(self, number: int) -> BatchOutcome | None:
         """The outcome on a batch, None if there was none when the log was claimed."""
+        decided = self._decided(number)
+        return decided and decided.outcome
+
+    def _decided(self, number: int) -> Decided | None:
         if number in self._listed and number not in self._known:
-            name = names.outcome(number)
-            self._known[number] = self._journal.need(name, _AT_MOST, _parsed)
+            self._known[number] = self._journal.need(names.outcome(number), _AT_MOST, self._parsed)
         return self._known.get(number)
 
-    def decide(self, number: int, outcome: BatchOutcome) -> BatchOutcome:
-        """Make this the outcome of a batch, unless it has one. Returns the final one."""
-        final = self.on(number)
+    def _parsed(self, data: bytes) -> Decided:
+        return _parsed(data, self._journal.account)
+
+    @property
+    def newest_findings(self) -> Findings:
+        """What was known of suspects at the newest outcome."""
+        decided = self._decided(max(self._listed)) if self._listed else None
+        return decided.findings if decided else Findings()
+
+    def decide(
+        self, number: int, outcome: BatchOutcome, findings: Findings | None = None
+    ) -> Decided:
+        """Make this the outcome of a batch, unless it has one. Returns the final one.
+
+        findings: what is known of suspects with it.
+        """
+        final = self._decided(number)
         if final:
             return final
-        data = sealed({"verdict": outcome.value, "writer": self._writer})
+        ours = Decided(outcome, findings or Findings())
+        value: dict[str, object] = {"verdict": outcome.value, "writer": self._writer}
+        if ours.findings:
+            value["suspects"] = ours.findings.to_json()
+        name = names.outcome(number)
         first = self._journal.first(
-            names.outcome(number), data, lambda: outcome_on(self._journal, number)
+            name, sealed(value), lambda: self._journal.read(name, _AT_MOST, self._parsed)
         )
         self._listed.add(number)
-        self._known[number] = first or outcome
+        self._known[number] = first or ours
+        self._forget_findings_before(number)
         return self._known[number]
+
+    def _forget_findings_before(self, number: int) -> None:
+        before = self._known.get(number - 1)
+        if before and before.findings:
+            self._known[number - 1] = Decided(before.outcome, Findings())
+
+    def tries(self, number: int) -> int:
+        """How many processes were asked for a batch of another one."""
+        return len(self._tries.get(number, ()))
 
     def replayed(self, number: int) -> int:
         """Note that this process was asked for a batch of another one. Returns how many were."""
         data = sealed({"writer": self._writer})
         self._journal.store.put_new(names.attempt(number, self._writer), data)
         self._find_tries()
-        return len(self._tries.get(number, ()))
+        return self.tries(number)
 
     def has_tries(self, number: int) -> bool:
         """True if a process was asked for a batch of another one before the log was claimed."""
@@ -147,14 +169,20 @@ class BatchOutcomes:
 
 def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
     """The outcome on a batch, None if there is none. Raises ServiceError, LogDamaged."""
-    return journal.read(names.outcome(number), _AT_MOST, _parsed)
+    found = journal.read(
+        names.outcome(number), _AT_MOST, lambda data: _parsed(data, journal.account)
+    )
+    return found and found.outcome
 
 
-def _parsed(data: bytes) -> BatchOutcome:
+def _parsed(data: bytes, account: str) -> Decided:
     found = unsealed(data)
     try:
         if isinstance(found, dict):
-            return BatchOutcome(found.get("verdict"))
+            findings = Findings.from_json(found.get("suspects", {}), account)
+            return Decided(BatchOutcome(found.get("verdict")), findings)
+    except DamagedOffset as error:
+        raise Damaged(str(error)) from None
     except ValueError:
         pass
     raise Damaged("its verdict is unknown")

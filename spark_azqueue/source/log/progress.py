@@ -239,7 +239,8 @@ class SegmentHeader:
     prev: digest of the segment before, "" for the first of a log. floor: segments up to this one
     may be removed. queues: the queues that were read. reading: the options that make rows of
     messages, by name. cut: rows in each partition. oldest: earliest insertion, seconds since 1970,
-    None if unknown. suspect: one of its messages may be poison.
+    None if unknown. suspect: one of its messages may be poison. status: what isolation does,
+    in a line.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -254,6 +255,7 @@ class SegmentHeader:
     cut: Annotated[tuple[int, ...], _CUT] = ()
     oldest: Annotated[int | None, MAYBE_TIME] = None
     suspect: Annotated[bool, FLAG] = False
+    status: Annotated[str, Coded(text, name="isolation", is_late=True)] = ""
 
     @property
     def messages(self) -> int:

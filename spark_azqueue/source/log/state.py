@@ -21,12 +21,14 @@ from spark_azqueue.journal.refusals import behind, removed, unknown
 from spark_azqueue.options.choices import LogStart
 
 from ..offsets import (
+    ISOLATION,
     OFFSET_VERSION,
     OffsetJson,
     check_lease_on_driver,
     moment,
     refusing_damage,
     seconds,
+    status_in,
     version_and_batch,
 )
 from ..partitions import DamagedOffset
@@ -46,7 +48,8 @@ class LogOffset:
     """A position: batches up to segment `number` of this log.
 
     log, segment: "" for a position from before the log (version 1). digest: of a segment, whose
-    first half is `segment`. oldest: seconds since 1970, None if unknown.
+    first half is `segment`. oldest: seconds since 1970, None if unknown. status: what isolation
+    does, in a line.
     """
 
     account: str
@@ -55,6 +58,7 @@ class LogOffset:
     segment: str = ""
     messages: int = 0
     oldest: int | None = None
+    status: str = ""
 
     def to_json(self) -> OffsetJson:
         """The value for Spark: plain values, always in the same key order."""
@@ -68,6 +72,8 @@ class LogOffset:
         }
         if self.oldest is not None:
             value["oldest"] = moment(self.oldest)
+        if self.status:
+            value[ISOLATION] = self.status
         return value
 
     @property
@@ -91,7 +97,8 @@ class LogOffset:
             if type(messages) is not int or messages < 1:
                 raise DamagedOffset("its number of messages is missing or not valid")
             oldest = seconds(offset["oldest"]) if "oldest" in offset else None
-        return cls(account, number, log, segment, messages, oldest)
+            status = status_in(offset)
+        return cls(account, number, log, segment, messages, oldest, status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,16 @@ def test_an_error_whose_text_raises_is_told_all_the_same() -> None:
         def __str__(self):
             return 7
 
+    class Nameless(type):
+        def __getattribute__(cls, name: str) -> object:
+            if name == "__module__":
+                raise RuntimeError("no name")
+            return super().__getattribute__(name)
+
+    class NamelessError(Exception, metaclass=Nameless):
+        pass
+
+    assert reason_of(NamelessError("x"))[0] == "Exception: x"
     assert reason_of(BrokenError())[0].endswith("BrokenError: (its text cannot be read)")
     assert reason_of(NoTextError())[0].endswith("NoTextError: (its text cannot be read)")
     assert reason_of(ValueError())[0] == "ValueError"

@@ -110,3 +110,105 @@ def test_an_old_message_behind_young_ones_is_found(shop):
     shop.clock.advance(2)
     assert main(["move", FROM, "--to", TO, "--older-than", "1 day", "--max", "1", "--execute"]) == 0
     assert texts(shop, TO) == ["old"]
+
+
+# ── by age ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def aged(fake, monkeypatch):
+    """A queue with messages of three hours, one hour and now, and a target."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
+    for name in ("orders", "later", "orders-poison"):
+        fake.create_queue(name)
+    for body, hours in (("three", 2), ("one", 1), ("now", 0)):
+        fake.put("orders", body)
+        fake.clock.advance(3_600 * hours)
+    return fake
+
+
+def bodies(fake, queue):
+    return sorted(message.text for message in fake.messages(queue))
+
+
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [
+        (["--newer-than", "2 hours"], ["now", "one"]),
+        (["--older-than", "30 minutes"], ["one", "three"]),
+        (["--newer-than", "2 hours", "--older-than", "30 minutes"], ["one"]),
+        (["--newer-than", "1 minutes", "--older-than", "2 hours"], []),
+    ],
+)
+def test_ages_select_for_each_command(aged, capsys, ages, expected):
+    assert main(["search", "orders", *ages, "--json"]) == 0
+    assert sorted(json.loads(line)["text"] for line in lines_out(capsys)) == expected
+    assert main(["export", "orders", *ages]) == 0
+    assert sorted(json.loads(line)["text"] for line in lines_out(capsys)) == expected
+    assert main(["move", "orders", "--to", "later", *ages, "--json"]) == 0
+    assert json.loads(lines_out(capsys)[0])["meant"] == len(expected)
+    assert main(["move", "orders", "--to", "later", *ages, "--execute"]) == 0
+    assert bodies(aged, "later") == expected
+    assert main(["purge", "later", *ages, "--execute"]) == 0
+
+
+def lines_out(capsys):
+    return capsys.readouterr().out.splitlines()
+
+
+def test_what_stays_for_its_age_is_counted(aged, capsys):
+    command = ["purge", "orders", "--newer-than", "2 hours", "--older-than", "30 minutes"]
+    assert main([*command, "--execute", "--json"]) == 0
+    counts = json.loads(lines_out(capsys)[0])
+    assert (counts["done"], counts["young"], counts["old"]) == (1, 1, 1)
+    assert main([*command, "--execute"]) == 0
+    assert "stay: they are older than --newer-than says" in capsys.readouterr().out
+
+
+def test_of_a_log_the_times_of_batches_select(capsys):
+    with pytest.raises(SystemExit):
+        main(["search", "--log", "file:/log", "--newer-than", "2 hours"])
+    assert "--from and --to-time select by time" in capsys.readouterr().err
+
+
+def test_a_dry_run_with_a_filter_says_that_it_looked_at_32(aged, capsys):
+    command = ["move", "orders", "--to", "later", "--contains", "order 3"]
+    assert main(command) == 0
+    assert "A peek shows 32" not in capsys.readouterr().out, "all were looked at"
+    aged.put_many("orders", [f"order {number}" for number in range(60)])
+
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "Of the first 32 visible ones, 1 would be moved to 'later'." in out
+    assert "A peek shows 32 at most, so further ones may match: `search`" in out
+    assert main([*command, "--json"]) == 0
+    assert json.loads(lines_out(capsys)[0])["is_all"] is False
+
+
+# ── count ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_count_shows_visible_hidden_and_the_poison_queue(aged, capsys):
+    aged.put("orders-poison", "bad")
+    aged.put("orders", "delayed", delay=600)
+    assert main(["count", "orders*", "--json"]) == 0
+    orders, poison = [json.loads(line) for line in lines_out(capsys)]
+    age = orders.pop("first_visible_age_seconds")
+    assert 3 * 3_600 - 2 <= age <= 3 * 3_600 + 10
+    assert orders == {
+        "queue": "orders",
+        "messages": 4,
+        "visible": 3,
+        "hidden": 1,
+        "poison_queue": "orders-poison",
+        "poison_messages": 1,
+    }
+    assert (poison["visible"], poison["poison_queue"]) == (1, None)
+
+    assert main(["count", "orders"]) == 0
+    line = capsys.readouterr().out
+    assert "4  3 visible, 1 hidden; first visible: 3 h old; orders-poison: 1" in line
+    aged.put_many("orders", ["x"] * 40)
+    assert main(["count", "orders", "--option", "poisonQueue=later"]) == 0
+    line = capsys.readouterr().out
+    assert "44  32 or more visible; first visible: 3 h old; later: 0" in line

@@ -8,6 +8,7 @@ SECRET = "AccountKey=c2VjcmV0"
 NEEDED = {
     "check": [],
     "count": ["orders"],
+    "watch": ["orders"],
     "peek": ["orders"],
     "redrive": ["orders-poison"],
     "move": ["orders", "--to", "later"],

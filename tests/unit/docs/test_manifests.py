@@ -9,6 +9,8 @@ import pytest
 import yaml
 from site_pages import REPOSITORY
 
+from spark_azqueue.metrics.exported import METRICS
+
 PAGES = sorted((REPOSITORY / "docs").glob("*.md"))
 
 
@@ -30,6 +32,16 @@ def test_there_is_one_pod_and_one_run_at_a_time() -> None:
 
     assert found["Deployment"]["spec"]["replicas"] == 1
     assert found["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_a_trigger_by_prometheus_asks_for_metrics_that_exist() -> None:
+    (trigger,) = manifests("supervision.md")["bundle"]["triggers"]
+    names = re.findall(r"azqueue_\w+", trigger["metadata"]["query"])
+
+    assert trigger["type"] == "prometheus"
+    assert all(isinstance(value, str) for value in trigger["metadata"].values())
+    assert names
+    assert set(names) <= {metric.name for metric in METRICS}
 
 
 @pytest.mark.parametrize("kind", ["ScaledJob", "ScaledObject"])

@@ -96,8 +96,8 @@ def test_the_pages_can_be_finished() -> None:
 
     assert not long, "split, shorten, or link to another page"
     assert len([page for page in PAGES if page.startswith("docs/")]) <= 26
-    assert sum(map(counted, own)) <= 28_000
-    assert sum(map(counted, GENERATED)) <= 13_600
+    assert sum(map(counted, own)) <= 28_900
+    assert sum(map(counted, GENERATED)) <= 13_800
     assert sum(map(counted, TO_PRODUCTION)) <= 4_000
 
 

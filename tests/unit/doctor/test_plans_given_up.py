@@ -12,7 +12,8 @@ from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.given_up import plan_again
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
-from spark_azqueue.source.executors.plan import Part, Plan, Slot
+from spark_azqueue.source.executors.plan import Part, Plan, Slot, Suspected
+from spark_azqueue.source.suspects import Evidence, FailureHistory
 
 OPTIONS = {
     "secret.connectionString": "AccountName=fakeaccount;AccountKey=a2V5;"
@@ -34,8 +35,13 @@ def test_what_waits_after_a_batch_was_given_up_is_told() -> None:
     )
     folder.put_following(START, failed)
     folder.put_segment(tombstone(failed, 0, "0" * 32))
-    groups = ((Part(failed.id, 0, 0, 3),), (Part(failed.id, 0, 3, 6),), (Part(failed.id, 0, 6, 7),))
-    folder.put_following(failed.id, plan_again(failed, groups, SeenMessages(), 0, gave_up=True))
+    history = FailureHistory(6, 0, 1, 1, 7)
+    suspects = [
+        Suspected((Part(failed.id, 0, first, end),), history)
+        for first, end in ((0, 3), (3, 6), (6, 7))
+    ]
+    following = plan_again(failed, suspects, Evidence(), SeenMessages(), 0, gave_up=True)
+    folder.put_following(failed.id, following)
 
     found = [*plan_findings("the log", store, config)]
 

@@ -16,12 +16,13 @@ from site_pages import REPOSITORY
 
 pytest.importorskip("prometheus_client")
 
-from progress_events import LOG, REPORT, source, started, went_on
+from progress_events import LOG, REPORT, ended, source, started, went_on
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.metrics.report import TransactionReport
+from spark_azqueue.metrics.watched import Watched
 from spark_azqueue.prometheus import export
 
 CONF = REPOSITORY / "conf"
@@ -54,7 +55,10 @@ def _expressions() -> Iterator[tuple[str, str]]:
 def exported() -> dict[str, set[str]]:
     """The names of all series that a full report gives, with their labels."""
     transaction = TransactionReport(20, 0, 1, 0, 0.5)
-    listener = AzQueueListener(transactions=lambda _: transaction)
+    watched = Watched(answers={"orders": 1}, backlog={"orders": 40}, visible={"orders": 3})
+    listener = AzQueueListener(
+        transactions=lambda _: transaction, watch=lambda: {"orders": watched}
+    )
     registry = CollectorRegistry()
     export(listener, registry)
     report = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
@@ -62,6 +66,7 @@ def exported() -> dict[str, set[str]]:
         "heads": {"orders": 9},
         "deliveredByQueue": {"orders": 5},
         "requests": {"dequeue": 3},
+        "latencies": {"delivery": [900, 1], "commit": [900, 1], "dequeue": [5, 1]},
     }
     started(listener)
     went_on(listener, sources=[source(latestOffset=report)], sink={"numOutputRows": 5})
@@ -86,9 +91,8 @@ def test_the_metrics_of_an_expression_exist(place: str, expr: str) -> None:
 def test_a_counter_is_asked_for_its_rate_and_a_gauge_is_not(place: str, expr: str) -> None:
     counters = set(re.findall(r"(?:rate|increase)\((azqueue_\w+)", expr))
 
-    assert {
-        name for name in re.findall(r"azqueue_\w+", expr) if name.endswith("_total")
-    } == counters
+    kinds = ("_total", "_bucket", "_count")
+    assert {name for name in re.findall(r"azqueue_\w+", expr) if name.endswith(kinds)} == counters
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
@@ -101,7 +105,7 @@ def test_an_alert_says_what_to_do_with_labels_that_exist(alert: dict) -> None:
     assert labels
     assert labels <= SERIES[name]
     page = texts["runbook_url"].removeprefix("https://example.com/spark-azqueue/")
-    assert (REPOSITORY / page).is_file()
+    assert f"`{alert['alert'].removeprefix('Azqueue')}`" in (REPOSITORY / page).read_text()
     assert texts["description"]
 
 
@@ -110,7 +114,7 @@ def test_an_alert_keeps_its_name() -> None:
     released = (
         "QueryEnded QueryFails QueryFailsWithoutProgress QueryRestarts ProcessGone NoProgress"
         " Poison MessagesExpire OldestMessage QueueNotRead ManyRequests BacklogGrows Throttled"
-        " DeletesGivenUp LeasesLost DeletesRefused BatchFailsAgain"
+        " DeletesGivenUp LeasesLost DeletesRefused BatchFailsAgain AgeP99 QueueUnknown"
     )
 
     assert {f"Azqueue{name}" for name in released.split()} <= {each["alert"] for each in alerts()}
@@ -187,6 +191,43 @@ def test_a_panel_names_its_series_by_labels_that_exist_and_says_what_it_shows(pa
         assert 'query=~"$query"' in target["expr"]
 
 
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_panel_without_data_says_why(panel: dict) -> None:
+    assert len(panel["fieldConfig"]["defaults"]["noValue"]) > 10
+
+
+BEFORE_THE_FIRST_BATCH = (
+    *("Running", "Last progress", "Poison messages", "Oldest message", "First expiry", "Backlog"),
+    *("Failures, in an hour", "Starts again, in an hour", "Messages per second", "Age and expiry"),
+    *("Poison", "To do", "Messages per second, by queue", "Age of the first message, by queue"),
+    *("Bytes per second", "Failed requests per second", "Trouble, in ten minutes"),
+)
+"""What is known of a watched query although its first batch fails."""
+
+
+def test_a_query_whose_first_batch_fails_is_in_the_panels() -> None:
+    seen = Watched(
+        *({"orders": 1}, {"orders": 40}, {"orders-poison": 3}, {"orders": 3}),
+        heads={"orders": 90},
+        expires={"orders": 500},
+    )
+    listener = AzQueueListener(watch=lambda: {"orders": seen})
+    registry = CollectorRegistry()
+    export(listener, registry)
+    started(listener)
+    ended(listener, exception="the first batch failed")
+    started(listener, run="the next")
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    there = {sample.name for family in families for sample in family.samples}
+    has_data = [
+        panel["title"]
+        for panel in panels()
+        if any(set(re.findall(r"\bazqueue_\w+", t["expr"])) & there for t in panel["targets"])
+    ]
+
+    assert set(BEFORE_THE_FIRST_BATCH) <= set(has_data)
+
+
 @pytest.mark.parametrize(
     "panel",
     [panel for panel in panels() if panel["type"] == "stat"],
@@ -234,6 +275,7 @@ def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
         "azqueue_queue_head_age_seconds",
         "azqueue_requests_total",
         "azqueue_throttled_total",
+        "azqueue_commit_age_seconds_bucket",
     }
     assert needed <= asked
     sink = {

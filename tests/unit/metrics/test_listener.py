@@ -1,5 +1,6 @@
 """The listener without Spark: events in, metrics out."""
 
+import gc
 import json
 import logging
 import threading
@@ -11,6 +12,7 @@ from progress_events import ID, REPORT, RUN, ended, offset, progress, source, st
 from spark_azqueue.metrics import listener as listening
 from spark_azqueue.metrics.activity import ENDED_AT_MOST
 from spark_azqueue.metrics.listener import SCHEMA, AzQueueListener, line
+from spark_azqueue.metrics.observers import observers_of
 from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import MOST_QUEUES, Counters
 
@@ -238,6 +240,34 @@ def test_the_end_of_a_run_can_be_waited_for():
     assert listener.states()["orders"].failed
     assert listener.wait_for_end(query, 0), "also later"
     assert not listener.wait_for_end(Event(runId="another"), 0)
+
+
+def test_a_listener_observes_the_runs_of_its_session():
+    class Gone:
+        @property
+        def runId(self):
+            raise RuntimeError("its session has gone")
+
+    listener = AzQueueListener()
+    query = Event(runId=RUN)
+    assert not listener.observes(query)
+    started(listener)
+    assert listener.observes(query)
+    ended(listener)
+    assert listener.observes(query)
+    assert not listener.observes(Event(runId="another"))
+    assert not listener.observes(Gone())
+
+
+def test_a_listener_that_is_gone_is_not_waited_for():
+    listener = AzQueueListener()
+    started(listener)
+    query = Event(runId=RUN)
+    assert observers_of(query) == [listener]
+    del listener
+    gc.collect()
+
+    assert observers_of(query) == []
 
 
 def test_the_ends_of_runs_are_remembered_for_a_while(monkeypatch):

@@ -13,6 +13,7 @@ from spark_azqueue.metrics.listener import AzQueueListener
 from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import Counters
 from spark_azqueue.prometheus import export
+from spark_azqueue.version import __version__
 
 
 @pytest.fixture
@@ -35,11 +36,21 @@ def clock(monkeypatch):
 def lines(registry):
     text = generate_latest(registry).decode()
     list(text_string_to_metric_families(text))  # well formed
-    return {line for line in text.splitlines() if not line.startswith("#")}
+    said = {line for line in text.splitlines() if not line.startswith("#")}
+    others = ("azqueue_build_info{", "azqueue_batch_seconds_")
+    return {line for line in said if not line.startswith(others)}
 
 
 def test_nothing_is_said_before_anything_ran(registry):
     assert lines(registry) == set()
+
+
+def test_the_versions(registry):
+    (line,) = [
+        line for line in generate_latest(registry).decode().splitlines() if "build_info{" in line
+    ]
+    assert f'version="{__version__}"' in line
+    assert line.endswith(" 1.0")
 
 
 def test_a_running_query(listener, registry):
@@ -78,6 +89,33 @@ def test_a_running_query(listener, registry):
     }
 
 
+def test_latencies_are_histograms(listener, registry):
+    latencies = {
+        "delivery": [7_500, 2, 0, 1],
+        "delete": [30, 3],
+        "delete 503": [9_000, *[0] * 13, 1],
+    }
+    started(listener)
+    went_on(listener, sources=[source(latestOffset=REPORT | {"latencies": latencies})])
+    ended(listener)
+    said = {
+        line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+        for line in generate_latest(registry).decode().splitlines()
+        if line[0] != "#"
+    }
+
+    assert said['azqueue_delivery_age_seconds_bucket{le="1",query="orders"}'] == 2
+    assert said['azqueue_delivery_age_seconds_bucket{le="5",query="orders"}'] == 3
+    assert said['azqueue_delivery_age_seconds_bucket{le="+Inf",query="orders"}'] == 3
+    assert said['azqueue_delivery_age_seconds_sum{query="orders"}'] == 7.5
+    delete = 'error="",operation="delete",query="orders"'
+    assert said[f"azqueue_request_seconds_count{{{delete}}}"] == 3
+    busy = 'error="503",operation="delete",query="orders"'
+    assert said[f"azqueue_request_seconds_sum{{{busy}}}"] == 9
+    assert said['azqueue_batch_seconds_bucket{le="0.5",query="orders"}'] == 1
+    assert not any("commit_age" in name for name in said)
+
+
 def test_counters_go_on_in_the_next_run(listener, registry):
     for run in ("one", "two", "three"):
         started(listener, run=run)
@@ -108,7 +146,7 @@ def test_of_an_ended_query_the_counters_stay(listener, registry):
     assert 'azqueue_query_active{query="orders"} 0.0' in said
     assert 'azqueue_deleted_total{query="orders"} 32.0' in said
     gauges = {metric.name for metric in METRICS if not metric.is_counter}
-    gauges -= {"azqueue_query_active", "azqueue_query_failed"}
+    gauges -= {"azqueue_query_active", "azqueue_query_failed", "azqueue_build_info"}
     assert "azqueue_backlog_messages" in gauges
     assert not any(line.startswith(tuple(gauges)) for line in said)
 
@@ -133,14 +171,15 @@ def test_without_a_report_as_on_4_0_there_is_no_backlog_and_no_counter(listener,
 def test_a_query_is_there_before_its_first_batch_and_after_it_failed_in_it(listener, registry):
     started(listener)
     began = {'azqueue_query_started_timestamp_seconds{query="orders"} 1.7952552e+09'}
-    assert lines(registry) == began | {
+    zeros = {f'azqueue_{name}_total{{query="orders"}} 0.0' for name in Counters.meanings()}
+    assert lines(registry) == began | zeros | {
         'azqueue_query_active{query="orders"} 1.0',
         'azqueue_query_failures_total{query="orders"} 0.0',
         'azqueue_query_failed{query="orders"} 0.0',
     }
 
     ended(listener, exception="the first batch failed")
-    failed = {'azqueue_query_failures_total{query="orders"} 1.0'}
+    failed = {'azqueue_query_failures_total{query="orders"} 1.0'} | zeros
     assert lines(registry) == failed | {
         'azqueue_query_active{query="orders"} 0.0',
         'azqueue_query_failed{query="orders"} 1.0',
@@ -179,7 +218,7 @@ def test_every_figure_and_every_counter_is_exported():
     } <= exported
     assert set(Counters.meanings().values()) <= exported
     assert (
-        len(METRICS) == len(QueryMetrics.meanings()) - len(by_hand) + len(Counters.meanings()) + 5
+        len(METRICS) == len(QueryMetrics.meanings()) - len(by_hand) + len(Counters.meanings()) + 10
     )
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 

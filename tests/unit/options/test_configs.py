@@ -84,6 +84,8 @@ FOR_THE_SOURCE = [
     ("deleteParallelism", " AUTO ", "delete_parallelism", None),
     ("deleteOnCommit", "false", "delete_on_commit", False),
     ("maxDequeueCount", "5", "max_dequeue_count", 5),
+    ("isolateAfter", "2", "isolate_after", 2),
+    ("maxPoisonMessages", "7", "max_poison_messages", 7),
     ("messageEncoding", "auto", "encoding", Encoding.AUTO),
     ("peekMessages", "1", "peek_messages", 1),
     ("dequeueAhead", "false", "dequeue_ahead", False),
@@ -98,6 +100,7 @@ FOR_THE_SOURCE = [
 def test_every_option_of_the_source_arrives(option, value, field, found):
     needs = {
         "poisonQueue": {"maxDequeueCount": "3"},
+        "isolateAfter": {"maxDequeueCount": "3"},
         "poisonFormat": {"maxDequeueCount": "3"},
         "maxTriggerDelay": {"minMessagesPerTrigger": "3"},
     }.get(option, {})
@@ -292,6 +295,7 @@ def test_each_queue_has_its_poison_queue_unless_one_is_named():
         ({"poisonQueue": "trash"}, "'poisonQueue' is set, but nothing would ever go into a poison"),
         ({"poisonFormat": "envelope"}, "'poisonFormat' is set, but nothing would ever go into a"),
         ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
+        ({"isolateAfter": "2"}, "isolateAfter=2 has no effect without 'maxDequeueCount'"),
         ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),
     ],

@@ -82,6 +82,24 @@ def test_the_driver_logs_them_for_each_write(caplog: pytest.LogCaptureFixture) -
     }
 
 
+def test_the_log_says_how_long_requests_took(
+    fake: FakeQueueService, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.create_queue("orders")
+    fake.faults.add(Fault("put", "slow", nth=2, seconds=0.3), Fault("put", "busy_503", nth=3))
+    made = sender(fake, sendParallelism="1")
+    traffic = send(made, *"abcdefghij")
+    took = made.sender.latencies
+    assert {name: each.count for name, each in took.items()} == {"put": 10, "put 503": 1}
+    assert sum(took["put"].counts[7:]) == 1, "one took more than 250 ms"
+
+    writer(AzQueueWriter).commit([*MESSAGES, Acknowledged(Sent(10), traffic, latencies=took)])
+
+    p99 = took["put"].quantile(0.99)
+    assert f" s (p50), {p99:.3g} s (p99)" in caplog.messages[0]
+    assert caplog.records[0].context["p99_seconds"] == f"{p99:.3g}"  # type: ignore[attr-defined]
+
+
 def test_a_level_that_somebody_set_stays(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,7 +105,7 @@ def test_whatever_else_goes_wrong_is_no_concern_of_the_stream(clock):
 
 @pytest.fixture
 def heads(queues, clock):
-    return Backlog(queues, QUEUES, clock, with_heads=True)
+    return Backlog(queues, QUEUES, clock, peeks=1)
 
 
 def test_the_age_of_the_first_visible_message_once_a_minute(heads, fake, clock):
@@ -148,7 +148,7 @@ def test_only_the_first_hundred_queues_are_peeked_at(queues, fake, clock):
     for number in range(MOST_QUEUES + 5):
         fake.create_queue(f"many-{number:03}")
     many = [ref(f"many-{number:03}") for number in range(MOST_QUEUES + 5)]
-    Backlog(queues, many, clock, with_heads=True).newest(idle=False)
+    Backlog(queues, many, clock, peeks=1).newest(idle=False)
     assert fake.requests["properties"] == MOST_QUEUES + 5
     assert fake.requests["peek"] == MOST_QUEUES
 

@@ -20,7 +20,7 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     expires = consumer.report().expires
     assert expires == pytest.approx(fake.clock.now() + 7 * 86_400, abs=5)
     report = consumer.report()
-    assert replace(report, requests={}) == Report(
+    assert replace(report, requests={}, latencies={}) == Report(
         {"orders": 3, "others": 0},
         3,
         0,
@@ -35,6 +35,18 @@ def test_a_report_tells_the_backlog_what_is_held_and_what_was_counted(spark, fak
     assert consumer.latest(e1, None) == e1
     done = consumer.report()
     assert (done.held, done.counters) == (0, replace(counted, deleted=3))
+
+
+def test_patterns_are_in_the_report_as_they_are_written(spark, fake):
+    consumer = spark.start(queue="orders,ord*")
+    batch(consumer, consumer.initial)
+    report = consumer.report()
+
+    assert report.template == "orders,ord*"
+    assert Report.from_json(report.to_json()) == report
+    assert spark.start(queue="orders").report().template == ""
+    with pytest.raises(ValueError, match="no option can have"):
+        Report.from_json(report.to_json() | {"template": 'a"b'})
 
 
 def test_poison_queues_are_counted_if_they_may_be_used(spark, fake):

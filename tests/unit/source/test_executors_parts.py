@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.plan import GROUPS, Part, cut, groups_from_json, oldest
+from spark_azqueue.source.executors.plan import Part, cut, groups_from_json, oldest
 
 PLAN = PlanId(7, "b" * 32)
 
@@ -19,9 +19,9 @@ def parts_of(sizes: list[int]) -> list[Part]:
     return [Part(PLAN, slot, 3, 3 + size) for slot, size in enumerate(sizes)]
 
 
-@given(sizes)
-def test_each_message_is_in_one_group(sizes: list[int]) -> None:
-    groups = cut(parts_of(sizes))
+@given(sizes, st.integers(1, 40))
+def test_each_message_is_in_one_group(sizes: list[int], most: int) -> None:
+    groups = cut(parts_of(sizes), most)
     places = [
         (part.slot, number)
         for group in groups
@@ -32,24 +32,22 @@ def test_each_message_is_in_one_group(sizes: list[int]) -> None:
     assert all(part.messages for group in groups for part in group)
 
 
-@given(sizes)
-def test_groups_are_few_and_of_equal_size(sizes: list[int]) -> None:
-    counts = [sum(part.messages for part in group) for group in cut(parts_of(sizes))]
-    assert len(counts) <= GROUPS
-    assert len(set(counts[:-1])) <= 1
-    assert all(last <= counts[0] for last in counts[-1:])
-    assert sum(sizes) < 2 or len(counts) > 1, "or the search would not end"
+@given(sizes, st.integers(1, 40))
+def test_groups_are_full_but_for_the_last(sizes: list[int], most: int) -> None:
+    counts = [sum(part.messages for part in group) for group in cut(parts_of(sizes), most)]
+    assert set(counts[:-1]) <= {most}
+    assert all(0 < last <= most for last in counts[-1:])
 
 
-@given(sizes)
-def test_a_slot_is_once_in_a_group(sizes: list[int]) -> None:
-    for group in cut(parts_of(sizes)):
+@given(sizes, st.integers(1, 40))
+def test_a_slot_is_once_in_a_group(sizes: list[int], most: int) -> None:
+    for group in cut(parts_of(sizes), most):
         slots = [part.slot for part in group]
         assert len(slots) == len(set(slots))
 
 
 def test_what_goes_in_comes_out() -> None:
-    groups = tuple(cut(parts_of([5, 0, 9])))
+    groups = tuple(cut(parts_of([5, 0, 9]), 4))
     written = [[part.to_json() for part in group] for group in groups]
     assert groups_from_json(written, 8) == groups
     assert oldest(groups) == 7

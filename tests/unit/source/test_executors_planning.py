@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from doubles import OneByOne
 from hypothesis import given
 from hypothesis import strategies as st
 from refs import ACCOUNT
 
-from spark_azqueue.options.choices import QueuePriority
+from spark_azqueue.options.choices import IsolationLevel, QueuePriority
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.source.executors.objects import Counts, SlotReport
-from spark_azqueue.source.executors.plan import Learned
+from spark_azqueue.source.executors.names import PlanId
+from spark_azqueue.source.executors.objects import Counts, Looked, SlotReport
+from spark_azqueue.source.executors.plan import Learned, Plan, Slot
 from spark_azqueue.source.executors.planning import (
     FIRST_WIDTH,
+    ReadyQueues,
     Width,
     chosen,
     most_at_once,
     slots_of,
 )
+from spark_azqueue.source.intake.backlog import Isolation
 
 QUEUES = [QueueRef(ACCOUNT, f"orders-{number}") for number in range(20)]
 
@@ -115,6 +119,26 @@ def test_another_queue_comes_first_each_time() -> None:
     assert of(9, **last) == [QUEUES[1], QUEUES[0], QUEUES[2]], "who waits longest is first"
     none: list[QueueRef] = []
     assert chosen(none, lambda _: True, lambda _: 0, QueuePriority.FAIR, 5, 8, 100) == []
+
+
+def test_a_queue_that_a_full_slot_did_not_reach_keeps_its_turn() -> None:
+    first, second = QUEUES[:2]
+    ready = ReadyQueues(
+        OneByOne(lambda _: None),  # type: ignore[arg-type]
+        Isolation(IsolationLevel.READ_UNCOMMITTED),
+        1.0,
+        lambda: 0.0,
+        lambda _: True,
+    )
+    ready.read_from([first, second])
+    for number in (1, 2):
+        plan = Plan(ACCOUNT, "a" * 32, PlanId(number, "b" * 32), (Slot((first, second), 9, 1_000),))
+        looked = {first.name: Looked(got=9), second.name: Looked(got=0)}
+        ready.on_plan_closed(plan, looked, ran_here=True)
+    assert (ready.last_turn(first), ready.last_turn(second)) == (2, 0)
+
+    ready.on_plan_closed(plan, {second.name: Looked(got=0, drained=True)}, ran_here=True)
+    assert ready.last_turn(second) == 2
 
 
 def test_strict_takes_the_queues_up_to_the_first_that_was_not_emptied() -> None:

@@ -207,7 +207,7 @@ def test_such_messages_alone_do_not_make_a_run_say_that_it_is_not_drained(query,
     times = {"clock": still.clock.now, "visibilityTimeout": "2 hours"}
     still.put("orders", "own", ttl=3_700)
     first = query.start(renews=False, **times)
-    end = first.latest(first.initial, None)
+    end = first.latest(first.initial, 100)
     still.clock.advance(3_600)
     assert first.engine.holder.worker.renew_due() == 1
     still.put("orders", "abandoned", delay=99, ttl=100)

@@ -13,8 +13,15 @@ from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import MessageKey
+from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
-from spark_azqueue.source.log.progress import IN_PLACE, LogProgress, PendingList, SegmentHeader
+from spark_azqueue.source.log.progress import (
+    IN_PLACE,
+    LogProgress,
+    PendingList,
+    PendingLists,
+    SegmentHeader,
+)
 from spark_azqueue.source.log.segment import decode
 
 MANY = 5_000
@@ -179,3 +186,17 @@ def test_a_list_that_does_not_say_what_is_gone_is_damaged(gone):
     """Of "None", valid base64, eleven bits are set: so many messages would give a second row."""
     with pytest.raises(Damaged, match="its pending deletes are not valid"):
         PendingList.from_json({"list": [1, 1], **gone})
+
+
+def test_a_list_that_is_younger_than_what_was_written_stays(store):
+    """Another process may be about to name it: it has claimed the log since."""
+    log = a_log(store)
+    put(log, *range(MANY))
+    (ours,) = lists(store)
+    store.objects[names.pending(9, 1)] = store.objects[ours]
+    pending_lists = PendingLists(log, lose=False)
+    pending_lists.find(None, None)
+
+    pending_lists.in_mark(LogProgress(claim=5, sequence=1))
+
+    assert lists(store) == [names.pending(9, 1)]

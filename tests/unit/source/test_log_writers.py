@@ -11,6 +11,7 @@ from segments import a_message
 
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.journal.codec import Damaged
+from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
 from spark_azqueue.source.log.state import ProgressKeeper
@@ -139,6 +140,34 @@ def test_a_lower_claim_than_the_newest_progress_is_raised(store):
     a_log(store.another()).mark(committed(3))
 
     assert a_log(store.another()).state.progress.committed == 3
+
+
+def test_a_mark_of_a_higher_claim_that_was_removed_is_a_conflict(store):
+    """Its process may write on: it claimed the log after ours, and somebody removed its claim."""
+    put(a_log(store))
+    log = WriteAheadLog(store.another(), ACCOUNT, RETENTION)
+    log.open()
+
+    def another_marks() -> None:
+        progress = LogProgress(claim=99, sequence=1, committed=1)
+        store.objects[names.mark(99, 1)] = progress.to_mark()
+
+    log.store.before_put_in("claims", another_marks)
+    with pytest.raises(LogConflict, match="running twice"):
+        log.claim(0)
+
+
+def test_a_number_that_only_a_decision_knows_is_used(store):
+    """Its segment is lost: another batch of that number would get what was decided."""
+    put(a_log(store))
+    store.objects[names.decision(3, 0)] = b"of a segment that is lost"
+
+    with pytest.raises(LostSegment):
+        a_log(store.another())
+
+    log = WriteAheadLog(store.another(), ACCOUNT, RETENTION, lose=True)
+    log.open()
+    assert log.claim(0).head == 3
 
 
 def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next(store):

@@ -8,10 +8,11 @@ import zlib
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch, ServiceError
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import parse
 from spark_azqueue.service.fields import MAX_RECEIPT
-from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, QueueRef
+from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, MessageKey, QueueRef
 from spark_azqueue.source import partitions as packing
 from spark_azqueue.source.offsets import QueueOffset, batch_of
 
@@ -107,6 +108,54 @@ def test_a_huge_version_and_a_strange_account_do_not_flood_the_text():
 )
 def test_the_time_is_written_in_one_way(oldest):
     refused({**offset(), "oldest": oldest}, "time of its oldest")
+
+
+def pending(queue="orders", messages=1, deletes=None, until="2026-11-21T10:00:00Z"):
+    """An offset with a pending delete."""
+    given = {"messages": messages, "deletes": deletes or deletes_of([ID])}
+    return {**offset(), "pending": {queue: given}, "hiddenUntil": until}
+
+
+def deletes_of(ids, texts=bytes(8), times=bytes(5)):
+    """As `pack_pending` writes ids that do not shrink, whatever they are."""
+    payload = times + texts + b"\0" + json.dumps(ids).encode()
+    return base64.b64encode(zlib.compress(payload)).decode()
+
+
+def test_a_pending_delete_is_read():
+    (found,) = QueueOffset.from_json(pending(), account=ACCOUNT).pending
+
+    assert found == PendingDelete(MessageKey(ORDERS, ID), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (pending(deletes=deletes_of(["../a"])), "one of its message ids is not valid"),
+        (pending(deletes=deletes_of([ID, ID])), "more or fewer message ids"),
+        (pending(deletes=deletes_of([ID], times=b"\xff" * 5)), "time of one of its pending"),
+        (pending(deletes=deletes_of([ID], texts=b"")), "more or fewer message ids"),
+        (pending(deletes=base64.b64encode(zlib.compress(bytes(9))).decode()), "deletes are cut"),
+        (pending(deletes="AAAA"), "pending deletes cannot be decompressed"),
+        (pending(deletes=17), "pending deletes are missing"),
+        (pending(queue="../secret"), "name of one of its queues"),
+        (pending(messages=0), "number of messages of one of its queues"),
+        (pending(messages=PENDING_AT_MOST + 1), "counts more than 50,000 messages"),
+        (pending(until="tomorrow"), "time of its last hidden message"),
+        ({**pending(), "pending": []}, "its queues are missing"),
+        ({**offset(), "expires": 17}, "time of its last expiry"),
+        (offset(texts="AAAA"), "digests of texts"),
+        (offset(texts=base64.b64encode(bytes(16)).decode()), "digests of texts"),
+        (offset(texts=None), "digests of texts are missing"),
+    ],
+)
+def test_what_is_pending_is_checked_as_the_rest(value, match):
+    refused(value, match)
+
+
+def test_many_pending_deletes_take_no_more_memory_than_they_name():
+    bomb = base64.b64encode(zlib.compress(bytes(50_000_000))).decode()
+    refused(pending(deletes=bomb), "pending deletes are larger than its number of messages")
 
 
 def test_a_batch_as_large_as_the_option_allows_can_be_read_whatever_its_receipts():

@@ -10,6 +10,7 @@ import zlib
 import pytest
 
 from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.offsets import NEWEST_VERSION, QueueOffset, text_of
 from spark_azqueue.source.partitions import pack
@@ -69,6 +70,40 @@ def test_it_is_small():
 
     # 36 + 28 characters a message would be twice as long without packing.
     assert len(text) < 1024 * 36
+
+    with_texts = QueueOffset(
+        ACCOUNT, 7, leases, texts={each: chance.getrandbits(64) for each in leases}, expires=1
+    )
+    assert len(json.dumps(with_texts.to_json())) < len(text) + 1024 * 12
+
+    pending = tuple(
+        PendingDelete(each.key, chance.getrandbits(64), 1_790_000_000) for each in leases
+    )
+    assert len(json.dumps(QueueOffset(ACCOUNT, 7, pending=pending).to_json())) < 1024 * 34
+
+
+def test_of_too_many_pending_deletes_the_newest_are_kept():
+    pending = tuple(PendingDelete(lease(at).key, at, at) for at in range(PENDING_AT_MOST + 3))
+
+    assert there_and_back(QueueOffset(ACCOUNT, 7, pending=pending)).pending == pending[3:]
+
+
+def test_pending_deletes_are_readable_by_queue():
+    pending = (
+        PendingDelete(lease(1, "returns").key, 2**64 - 1, 0),
+        PendingDelete(lease(2).key, 0, 253_402_300_799),
+        PendingDelete(lease(3, "returns").key, 7, 1_700_000_000),
+    )
+    offset = QueueOffset(ACCOUNT, 7, pending=pending, hidden_until=1_700_000_000).to_json()
+
+    assert {queue: each["messages"] for queue, each in offset["pending"].items()} == {
+        "orders": 1,
+        "returns": 2,
+    }
+    assert offset["hiddenUntil"] == "2023-11-14T22:13:20Z"
+    read = there_and_back(QueueOffset(ACCOUNT, 7, pending=pending, hidden_until=1_700_000_000))
+    assert read.pending == (pending[1], pending[0], pending[2])
+    assert read.hidden_until == 1_700_000_000
 
 
 @pytest.mark.parametrize(

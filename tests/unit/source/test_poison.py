@@ -1,95 +1,163 @@
-"""Who may share a batch with whom, and who is guilty."""
+"""Which of the leased messages are suspects, and who shares a batch with whom."""
+
+from __future__ import annotations
 
 import pytest
 from refs import ORDERS, ref
 
-from spark_azqueue.service.messages import Lease, Message
-from spark_azqueue.source.batches.poison import Suspects, group_limit
+from spark_azqueue.service.messages import Message, MessageKey
+from spark_azqueue.source.batches import poison
+from spark_azqueue.source.batches.poison import Suspects
+from spark_azqueue.source.findings import Findings
+from spark_azqueue.source.suspects import Evidence, FailureHistory, IsolationRule
+
+RULE = IsolationRule(most_failures=2, isolate_after=2, most_moved=100)
 
 
-def message(name, count=1):
-    return Message(ORDERS, name, name, 0, 0, count)
+def message(name: str) -> Message:
+    return Message(ORDERS, name, name, 0, 0, 1)
 
 
-def after_a_failure(maximum):
-    """What a run knows that began with a batch of two that had failed."""
-    suspects = Suspects(maximum)
-    suspects.batch_failed([Lease(ORDERS, "a", "r"), Lease(ORDERS, "b", "r")])
+def key(name: str) -> MessageKey:
+    return MessageKey(ORDERS, name)
+
+
+def keys(count: int, first: int = 0) -> list[MessageKey]:
+    return [key(str(n)) for n in range(first, first + count)]
+
+
+def after_failures(count: int, times: int = 2) -> Suspects:
+    """A batch of so many failed so often."""
+    suspects = Suspects(RULE)
+    suspects.batch_failed(1, keys(count), times=times)
     return suspects
 
 
-@pytest.mark.parametrize(
-    ("most", "maximum", "limits"),
-    [
-        (1024, 5, [1024, 256, 64, 16, 4, 1, 1]),
-        (1024, 2, [1024, 32, 1, 1]),
-        (1000, 3, [1000, 100, 10, 1]),
-        (64, 1, [64, 1, 1]),
-        (1, 5, [1, 1, 1, 1, 1, 1]),
-    ],
-)
-def test_groups_grow_smaller_with_every_delivery(most, maximum, limits):
-    counts = range(1, len(limits) + 1)
-    assert [group_limit(count, most, maximum) for count in counts] == limits
+def names(messages: list[Message]) -> list[str]:
+    return [each.message_id for each in messages]
 
 
-@pytest.mark.parametrize(
-    ("counts", "most", "maximum", "chosen"),
-    [
-        ([1, 1, 1], 2, 5, [0, 1]),  # nobody came back: as many as there may be
-        ([1, 3, 1, 2], 64, None, [0, 1, 2, 3]),  # nobody is suspected
-        ([1, 9, 1, 9], 64, 3, [1]),  # over the maximum: alone
-        ([1, 2, 1, 2], 64, 3, [1, 3]),  # suspects first, and among themselves
-        ([2, 3, 2, 2], 64, 3, [1, 0, 2, 3]),  # the worst sets the size: 4
-        ([2, 4, 2, 2], 64, 3, [1]),
-        ([], 64, 3, []),
-    ],
-)
-def test_the_worst_suspect_chooses_the_company(counts, most, maximum, chosen):
-    waiting = [message(str(place), count) for place, count in enumerate(counts)]
-    assert after_a_failure(maximum).choose(waiting, most) == [waiting[place] for place in chosen]
+def waiting(count: int) -> list[Message]:
+    return [message(str(n)) for n in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("counts", "most", "maximum", "more"),
-    [
-        ([], 64, 3, 64),
-        ([1] * 10, 64, 3, 54),
-        ([2] * 10, 64, 3, 6),  # a group of 16
-        ([4] * 10, 64, 3, -9),  # alone: nothing more is needed
-        ([4] * 10, 64, None, 54),
-    ],
-)
-def test_no_more_is_dequeued_than_the_group_needs(counts, most, maximum, more):
-    waiting = [message(str(n), count) for n, count in enumerate(counts)]
-    assert after_a_failure(maximum).room(waiting, most) == more
+def test_without_a_failure_there_are_no_suspects() -> None:
+    suspects = Suspects(RULE)
+    assert suspects.choose(waiting(2), 64) == waiting(2)
+    assert suspects.choose(waiting(9), 4) == waiting(4)
+    assert suspects.room(waiting(2), 64) == 62
+    assert not suspects.isolating
+    assert not suspects.findings
 
 
-def test_never_more_wait_than_make_a_batch_however_small_the_suspects_group_is():
-    waiting = [message("suspect", 2), *(message(str(n)) for n in range(63))]
-
-    assert after_a_failure(5).room(waiting, 64) == 0
-    assert after_a_failure(5).room(waiting[:-4], 64) == 4
-
-
-@pytest.mark.parametrize(
-    ("count", "failed_alone", "maximum", "guilty"),
-    [
-        (6, True, 5, True),
-        (5, True, 5, False),  # not over the maximum yet
-        (99, False, 5, False),  # a count alone proves nothing
-        (99, True, None, False),  # nobody asked for it
-    ],
-)
-def test_guilty_is_who_failed_alone_and_came_too_often(count, failed_alone, maximum, guilty):
-    suspects = Suspects(maximum)
-    for key in [(ORDERS, "x")] if failed_alone else [(ORDERS, "y"), (ref("returns"), "x")]:
-        suspects.batch_failed([Lease(*key, "r")])
-    assert suspects.is_poison(message("x", count)) is guilty
+def test_without_the_option_nothing_is_noted() -> None:
+    suspects = Suspects(None)
+    suspects.batch_failed(1, keys(3), times=9)
+    suspects.batch_committed(2, keys(3))
+    suspects.restore(Findings({key("0"): FailureHistory(1, 0, 1, 1, 1)}))
+    assert not suspects.isolating
+    assert not suspects.is_poison(key("0"))
 
 
-def test_in_a_run_without_a_failure_nobody_is_a_suspect():
-    waiting = [message("suspect", 9), message("other")]
+def test_suspects_share_a_batch_with_each_other_and_new_messages_wait() -> None:
+    suspects = after_failures(64)
+    there = [message("new"), *waiting(64)]
+    assert names(suspects.choose(there, 100)) == ["0", "1", "2", "3"]
+    assert names(suspects.choose([message("new")], 100)) == ["new"]
+    assert after_failures(64, times=1).choose(there, 100) == there[1:], "the same batch again"
 
-    assert Suspects(3).choose(waiting, 64) == waiting
-    assert Suspects(3).room(waiting, 64) == 62
+
+def test_no_more_is_dequeued_than_the_batch_needs() -> None:
+    suspects = after_failures(64)
+    assert suspects.room([], 100) == 100
+    assert suspects.room(waiting(1), 100) == 3
+    assert suspects.room(waiting(4), 100) == 0
+    assert suspects.room([message(f"new {n}") for n in range(100)], 100) == 0
+
+
+def test_the_suspect_that_is_due_first_is_looked_for() -> None:
+    suspects = after_failures(64)
+    suspects.batch_failed(2, keys(4))
+    suspects.batch_committed(3, [key("new")])
+    assert suspects.room(waiting(64)[4:8], 100) == 96, "one of the four is due, and not there"
+    assert names(suspects.choose(waiting(64)[3:9], 100)) == ["3"]
+
+
+def test_one_that_failed_alone_lets_others_go_before_it() -> None:
+    suspects = after_failures(2)
+    suspects.batch_failed(2, [key("0")])
+    assert names(suspects.choose([message("0"), message("1"), message("new")], 9)) == ["1"]
+    suspects.batch_failed(3, [key("1")])
+    assert names(suspects.choose([message("0"), message("1"), message("new")], 9)) == ["new"]
+    assert names(suspects.choose([message("0"), message("1")], 9)) == ["0"]
+    assert suspects.room([message("0")], 9) == 8, "another message may come"
+    suspects.batch_committed(4, [key("new")])
+    assert names(suspects.choose([message("new 2"), message("0")], 9)) == ["0"]
+
+
+def test_it_is_moved_by_contrast() -> None:
+    suspects = after_failures(2)
+    suspects.batch_failed(2, [key("0")])
+    suspects.batch_failed(3, [key("0")])
+    suspects.batch_committed(4, [key("1")])
+    assert not suspects.is_poison(key("0")), "nothing else was committed when it failed"
+    suspects.batch_failed(5, [key("0")])
+    assert suspects.is_poison(key("0"))
+    assert not suspects.is_poison(key("1"))
+    assert suspects.why(key("0")).startswith("5 batches with it failed in a row")
+    suspects.moved(key("0"))
+    assert not suspects.isolating
+    assert suspects.findings.evidence == Evidence(4, moved=1, delivered=2)
+
+
+def test_a_commit_ends_the_suspicion() -> None:
+    suspects = after_failures(3)
+    suspects.batch_committed(2, keys(2))
+    assert suspects.findings.histories == {key("2"): FailureHistory(2, 0, 1, 1, 3)}
+    suspects.batch_committed(3, keys(3))
+    assert not suspects.isolating
+
+
+def test_an_id_is_of_its_queue() -> None:
+    suspects = after_failures(1, times=9)
+    other = MessageKey(ref("returns"), "0")
+    assert not suspects.is_poison(other)
+    suspects.batch_committed(2, [other])
+    assert suspects.isolating
+
+
+def test_it_resumes_from_what_an_earlier_process_has_found() -> None:
+    before = after_failures(64)
+    after = Suspects(RULE)
+    after.restore(before.findings)
+    assert after.choose(waiting(64), 100) == before.choose(waiting(64), 100)
+    assert after.count == 64
+
+
+def test_the_histories_are_bounded_and_the_most_suspected_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poison, "HISTORIES_AT_MOST", 10)
+    suspects = after_failures(4)
+    suspects.batch_failed(2, keys(20, first=100), times=1)
+    assert suspects.count == 10
+    assert {*keys(4)} <= {*suspects.findings.histories}
+
+
+def test_a_suspect_that_never_comes_back_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poison, "_FORGOTTEN_AFTER", 10)
+    suspects = after_failures(2)
+    suspects.batch_committed(11, [key("new")])
+    assert suspects.count == 2
+    suspects.batch_committed(12, [key("new")])
+    assert suspects.count == 0
+
+
+def test_the_status_says_what_was_done_and_what_is_left() -> None:
+    suspects = after_failures(64)
+    assert "(64 messages)" in suspects.status
+    assert suspects.status.endswith("split into 16; 64 suspects left")
+    suspects.batch_committed(2, keys(60))
+    assert suspects.status.endswith("; 4 suspects left")
+    suspects.batch_committed(3, keys(64))
+    assert suspects.status == ""

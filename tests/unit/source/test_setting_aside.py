@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from consuming import batch, bodies
 
-from spark_azqueue.errors import AccessDenied, UndecodableBody
+from spark_azqueue.errors import AccessDenied, TooManyPoison, UndecodableBody
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.envelopes import envelope_of
 from spark_azqueue.source.columns import source_columns
@@ -26,13 +26,21 @@ def start(spark, **options):
 
 
 def one_that_failed_alone(spark, fake):
-    """A consumer whose next look finds a message that stood alone in a batch that failed."""
+    """A consumer whose next look finds a message that was alone in each batch that failed."""
     fake.put("orders", "bad")
-    first = start(spark, maxDequeueCount="1")
-    end, _ = batch(first, first.initial)
-    second = start(spark, maxDequeueCount="1")
-    second.plan(second.initial, end)
-    return second, end
+    return after_failures(spark, maxDequeueCount="1")
+
+
+def after_failures(spark, **options):
+    """A consumer whose next look finds a message that failed alone, so often that it is poison."""
+    consumer = start(spark, **options)
+    begin = consumer.initial
+    for _ in range(4):
+        end, _ = batch(consumer, begin)
+        consumer = start(spark, **options)
+        consumer.plan(begin, end)
+        begin = end
+    return consumer, begin
 
 
 def one_that_does_not_decode(spark, fake):
@@ -67,6 +75,7 @@ def test_a_message_that_cannot_be_copied_stays_in_its_queue(poisoned, fake):
     # Given a poison queue that takes nothing any more
     consumer, begin = poisoned
     fake.faults.add(Fault("put", "forbidden", queue=POISON))
+    before = fake.requests["delete"]  # of batches that failed
 
     # When the message is to be set aside
     with pytest.raises(AccessDenied, match=POISON):
@@ -74,7 +83,7 @@ def test_a_message_that_cannot_be_copied_stays_in_its_queue(poisoned, fake):
     consumer.close()  # which finishes the deletes that were begun
 
     # Then it was not deleted, and is there for whoever comes next
-    assert fake.requests["delete"] == 0
+    assert fake.requests["delete"] == before
     assert (texts(fake, "orders"), texts(fake, POISON)) == (["bad"], [])
     assert fake.visible("orders") == 1
 
@@ -87,7 +96,7 @@ def test_it_is_not_deleted_while_its_copy_is_tried_again(poisoned, fake):
     consumer.close()
 
     puts = [n for n, entry in enumerate(fake.log) if (entry.op, entry.status) == ("put", 201)]
-    deletes = [n for n, entry in enumerate(fake.log) if entry.op == "delete"]
+    deletes = [n for n, e in enumerate(fake.log) if (e.op, e.status) == ("delete", 204)]
     assert len(puts) == len(deletes) == 1
     assert puts[0] < deletes[0]
 
@@ -145,14 +154,11 @@ def test_a_text_that_xml_cannot_hold_is_set_aside_in_an_envelope(spark, fake, fo
     """The service refuses its copy, so the query would stop for good at this message."""
     options = {"onUndecodable": "permissive", "maxDequeueCount": "1", "poisonFormat": format}
     fake.put("orders", "bad")
-    fake.faults.add(Fault("dequeue", "broken_xml", times=2))
-    first = start(spark, **options)
-    end, _ = batch(first, first.initial)
-    second = start(spark, **options)
-    second.plan(second.initial, end)
+    fake.faults.add(Fault("dequeue", "broken_xml", times=5))
+    consumer, end = after_failures(spark, **options)
 
-    second.latest(end, None)
-    second.close()
+    consumer.latest(end, None)
+    consumer.close()
 
     (copy,) = texts(fake, POISON)
     assert "\x01" in envelope_of(copy).body
@@ -207,15 +213,28 @@ def test_a_log_outlives_the_queue_and_the_poison_queue_of_its_message(fake, tmp_
     given = {"queue": "orders-*", "maxDequeueCount": "1", "writeAheadLog": f"file:{tmp_path}/log"}
     config = source_config({"secret.connectionString": fake.connection_string, **given}, {})
     columns = source_columns(config.body_type, permissive=False)
-    end, planned = None, []
-    for number in range(3):
+    start = end = None
+    planned = []
+    for number in range(5):
         reader = AzQueueStreamReader(config, columns, columns)
-        start = reader.initialOffset()
+        start = start or reader.initialOffset()
         end = end or reader.latestOffset(start)
-        planned.append(len(reader.partitions(start, end)))  # and the batch fails
+        planned.append(len(reader.partitions(start, end)))
+        if planned[-1] == 0 and number < 4:  # it was given up, and comes again
+            start = end
+            while end == start:  # its release is on the way
+                end = reader.latestOffset(start)
+            reader.partitions(start, end)  # and the batch fails
         reader.stop()
-        if number == 0:
+        if number == 3:
             fake.delete_queue("orders-1")
             fake.delete_queue("orders-1-poison")
 
-    assert (planned, texts(fake, "orders-1-poison")) == ([1, 1, 0], ["bad"])
+    assert (planned, texts(fake, "orders-1-poison")) == ([1, 1, 0, 0, 0], ["bad"])
+
+
+def test_too_many_poison_messages_end_the_query_and_none_is_moved(spark, fake):
+    fake.put("orders", "bad")
+    with pytest.raises(TooManyPoison, match="'maxPoisonMessages'"):
+        after_failures(spark, maxDequeueCount="1", maxPoisonMessages="0")
+    assert (texts(fake, "orders"), fake.count(POISON)) == (["bad"], 0)

@@ -340,6 +340,8 @@ def test_a_release_in_the_background_that_fails_is_logged_and_is_no_error(caplog
 def test_only_to_a_restored_delete_a_missing_queue_is_no_error():
     worker = worker_for(Failing(QueueNotFound("no queue", status=404)))
 
-    assert worker.delete_restored(leases(2)) == []
+    deleted: list[Lease] = []
+    worker.delete_restored(leases(2), deleted)
+    assert deleted == []
     with pytest.raises(QueueNotFound):
         worker.release(leases(1))

@@ -160,11 +160,11 @@ def test_a_queue_that_was_deleted_since_holds_nothing_to_delete(bench):
     leases = bench.lease(3)
     bench.fake.delete_queue("orders")
 
-    bench.worker.delete_restored(leases)
+    bench.worker.delete_restored(leases, [])
 
 
 @pytest.mark.parametrize(
-    "act", [lambda s, leases: s.delete_restored(leases), lambda s, leases: s.release(leases)]
+    "act", [lambda s, leases: s.delete_restored(leases, []), lambda s, leases: s.release(leases)]
 )
 def test_without_an_answer_a_restart_does_not_go_on(bench, monkeypatch, act):
     leases = bench.lease(3)

@@ -1,0 +1,185 @@
+"""Latencies as histograms with fixed buckets, so that those of runs and sources can be added up.
+
+Pure. Each is measured in the process that sees it; only counts by bucket travel.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+Bounds = tuple[float, ...]
+
+AGES: Bounds = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 43_200, 86_400, 259_200)
+"""Of messages, in seconds: from a second to three days."""
+
+REQUESTS: Bounds = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""Those that OpenTelemetry's conventions for messaging advise."""
+
+BATCHES: Bounds = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600)
+
+DELIVERY, COMMIT, BATCH = "delivery", "commit", "batch"
+"""Ages of messages when they are put into a batch, and when their batch is known as committed; and
+the durations of batches. All other names are kinds of requests, perhaps with an error after a
+space: "delete 503"."""
+
+NO_ANSWER, OTHER = "no_answer", "_OTHER"
+
+_NAMES_AT_MOST = 40
+_NAME = re.compile(r"[a-z]{1,16}( [A-Za-z0-9_]{1,16})?")
+_MOST = 2**63 - 1
+
+
+def bounds_of(name: str) -> Bounds:
+    """The upper bounds of the buckets of this latency, without the last one, which has none."""
+    return {DELIVERY: AGES, COMMIT: AGES, BATCH: BATCHES}.get(name, REQUESTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """counts: in each bucket, one more than there are bounds. total_ms: sum of all values."""
+
+    bounds: Bounds
+    counts: tuple[int, ...]
+    total_ms: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many values."""
+        return sum(self.counts)
+
+    @property
+    def total(self) -> float:
+        """The sum of all values, in seconds."""
+        return self.total_ms / 1_000
+
+    @property
+    def cumulative(self) -> list[tuple[str, int]]:
+        """The buckets of Prometheus: the upper bound, and how many values are not above it."""
+        names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
+        return list(zip(names, accumulate(self.counts), strict=True))
+
+    def quantile(self, share: float) -> float | None:
+        """About the value below which this share (0 to 1) of all is; None without values.
+
+        Within a bucket values count as spread evenly, as in Prometheus's `histogram_quantile`.
+        """
+        wanted, below = share * self.count, 0
+        if not self.count:
+            return None
+        for lower, upper, count in zip((0.0, *self.bounds), self.bounds, self.counts, strict=False):
+            if count and below + count >= wanted:
+                return lower + (upper - lower) * max(0.0, wanted - below) / count
+            below += count
+        return self.bounds[-1]
+
+    def __add__(self, other: Histogram) -> Histogram:
+        counts = zip(self.counts, other.counts, strict=True)
+        return Histogram(
+            self.bounds,
+            tuple(min(one + more, _MOST) for one, more in counts),
+            min(self.total_ms + other.total_ms, _MOST),
+        )
+
+    def since(self, before: Histogram | None) -> Histogram:
+        """What came since then; all of it if that is no earlier state of this one."""
+        if before is None:
+            return self
+        counts = tuple(now - then for now, then in zip(self.counts, before.counts, strict=True))
+        total_ms = self.total_ms - before.total_ms
+        return self if min(*counts, total_ms) < 0 else Histogram(self.bounds, counts, total_ms)
+
+    def values(self) -> list[tuple[float, int]]:
+        """Values with the same buckets and the same sum: each with how often it comes.
+
+        In each bucket they are at the same part of its width; above the last bound at that bound,
+        or as far above it as the sum demands.
+        """
+        least = sum(low * n for low, n in zip((0.0, *self.bounds), self.counts, strict=True))
+        widths = [high - low for low, high in zip((0.0, *self.bounds), self.bounds, strict=False)]
+        width = sum(wide * n for wide, n in zip(widths, self.counts, strict=False))
+        part = min(1.0, max(0.0, (self.total - least) / width)) if width else 1.0
+        left = max(0.0, self.total - least - part * width)
+        above = self.counts[-1]
+        lows = zip((0.0, *self.bounds), widths, self.counts, strict=False)
+        found = [(low + part * wide, n) for low, wide, n in lows if n]
+        if above:
+            found.append((self.bounds[-1] * (1 + 1e-9) + left / above, above))
+        return found
+
+    def to_json(self) -> list[int]:
+        """The sum in milliseconds, and the counts without the zeros at their end."""
+        last = max((place for place, count in enumerate(self.counts, 1) if count), default=0)
+        return [self.total_ms, *self.counts[:last]]
+
+    @classmethod
+    def from_json(cls, value: Any, bounds: Bounds) -> Histogram:
+        """Read it back. Raises TypeError or ValueError if it is not one."""
+        total_ms, *counts = value
+        missing = len(bounds) + 1 - len(counts)
+        for each in (total_ms, *counts):
+            if type(each) is not int or not 0 <= each <= _MOST:
+                raise ValueError("a number of a histogram is no count")
+        if missing < 0:
+            raise ValueError("a histogram has too many buckets")
+        return cls(bounds, (*counts, *[0] * missing), total_ms)
+
+
+Latencies = Mapping[str, Histogram]
+
+
+def added(one: Latencies, other: Latencies) -> dict[str, Histogram]:
+    """The sums, by name."""
+    found = dict(one)
+    for name, each in other.items():
+        found[name] = found[name] + each if name in found else each
+    return found
+
+
+def latencies_to_json(latencies: Latencies) -> dict[str, list[int]]:
+    """As plain values."""
+    return {name: each.to_json() for name, each in latencies.items()}
+
+
+def latencies_from_json(value: Any) -> dict[str, Histogram]:
+    """Read them back. Raises TypeError, ValueError or AttributeError if it is not them."""
+    if len(value) > _NAMES_AT_MOST or not all(map(_NAME.fullmatch, value)):
+        raise ValueError("a report has too many latencies, or one that has no such name")
+    return {name: Histogram.from_json(each, bounds_of(name)) for name, each in value.items()}
+
+
+class Recorder:
+    """Counts values of several latencies. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}
+        self._totals: dict[str, float] = {}
+
+    def observe(self, name: str, seconds: Iterable[float]) -> None:
+        """Count these values; a negative one (clocks differ) is 0.
+
+        A request's error beyond forty names counts as `_OTHER` of its kind.
+        """
+        if name not in self._counts:
+            kind, _, error = name.partition(" ")
+            if error and len(self._counts) >= _NAMES_AT_MOST // 2:
+                name = f"{kind} {OTHER}"
+            self._counts.setdefault(name, [0] * (len(bounds_of(name)) + 1))
+            self._totals.setdefault(name, 0.0)
+        counts, bounds, total = self._counts[name], bounds_of(name), 0.0
+        for each in seconds:
+            each = max(0.0, each)
+            counts[bisect_left(bounds, each)] += 1
+            total += each
+        self._totals[name] += total
+
+    def latencies(self) -> dict[str, Histogram]:
+        """What was counted so far."""
+        return {
+            name: Histogram(bounds_of(name), tuple(counts), round(self._totals[name] * 1_000))
+            for name, counts in list(self._counts.items())
+        }
