@@ -140,7 +140,7 @@ def _of_others(subject: str, known: Checkpoint, versions: Versions) -> Iterator[
         return
     ahead = sorted(ahead, reverse=True)[:_APPS_SHOWN]
     names = ", ".join(f"{_cut(name)} up to {newest}" for newest, name in ahead)
-    text = f"{subject} has batches behind the checkpoint's newest, {known.planned}: of {names}"
+    text = f"{subject} has batches that the checkpoint does not have: of {names}"
     advice = "If foreachBatch writes with one of these as txnAppId, name it with --txn-app-id"
     yield Finding(None, text, advice)
 
