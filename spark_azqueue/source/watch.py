@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 
-from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound
+from spark_azqueue.errors import AccessDenied, AzQueueError, QueueNotFound, ServiceError
 from spark_azqueue.metrics.watched import SHOWN_AT_MOST, Watched
 from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.service.account import Account
