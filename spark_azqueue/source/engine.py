@@ -312,7 +312,6 @@ class RestoredBatches:
         restored = QueueOffset.from_json(offset, account=self._account)
         suspects = self._engine.suspects
         suspects.restore(restored.findings)
-        suspects.batch_committed(restored.batch, [lease.key for lease in restored.leases])
         if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
             return
         names = self._engine.config.selection.not_read(each.queue for each in restored.leases)
@@ -324,7 +323,12 @@ class RestoredBatches:
                 names,
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
-        self._engine.holder.settle_restored(leases, restored.blobs)
+        deleted = self._engine.holder.settle_restored(leases, restored.blobs)
+        keys = [lease.key for lease in restored.leases]
+        if deleted:
+            suspects.batch_committed(restored.batch, keys)
+        else:  # it may have been replayed, which is no evidence of a commit
+            suspects.forget(keys)
 
 
 class Drain:

@@ -167,8 +167,12 @@ class LeaseHolder:
                 self.lengths.visibility_s(),
             )
 
-    def settle_restored(self, leases: Sequence[Lease], blobs: Mapping[Lease, str]) -> None:
+    def settle_restored(
+        self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
+    ) -> frozenset[Lease]:
         """Delete a batch of an earlier run with exactly these receipts; a refusal is final.
+
+        Returns what was deleted.
 
         blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
         does not answer: then nothing may be dequeued yet.
@@ -179,6 +183,7 @@ class LeaseHolder:
         for lease in deleted:
             if lease in blobs:
                 self._remove_blob(blobs[lease])
+        return frozenset(deleted)
 
     def restore(
         self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float
