@@ -351,7 +351,6 @@ class RestoredBatches:
         self._restore_pending(restored)
         suspects = self._engine.suspects
         suspects.restore(restored.findings)
-        suspects.batch_committed(restored.batch, [lease.key for lease in restored.leases])
         if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
             return
         names = self._engine.config.selection.not_read(each.queue for each in restored.leases)
@@ -364,6 +363,11 @@ class RestoredBatches:
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
         deleted = self._engine.holder.settle_restored(leases, restored.blobs)
+        keys = [lease.key for lease in restored.leases]
+        if deleted:
+            suspects.batch_committed(restored.batch, keys)
+        else:  # it may have been replayed, which is no evidence of a commit
+            suspects.forget(keys)
         refused = [each for each in leases if each not in deleted and each in restored.texts]
         if deleted and refused:
             self._engine.remember(

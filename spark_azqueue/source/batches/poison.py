@@ -122,6 +122,12 @@ class Suspects:
         """That of a suspect, None of another message."""
         return self._histories.get(key)
 
+    def forget(self, keys: Iterable[MessageKey]) -> None:
+        """It is unknown what became of a batch of these: they are no suspects."""
+        self._first = None
+        for key in keys:
+            self._histories.pop(key, None)
+
     def is_poison(self, key: MessageKey) -> bool:
         """True if this message is to be moved."""
         return key in self._poison

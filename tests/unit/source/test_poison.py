@@ -161,3 +161,10 @@ def test_the_status_says_what_was_done_and_what_is_left() -> None:
     assert suspects.status.endswith("; 4 suspects left")
     suspects.batch_committed(3, keys(64))
     assert suspects.status == ""
+
+
+def test_of_a_batch_whose_end_is_unknown_nothing_is_concluded() -> None:
+    suspects = after_failures(3)
+    suspects.forget(keys(2))
+    assert [*suspects.findings.histories] == [key("2")]
+    assert suspects.findings.evidence.committed == 0
