@@ -165,8 +165,13 @@ class QueuesWatch:
             },
             **self._backlog.errors,
         }
-        silent = {queue: str(error) for queue, error in errors.items()}
+        silent = {queue: _kind(error) for queue, error in errors.items()}
         for queue, error in errors.items():
-            if self._silent.get(queue) != str(error) and not isinstance(error, AccessDenied):
+            if self._silent.get(queue) != _kind(error) and not isinstance(error, AccessDenied):
                 log.warning("what queue '%s' holds is not known: %s", queue.name, error)
         self._silent = silent
+
+
+def _kind(error: Exception) -> str:
+    """What tells two reasons apart: each request has an id of its own in its text."""
+    return f"{type(error).__name__} {getattr(error, 'status', None)}"
