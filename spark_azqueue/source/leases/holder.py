@@ -178,9 +178,7 @@ class LeaseHolder:
     def settle_restored(
         self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
     ) -> frozenset[Lease]:
-        """Delete a batch of an earlier run with exactly these receipts; a refusal is final.
-
-        Returns what was deleted.
+        """Delete a batch of an earlier run with exactly these receipts. Returns what was deleted.
 
         blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
         does not answer: then nothing may be dequeued yet. The next try counts what this one did.
