@@ -15,7 +15,7 @@ from typing import Any
 from spark_azqueue.service.messages import MessageKey, QueueRef, is_queue_name
 
 from .partitions import DamagedOffset, pack_ids, unpack_ids
-from .suspects import HISTORIES_AT_MOST, Evidence, History
+from .suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
 _MOST = 2**63 - 1
 _COUNTS = {"lastCommit": "committed", "moved": "moved", "delivered": "delivered"}
@@ -26,7 +26,7 @@ _FLAGS = {"byChance": "by_chance", "unproven": "is_unproven"}
 class Findings:
     """The histories of suspects, and what is known beside them. False if nothing is known."""
 
-    histories: Mapping[MessageKey, History] = field(default_factory=dict)
+    histories: Mapping[MessageKey, FailureHistory] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
 
     def __bool__(self) -> bool:
@@ -35,7 +35,7 @@ class Findings:
     def to_json(self) -> dict[str, Any]:
         """Plain values, always in the same order. Raises ServiceError for an odd id."""
         value = evidence_to_json(self.evidence)
-        groups: dict[History, dict[str, list[str]]] = {}
+        groups: dict[FailureHistory, dict[str, list[str]]] = {}
         for key, history in self.histories.items():
             groups.setdefault(history, {}).setdefault(key.queue.name, []).append(key.message_id)
         if groups:
@@ -56,7 +56,7 @@ class Findings:
         """Read them back. account: of the queues. Raises DamagedOffset."""
         evidence = evidence_from_json(value)
         assert isinstance(value, Mapping)
-        histories: dict[MessageKey, History] = {}
+        histories: dict[MessageKey, FailureHistory] = {}
         groups = value.get("suspects", [])
         if not isinstance(groups, list) or len(groups) > HISTORIES_AT_MOST:
             raise DamagedOffset("its suspects are not valid")
@@ -101,10 +101,10 @@ def evidence_from_json(value: object) -> Evidence:
     return Evidence(**counts, **flags)
 
 
-def history_from_json(value: object) -> History:
+def history_from_json(value: object) -> FailureHistory:
     """Read the numbers of a history. Raises DamagedOffset."""
     if isinstance(value, list) and len(value) == 6 and all(map(_is_count, value[:5])):
-        history = History(*value)
+        history = FailureHistory(*value)
         is_counted = history.failures > 0 and history.alone <= history.failures
         is_whole = history.size > 0 and isinstance(history.proven, bool)
         if is_counted and is_whole and history.since <= history.batch:

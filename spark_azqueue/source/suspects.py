@@ -32,7 +32,7 @@ _PART_MOVED = 10
 _WINDOW = 10_000
 
 
-class History(NamedTuple):
+class FailureHistory(NamedTuple):
     """How the batches of a message ended since it was first delivered, or last committed.
 
     failures: of them, in a row. alone: how many of the newest had it alone. since, batch: numbers
@@ -75,7 +75,7 @@ class Evidence:
     delivered: int = 0
 
     def on_committed(
-        self, number: int, messages: int, histories: Iterable[History], repeats: int = 0
+        self, number: int, messages: int, histories: Iterable[FailureHistory], repeats: int = 0
     ) -> Evidence:
         """A batch of this many messages was committed. histories: of those that are suspects.
 
@@ -103,7 +103,7 @@ class Evidence:
         is_needed = has_suspects or self.moved or self.by_chance or self.is_unproven
         return self if is_needed else Evidence()
 
-    def on_moved(self, history: History) -> Evidence:
+    def on_moved(self, history: FailureHistory) -> Evidence:
         """A message with this history was moved."""
         return replace(
             self,
@@ -134,13 +134,13 @@ class IsolationRule:
         default = most + 1 if config.write_ahead_log else 2
         return cls(most, config.isolate_after or default, config.max_poison_messages)
 
-    def share(self, history: History) -> int:
+    def share(self, history: FailureHistory) -> int:
         """How many messages may share the next batch with a suspect."""
         if history.failures < self.isolate_after:
             return history.size
         return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
 
-    def said_of(self, history: History, evidence: Evidence) -> str:
+    def said_of(self, history: FailureHistory, evidence: Evidence) -> str:
         """What a batch with this history did, for people."""
         times = f"failed {history.failures} times in a row"
         if history.size == 1:
@@ -153,7 +153,7 @@ class IsolationRule:
             return what
         return f"{what}: split into {-(-history.size // self.share(history))}"
 
-    def verdict(self, history: History, evidence: Evidence) -> Verdict:
+    def verdict(self, history: FailureHistory, evidence: Evidence) -> Verdict:
         """What to do with a suspect, now that a batch that had it failed."""
         times = 2 if evidence.by_chance or not history.proven else 1
         if history.alone < _TRIES_ALONE * times or history.failures <= self.most_failures * times:
@@ -165,7 +165,7 @@ class IsolationRule:
             return Verdict.TOO_MANY
         return Verdict.POISON
 
-    def is_poison(self, history: History, evidence: Evidence) -> bool:
+    def is_poison(self, history: FailureHistory, evidence: Evidence) -> bool:
         """True if a message is to be moved. Raises TooManyPoison."""
         verdict = self.verdict(history, evidence)
         if verdict is Verdict.TOO_MANY:
@@ -178,7 +178,7 @@ class IsolationRule:
         return verdict is Verdict.POISON
 
 
-def why(history: History, error: str = "") -> str:
+def why(history: FailureHistory, error: str = "") -> str:
     """Why a message is poison, for a reader of its dead letter.
 
     error: what its newest batch raised, if that is known.
@@ -205,22 +205,22 @@ SAID_OF_MOVED = "dead-lettered a message that failed alone"
 
 
 def failed(
-    before: History | None,
+    before: FailureHistory | None,
     evidence: Evidence,
     number: int,
     size: int,
     *,
     times: int = 1,
     is_alone: bool = True,
-) -> History:
+) -> FailureHistory:
     """The history of a message of a batch that failed. before: None if it had none.
 
     times: how often the same batch failed. is_alone: Spark's batch had no other messages.
     """
     alone = times if size == 1 and is_alone else 0
     if before is None:
-        return History(times, alone, number, number, size)
-    return History(
+        return FailureHistory(times, alone, number, number, size)
+    return FailureHistory(
         before.failures + times,
         before.alone + alone if alone else 0,
         before.since,
@@ -230,7 +230,7 @@ def failed(
     )
 
 
-def turn(history: History, evidence: Evidence) -> tuple[int, int, int]:
+def turn(history: FailureHistory, evidence: Evidence) -> tuple[int, int, int]:
     """Suspects with the lowest turn are delivered first; see `LAST`.
 
     If another batch was committed since its failure, the one that failed most: so failures and

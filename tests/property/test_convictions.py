@@ -15,7 +15,7 @@ from convicting import Convicting
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.source import suspects
 from spark_azqueue.source.batches import poison
-from spark_azqueue.source.suspects import Evidence, History, IsolationRule
+from spark_azqueue.source.suspects import Evidence, FailureHistory, IsolationRule
 
 Fails = Callable[[list[int], int], bool]
 
@@ -159,7 +159,7 @@ def once_alone_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def _by_failures_alone(
-    self: IsolationRule, history: History, evidence: Evidence
+    self: IsolationRule, history: FailureHistory, evidence: Evidence
 ) -> suspects.Verdict:
     is_due = history.failures > self.most_failures and history.proven
     return suspects.Verdict.POISON if is_due else suspects.Verdict.AGAIN

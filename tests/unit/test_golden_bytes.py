@@ -54,7 +54,7 @@ from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome, outcome_on
 from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, PendingLists
 from spark_azqueue.source.log.undecodable import About, Decision
-from spark_azqueue.source.suspects import Evidence, History
+from spark_azqueue.source.suspects import Evidence, FailureHistory
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
 MAGICS = (b"azqueue segment 1\n", b"azqueue slot 1\n", b"azqueue files 1\n")
@@ -71,7 +71,7 @@ MANY_OWED = tuple(
 )
 READING = {"messageEncoding": "base64", "bodyType": "string"}
 FINDINGS = Findings(
-    {MessageKey(ORDERS, "id-1"): History(6, 0, 3, 3, 500)}, Evidence(2, True, True, 1, 480)
+    {MessageKey(ORDERS, "id-1"): FailureHistory(6, 0, 3, 3, 500)}, Evidence(2, True, True, 1, 480)
 )
 DECISION = Decision({"bodyType": "binary"}, (RECEIVED[0][0].key,), (RECEIVED[1][0].key,))
 

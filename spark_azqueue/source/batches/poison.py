@@ -17,7 +17,7 @@ from ..suspects import (
     LAST,
     SAID_OF_MOVED,
     Evidence,
-    History,
+    FailureHistory,
     IsolationRule,
     failed,
     status,
@@ -35,7 +35,7 @@ class Suspects:
     def __init__(self, rule: IsolationRule | None) -> None:
         """rule: None if poison handling is off."""
         self._rule = rule
-        self._histories: dict[MessageKey, History] = {}
+        self._histories: dict[MessageKey, FailureHistory] = {}
         self._evidence = Evidence()
         self._first: tuple[int, int, int] | None = None  # see `_first_turn`
         self._said = ""
@@ -118,7 +118,7 @@ class Suspects:
         if self._histories and min(each.batch for each in self._histories.values()) < old:
             self._histories = {k: each for k, each in self._histories.items() if each.batch >= old}
 
-    def history(self, key: MessageKey) -> History | None:
+    def history(self, key: MessageKey) -> FailureHistory | None:
         """That of a suspect, None of another message."""
         return self._histories.get(key)
 

@@ -24,7 +24,7 @@ from ..suspects import (
     LAST,
     SAID_OF_MOVED,
     Evidence,
-    History,
+    FailureHistory,
     IsolationRule,
     failed,
     status,
@@ -161,7 +161,7 @@ class PlanOutcomes:
 
 
 def _or_nothing(
-    closed: Closed, suspects: tuple[Suspected, ...], history: History, evidence: Evidence
+    closed: Closed, suspects: tuple[Suspected, ...], history: FailureHistory, evidence: Evidence
 ) -> tuple[Suspected, ...]:
     """These, and first no message if each of them has to wait: the plan behind it may be new."""
     if suspects and turn(in_turn(suspects, evidence)[0].history, evidence)[0] < LAST:

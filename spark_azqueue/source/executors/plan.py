@@ -47,7 +47,7 @@ from ..offsets import (
     version_and_batch,
 )
 from ..partitions import DamagedOffset
-from ..suspects import Evidence, History
+from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId
 
 MOST_WAITING = 16_384
@@ -98,7 +98,7 @@ class Suspected(NamedTuple):
     """Messages that are delivered together, and how the batches with them ended."""
 
     parts: Group
-    history: History
+    history: FailureHistory
 
     @property
     def messages(self) -> int:
@@ -215,7 +215,7 @@ class Plan:
     limits: Mapping[str, Learned] = field(default_factory=dict)
     gave_up: bool = False
     waiting: tuple[Group, ...] = ()
-    histories: tuple[History, ...] = ()
+    histories: tuple[FailureHistory, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
     status: str = ""
 
@@ -254,12 +254,12 @@ class Plan:
             for place, group in enumerate(self.waiting, first)
         )
 
-    def _history(self, place: int, group: Group) -> History:
+    def _history(self, place: int, group: Group) -> FailureHistory:
         if self.histories:
             return self.histories[place]
         before = max(0, self.number - 1)
         size = max(1, sum(part.messages for part in group))
-        return History(1, 0, before, before, size)
+        return FailureHistory(1, 0, before, before, size)
 
     def to_json(self) -> OffsetJson:
         """The offset for Spark: plain values, always in the same key order."""
@@ -360,7 +360,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
     )
 
 
-def _histories(offset: Mapping[str, Any], count: int) -> tuple[History, ...]:
+def _histories(offset: Mapping[str, Any], count: int) -> tuple[FailureHistory, ...]:
     if "histories" not in offset:
         return ()
     values = list_of(offset, "histories", count)

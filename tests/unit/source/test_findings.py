@@ -20,9 +20,9 @@ from spark_azqueue.source.log.progress import SegmentHeader
 from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.source.offsets import QueueOffset, text_of
 from spark_azqueue.source.partitions import DamagedOffset
-from spark_azqueue.source.suspects import HISTORIES_AT_MOST, Evidence, History
+from spark_azqueue.source.suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
-ROOT, ALONE = History(6, 0, 3, 3, 500), History(8, 1, 3, 9, 1, proven=True)
+ROOT, ALONE = FailureHistory(6, 0, 3, 3, 500), FailureHistory(8, 1, 3, 9, 1, proven=True)
 
 
 def key(number: int, queue: Any = ORDERS) -> MessageKey:
@@ -54,7 +54,7 @@ KEPT = {
 }
 
 histories = st.builds(
-    lambda failures, alone, since, later, size, proven: History(
+    lambda failures, alone, since, later, size, proven: FailureHistory(
         failures, min(alone, failures), since, since + later, size, proven
     ),
     *(st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**40)),
@@ -77,7 +77,9 @@ def test_they_are_written_and_read_as_ever() -> None:
 
 
 @given(st.dictionaries(keys, histories, max_size=20), st.randoms())
-def test_equal_ones_have_the_same_text(found: dict[MessageKey, History], shuffle: Any) -> None:
+def test_equal_ones_have_the_same_text(
+    found: dict[MessageKey, FailureHistory], shuffle: Any
+) -> None:
     there = list(found.items())
     shuffle.shuffle(there)
     text = json.dumps(Findings(found).to_json())
@@ -196,5 +198,5 @@ def test_a_plan_of_an_earlier_release_has_no_histories() -> None:
     before = PlanId(8, "b" * 32)
     slots = (Slot((), 2, 1, Part(before, 0, 0, 2)),)
     plan = Plan(ACCOUNT, "a" * 32, PlanId(9, "c" * 32), slots, waiting=((Part(before, 0, 2, 3),),))
-    assert plan.suspected == Suspected((Part(before, 0, 0, 2),), History(1, 0, 8, 8, 2))
-    assert plan.suspects == (Suspected((Part(before, 0, 2, 3),), History(1, 0, 8, 8, 1)),)
+    assert plan.suspected == Suspected((Part(before, 0, 0, 2),), FailureHistory(1, 0, 8, 8, 2))
+    assert plan.suspects == (Suspected((Part(before, 0, 2, 3),), FailureHistory(1, 0, 8, 8, 1)),)

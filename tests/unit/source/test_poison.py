@@ -9,7 +9,7 @@ from spark_azqueue.service.messages import Message, MessageKey
 from spark_azqueue.source.batches import poison
 from spark_azqueue.source.batches.poison import Suspects
 from spark_azqueue.source.findings import Findings
-from spark_azqueue.source.suspects import Evidence, History, IsolationRule
+from spark_azqueue.source.suspects import Evidence, FailureHistory, IsolationRule
 
 RULE = IsolationRule(most_failures=2, isolate_after=2, most_moved=100)
 
@@ -54,7 +54,7 @@ def test_without_the_option_nothing_is_noted() -> None:
     suspects = Suspects(None)
     suspects.batch_failed(1, keys(3), times=9)
     suspects.batch_committed(2, keys(3))
-    suspects.restore(Findings({key("0"): History(1, 0, 1, 1, 1)}))
+    suspects.restore(Findings({key("0"): FailureHistory(1, 0, 1, 1, 1)}))
     assert not suspects.isolating
     assert not suspects.is_poison(key("0"))
 
@@ -113,7 +113,7 @@ def test_it_is_moved_by_contrast() -> None:
 def test_a_commit_ends_the_suspicion() -> None:
     suspects = after_failures(3)
     suspects.batch_committed(2, keys(2))
-    assert suspects.findings.histories == {key("2"): History(2, 0, 1, 1, 3)}
+    assert suspects.findings.histories == {key("2"): FailureHistory(2, 0, 1, 1, 3)}
     suspects.batch_committed(3, keys(3))
     assert not suspects.isolating
 

@@ -9,7 +9,7 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.suspects import (
     LAST,
     Evidence,
-    History,
+    FailureHistory,
     IsolationRule,
     Verdict,
     failed,
@@ -19,7 +19,7 @@ from spark_azqueue.source.suspects import (
 )
 
 RULE = IsolationRule(most_failures=5, isolate_after=2, most_moved=100)
-ALONE = History(failures=6, alone=2, since=3, batch=9, size=1, proven=True)
+ALONE = FailureHistory(failures=6, alone=2, since=3, batch=9, size=1, proven=True)
 UNPROVEN = ALONE._replace(proven=False)
 COMMITTED = Evidence(committed=4, delivered=5_000)
 
@@ -59,7 +59,7 @@ def test_the_rule_of_these_options(options: dict[str, str], rule: IsolationRule 
     ],
 )
 def test_how_many_share_a_batch_with_a_suspect(failures: int, size: int, share: int) -> None:
-    assert RULE.share(History(failures, 0, 1, 1, size)) == share
+    assert RULE.share(FailureHistory(failures, 0, 1, 1, size)) == share
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_how_many_share_a_batch_with_a_suspect(failures: int, size: int, share: 
         (ALONE, Evidence(4, moved=99, delivered=99), Verdict.POISON),
     ],
 )
-def test_which_suspect_is_poison(history: History, evidence: Evidence, verdict: Verdict) -> None:
+def test_which_suspect_is_poison(
+    history: FailureHistory, evidence: Evidence, verdict: Verdict
+) -> None:
     assert RULE.verdict(history, evidence) is verdict
 
 
@@ -105,18 +107,18 @@ def test_a_second_one_without_contrast_is_not_moved_and_the_status_says_why() ->
 def test_a_history_counts_failures_in_a_row() -> None:
     none, later = Evidence(committed=6), Evidence(committed=13)
     first = failed(None, none, 7, 500, times=6)
-    assert first == History(6, 0, 7, 7, 500)
+    assert first == FailureHistory(6, 0, 7, 7, 500)
     second = failed(first, none, 9, 32)
-    assert second == History(7, 0, 7, 9, 32)
+    assert second == FailureHistory(7, 0, 7, 9, 32)
     alone = failed(failed(second, none, 12, 1), later, 15, 1)
-    assert alone == History(9, 2, 7, 15, 1, proven=True)
+    assert alone == FailureHistory(9, 2, 7, 15, 1, proven=True)
     assert failed(alone, later, 16, 2).alone == 0, "the newest are no longer those with it alone"
     assert failed(alone, later, 16, 1, is_alone=False).alone == 0, "Spark's batch had others"
 
 
 def test_suspects_take_turns() -> None:
     """After a commit the one that failed most; else the one that failed least, alone ones last."""
-    piece, deeper, single = History(6, 0, 3, 3, 500), History(7, 0, 3, 5, 32), ALONE
+    piece, deeper, single = FailureHistory(6, 0, 3, 3, 500), FailureHistory(7, 0, 3, 5, 32), ALONE
     before, after = Evidence(committed=2), Evidence(committed=10)
     assert sorted([single, deeper, piece], key=lambda each: turn(each, before)) == [
         *(piece, deeper, single)
@@ -133,13 +135,13 @@ def test_suspects_take_turns() -> None:
         ([], 1, False),  # a restart is no failure of the batch
         ([], 2, True),
         ([ALONE], 0, True),
-        ([History(1, 0, 3, 3, 2)], 0, False),
-        ([History(2, 0, 3, 3, 2)], 0, True),  # the whole batch, that had failed twice
-        ([History(6, 0, 3, 3, 500)], 0, False),  # a piece of it
+        ([FailureHistory(1, 0, 3, 3, 2)], 0, False),
+        ([FailureHistory(2, 0, 3, 3, 2)], 0, True),  # the whole batch, that had failed twice
+        ([FailureHistory(6, 0, 3, 3, 500)], 0, False),  # a piece of it
     ],
 )
 def test_what_is_committed_after_it_failed_shows_that_failures_are_chance(
-    histories: list[History], repeats: int, by_chance: bool
+    histories: list[FailureHistory], repeats: int, by_chance: bool
 ) -> None:
     evidence = Evidence(committed=3, is_unproven=True, moved=1, delivered=10)
     seen = evidence.on_committed(9, 2, histories, repeats)
@@ -178,13 +180,13 @@ def test_a_reader_of_the_dead_letter_sees_how_it_was_found() -> None:
 
 
 def test_the_line_of_a_restart_says_what_isolation_does() -> None:
-    said = RULE.said_of(History(6, 0, 7, 7, 256), Evidence())
+    said = RULE.said_of(FailureHistory(6, 0, 7, 7, 256), Evidence())
     assert (
         said == "batch 7 (256 messages) failed, its messages failed 6 times in a row: split into 16"
     )
     assert status(said, 255) == f"{said}; 255 suspects left"
     assert status("", 0) == ""
-    assert "split" not in RULE.said_of(History(1, 0, 7, 7, 256), Evidence())
+    assert "split" not in RULE.said_of(FailureHistory(1, 0, 7, 7, 256), Evidence())
     assert (
         RULE.said_of(ALONE, COMMITTED)
         == "batch 9 (1 message) failed, its message failed 6 times in a row"
