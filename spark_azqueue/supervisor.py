@@ -361,7 +361,7 @@ def parsed(progress: Any) -> Mapping[str, Any]:
     return dict(progress)
 
 
-_STATUS = re.compile(r'"isolation":"([ !#-\[\]-~]{1,300})"')
+_STATUS = re.compile(r'"isolation": ?"([ !#-\[\]-~]{1,300})"')
 """In an offset: see `source/offsets.py`."""
 
 

@@ -24,7 +24,7 @@ from .redaction import shown
 _AT_MOST = 65_536
 _ERROR_AT_MOST = 500
 _KEPT = 16
-_OFFSET = re.compile(r'"(?:segment|nonce|leases)":"([0-9A-Za-z+/=]{16,64})')
+_OFFSET = re.compile(r'"(?:segment|nonce|leases)": ?"([0-9A-Za-z+/=]{16,64})')
 """What no two offsets have alike: of a log, of a plan, and of leases."""
 
 

@@ -256,7 +256,7 @@ def test_it_is_public() -> None:
 
 def isolating(status: str) -> RuntimeError:
     """The failure of a batch whose offset says what isolation does."""
-    offset = f'{{"version":2,"batch":7,"isolation":"{status}","messages":1}}'
+    offset = f'{{"version": 2, "batch": 7, "isolation": "{status}", "messages": 1}}'
     return RuntimeError(
         f"a batch failed\nCurrent Available Offsets: {{AzQueueStreamReader: {offset}}}"
     )

@@ -15,8 +15,8 @@ from spark_azqueue.service import last_failure
 
 PID = 4321
 OFFSET = {"version": 2, "batch": 7, "segment": "0123456789abcdef", "messages": 5}
-COMPACT = json.dumps(OFFSET, separators=(",", ":"))
-TEXT = f"a batch failed\nCurrent Available Offsets: {{Reader: {COMPACT}}}"
+TEXT = f"a batch failed\nCurrent Available Offsets: {{Reader: {json.dumps(OFFSET)}}}"
+"""As Spark shows it, with blanks."""
 
 
 @pytest.fixture(autouse=True)
