@@ -14,7 +14,7 @@ later run deletes its messages, whatever the option is then. One whose leases ma
 usual says how long they are (`"leasedFor": 1800`, in seconds). While a poison message is looked
 for, it has what is known of suspects (`"suspects": {…}`, see `findings.py`).
 
-A batch that may outlast its leases has a digest of each message's text (`"texts": "<packed>"`, in
+A batch after which the run may end has a digest of each message's text (`"texts": "<packed>"`, in
 the order of the leases) and says when the last of its messages expires (`"expires"`). Messages of
 earlier batches whose deletes were not confirmed are pending deletes:
 
