@@ -154,15 +154,14 @@ class SourceConfig(SharedConfig):
         "maxDequeueCount",
         parsers.whole_number(1, 1_000_000),
         "Move a message to the poison queue if more batches with it than this failed in a row, the"
-        " last two with it alone, and another batch was committed meanwhile. Unset: no message is"
-        " moved because batches fail.",
+        " last two with it alone, and another batch was committed meanwhile. Unset: none is moved.",
     )
     isolate_after: int | None = option(
         "isolateAfter",
         parsers.whole_number(1, 1_000_000),
         "After so many failures a batch is abandoned, and its messages come in smaller batches."
-        " With `writeAheadLog` these are at least once then: 2 isolates sooner, also in an outage of"
-        " seconds.",
+        " With `writeAheadLog` these are at least once then: 2 isolates sooner, also in a short"
+        " outage.",
         shown="2; with `writeAheadLog`, `maxDequeueCount` + 1",
     )
     max_poison_messages: int = option(
