@@ -120,9 +120,8 @@ class Condition(enum.Enum):
     TOO_MANY_POISON = (
         _BODIES,
         "More messages would be dead-lettered as poison than `maxPoisonMessages` allows.",
-        "find out why batches fail: the last error of your code is in the driver's log. Correct it"
-        " and start again: nothing more was moved. If the messages are at fault, raise"
-        " 'maxPoisonMessages'",
+        "correct what makes batches fail, and start again: nothing more was moved. If the messages"
+        " are at fault, raise 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,

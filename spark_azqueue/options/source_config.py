@@ -153,26 +153,22 @@ class SourceConfig(SharedConfig):
     max_dequeue_count: int | None = option(
         "maxDequeueCount",
         parsers.whole_number(1, 1_000_000),
-        "Detect poison messages: a message is moved to the poison queue if more batches with it"
-        " than this failed in a row, the last two with it alone, and another batch was committed"
-        " meanwhile. Until then its batches become smaller. Unset: no message is moved because"
-        " batches fail.",
+        "Move a message to the poison queue if more batches with it than this failed in a row, the"
+        " last two with it alone, and another batch was committed meanwhile. Unset: none is moved.",
     )
     isolate_after: int | None = option(
         "isolateAfter",
         parsers.whole_number(1, 1_000_000),
-        "With `maxDequeueCount`: after so many failures a batch is given up, and its messages come"
-        " in smaller batches. With `writeAheadLog` a batch that is given up may have reached one of"
-        " two targets: its messages are at least once. So with a log the default is one more than"
-        " `maxDequeueCount`; 2 isolates sooner, and an outage of seconds is enough for it.",
+        "After so many failures a batch is abandoned, and its messages come in smaller batches."
+        " With `writeAheadLog` these are at least once then: 2 isolates sooner, also in a short"
+        " outage.",
         shown="2; with `writeAheadLog`, `maxDequeueCount` + 1",
     )
     max_poison_messages: int = option(
         "maxPoisonMessages",
         parsers.whole_number(0, 1_000_000_000),
-        "With `maxDequeueCount`: more poison messages than this are moved only as long as they are"
-        " less than a tenth of the delivered ones. Beyond, the query fails, and moves none: a"
-        " target may be down.",
+        "The query fails instead of moving more poison messages than this and a tenth of the"
+        " delivered ones: a target may be down.",
         default=100,
     )
     poison_queue: str | None = option(
