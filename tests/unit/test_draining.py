@@ -143,8 +143,16 @@ def test_it_gives_up_as_run_until_done_does(service: FakeQueueService, *, old: b
     assert result.explanation.sentence == "the sink is down"
 
 
-def _killed(run: int) -> None:
-    raise SystemExit
+def leave_a_batch_unfinished(query: Scheduled) -> None:
+    """One run that is killed when it has read the rows of its batch."""
+
+    def killed(run: int) -> None:
+        raise SystemExit
+
+    query.before_commit = killed
+    with pytest.raises(SystemExit):
+        query.start().awaitTermination()
+    query.before_commit = lambda run: None
 
 
 def test_a_batch_that_an_earlier_run_left_unfinished(
@@ -153,10 +161,7 @@ def test_a_batch_that_an_earlier_run_left_unfinished(
     """A run that only replays, without rows if there is no log, is not the end."""
     query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
     service.put_many(QUEUE, numbered(50))
-    query.before_commit = _killed
-    with pytest.raises(SystemExit):
-        query.start().awaitTermination()
-    query.before_commit = lambda run: None
+    leave_a_batch_unfinished(query)
 
     assert said(drained(query, service)) == ended(50)
     assert query.counts() == dict.fromkeys(numbered(50), 1)
@@ -758,10 +763,7 @@ def test_a_batch_that_is_repeated_may_be_skipped(
     """The sink had it before the driver was killed; without a log its messages come again."""
     query = Scheduled(service, old=old, has_log=has_log, maxMessagesPerTrigger="20")
     service.put_many(QUEUE, numbered(50))
-    query.before_commit = _killed
-    with pytest.raises(SystemExit):
-        query.start().awaitTermination()
-    query.before_commit = lambda run: None
+    leave_a_batch_unfinished(query)
     query.skips = lambda batch: batch == 1
 
     assert drained(query, service).finished
