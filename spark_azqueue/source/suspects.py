@@ -28,6 +28,7 @@ HISTORIES_AT_MOST = 4_096
 """Of so many suspects the history is kept. Others are new again, and come after these."""
 
 _TRIES_ALONE = 2  # a process may have been killed before its batch ran
+_TRIES_ALONE_SOON = 3  # if its batch failed too few times to tell chance from cause
 _PART_MOVED = 10
 _WINDOW = 10_000
 
@@ -156,7 +157,9 @@ class IsolationRule:
     def verdict(self, history: FailureHistory, evidence: Evidence) -> Verdict:
         """What to do with a suspect, now that a batch that had it failed."""
         times = 2 if evidence.by_chance or not history.proven else 1
-        if history.alone < _TRIES_ALONE * times or history.failures <= self.most_failures * times:
+        is_soon = self.isolate_after <= self.most_failures
+        alone = max(_TRIES_ALONE * times, _TRIES_ALONE_SOON if is_soon else 0)
+        if history.alone < alone or history.failures <= self.most_failures * times:
             return Verdict.AGAIN
         if not history.proven and evidence.is_unproven:
             return Verdict.UNPROVEN

@@ -19,6 +19,7 @@ from spark_azqueue.source.suspects import (
 )
 
 RULE = IsolationRule(most_failures=5, isolate_after=2, most_moved=100)
+LATE = IsolationRule(most_failures=5, isolate_after=6, most_moved=100)
 ALONE = FailureHistory(failures=6, alone=2, since=3, batch=9, size=1, proven=True)
 UNPROVEN = ALONE._replace(proven=False)
 COMMITTED = Evidence(committed=4, delivered=5_000)
@@ -87,14 +88,19 @@ def test_how_many_share_a_batch_with_a_suspect(failures: int, size: int, share: 
 def test_which_suspect_is_poison(
     history: FailureHistory, evidence: Evidence, verdict: Verdict
 ) -> None:
-    assert RULE.verdict(history, evidence) is verdict
+    assert LATE.verdict(history, evidence) is verdict
+
+
+def test_who_was_isolated_sooner_must_fail_alone_once_more() -> None:
+    assert RULE.verdict(ALONE, COMMITTED) is Verdict.AGAIN
+    assert RULE.verdict(ALONE._replace(alone=3), COMMITTED) is Verdict.POISON
 
 
 def test_too_many_end_the_query_with_the_reason() -> None:
     evidence = Evidence(4, moved=100, delivered=900)
     with pytest.raises(TooManyPoison, match=r"100 of 900 delivered ones .* 'maxPoisonMessages'"):
-        RULE.is_poison(ALONE, evidence)
-    assert IsolationRule(5, 2, most_moved=101).is_poison(ALONE, evidence)
+        LATE.is_poison(ALONE, evidence)
+    assert IsolationRule(5, 6, most_moved=101).is_poison(ALONE, evidence)
 
 
 def test_a_second_one_without_contrast_is_not_moved_and_the_status_says_why() -> None:
