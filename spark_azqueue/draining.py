@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from .errors import AzQueueError
 from .finished import Again, Enough, Finish, QueueSeen, RunSeen, Step, Took, Unfinished, Wait
-from .metrics.query_metrics import Read
+from .metrics.read import Read
 from .metrics.report import Counters
 from .service.messages import MAX_VISIBILITY_S, QueueRef
 from .source.left import QueueLook, QueuesLeft, SourceLeft

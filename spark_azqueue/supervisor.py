@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from .explanation import Explanation, explain
 from .metrics.observers import observers_of
-from .metrics.query_metrics import Read, read_of, skipped
+from .metrics.read import Read, read_of, skipped
 from .service.last_failure import leave
 
 log = logging.getLogger(__name__)

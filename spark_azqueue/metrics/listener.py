@@ -25,8 +25,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from .activity import Activity, QueryState
 from .latency import BATCH, Recorder, added
 from .observers import register
-from .query_metrics import Carried, QueryMetrics, metrics_of, rate_of, read_of, skipped
+from .query_metrics import QueryMetrics, metrics_of, rate_of
+from .read import read_of, skipped
 from .report import Counters, ReadTransaction, TransactionReport
+from .source_progress import Carried
 from .watched import Watched, WatchQueues
 
 if TYPE_CHECKING:

@@ -1,21 +1,19 @@
 """Metrics from one progress event of a query that reads queues.
 
-They are computed from Spark's progress JSON. The offsets describe the batch; `latestOffset` holds
-the source's own report. On Spark 4.0 and 4.1 the offset of a new batch has it, see `Carried`.
+They are computed from Spark's progress JSON, see `source_progress.py`.
 """
 
 from __future__ import annotations
 
-import datetime
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from .latency import Latencies, added
-from .report import AT, Counters, CountsByQueue, Report, TransactionReport, hints_of, whole
+from .report import Counters, CountsByQueue, Report, TransactionReport, hints_of
+from .source_progress import Carried, seconds_since_1970, source_progress
 
 # None for what Spark's release does not show.
 Count = int | None
@@ -156,7 +154,7 @@ class QueryMetrics:
     @property
     def began(self) -> float:
         """`timestamp` in seconds since 1970."""
-        return _moment(self.timestamp)
+        return seconds_since_1970(self.timestamp)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
@@ -196,13 +194,6 @@ def rate_of(kept: Sequence[QueryMetrics]) -> float | None:
     return messages / took if messages and took > 0 else None
 
 
-Carried = dict[int, tuple[float, Report]]
-"""The newest report that an offset of each source brought in a run of a query, and when."""
-
-CURRENT_FOR_S = 60.0
-"""How long the state in such a report counts as that of now. What it has counted stays."""
-
-
 def metrics_of(
     progress: Mapping[str, Any],
     transaction_of: Callable[[str], TransactionReport | None] | None = None,
@@ -213,9 +204,9 @@ def metrics_of(
     transaction_of: the newest transaction of a query, by its id. carried: what earlier events of
     the same run brought; it is brought up to date.
     """
-    began = _moment(str(progress["timestamp"]))
+    began = seconds_since_1970(str(progress["timestamp"]))
     carried = {} if carried is None else carried
-    found = enumerate(map(_source, progress.get("sources") or ()))
+    found = enumerate(map(source_progress, progress.get("sources") or ()))
     sources = [each.with_carried(number, began, carried) for number, each in found if each]
     if not sources:
         return None
@@ -245,141 +236,6 @@ def metrics_of(
         sink_rows=_sink_rows(progress),
         **(transaction.metrics() if transaction else {}),
     )
-
-
-class Read(NamedTuple):
-    """What one progress event says of the queues that its batch read.
-
-    batch: its run and number. sources: how many read queues. messages: how many gave rows. is_new:
-    there was a batch of one of them, also one without rows. is_repeated: Spark repeated it after a
-    failure, and asked for no other. is_old_spark: it is of Spark 4.0 or 4.1, where `availableNow`
-    runs a single batch; None if that is unknown, as of a batch that is repeated. ends: the offsets
-    at the end of each source's batch. oldest: of each source with a batch, its account, and the
-    earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
-    unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
-    the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
-    hidden by killed tasks. counters: of the run so far, None if they are not reported. unread: how
-    many messages the batch had, if it is new and no row of it was read: its sink skipped it.
-    """
-
-    batch: tuple[str, int]
-    sources: int
-    messages: int
-    is_new: bool
-    is_repeated: bool
-    is_old_spark: bool | None
-    ends: tuple[Mapping[str, Any], ...] = ()
-    oldest: tuple[tuple[str, float | None], ...] = ()
-    seconds: float = 0.0
-    visibility_timeout: int = 0
-    hides: bool = False
-    counters: Counters | None = None
-    unread: int = 0
-
-    @property
-    def places(self) -> list[tuple[str, frozenset[str]]]:
-        """Of each source its account, and the names of queues that its batch has."""
-        return [(str(end["account"]), _queues_in(end)) for end in self.ends]
-
-
-def read_of(progress: Mapping[str, Any]) -> Read | None:
-    """What a progress event (parsed JSON) says was read; None if the query reads no queue.
-
-    Never raises.
-    """
-    try:
-        return _read(progress)
-    except _DAMAGE:
-        return None
-
-
-def _read(progress: Mapping[str, Any]) -> Read | None:
-    found = [(each, ours) for each in progress.get("sources") or () if (ours := _source(each))]
-    if not found:
-        return None
-    offsets = [
-        [_parsed(each.get(name)) or {} for name in ("startOffset", "endOffset", "latestOffset")]
-        for each, _ in found
-    ]
-    latest = [each for _, _, each in offsets if each]
-    is_new = [bool(start != end and end["batch"]) for start, end, _ in offsets]
-    # A report in an offset is of the run that made it.
-    reports = [
-        ours.report if ours.report and (latest and (ours.made_at is None or new)) else None
-        for (_, ours), new in zip(found, is_new, strict=True)
-    ]
-    known = [each for each in reports if each]
-    return Read(
-        (str(progress["runId"]), int(progress["batchId"])),
-        len(found),
-        sum(ours.messages for _, ours in found),
-        any(is_new),
-        not latest,
-        # The end of the batch, in place of the source's report.
-        all({"batch", "account"} <= each.keys() for each in latest) if latest else None,
-        tuple(end for _, end, _ in offsets),
-        tuple(
-            (str(end["account"]), _oldest_in(end, report))
-            for (_, end, _), report, new in zip(offsets, reports, is_new, strict=True)
-            if new
-        ),
-        (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000,
-        max((each.visibility_timeout for each in known), default=0),
-        any(each.hidden_for for each in known),
-        reduce(add, [each.counters for each in known]) if len(known) == len(found) else None,
-        sum(
-            _messages_in(end)
-            for (source, _), (_, end, _), new in zip(found, offsets, is_new, strict=True)
-            if new and latest and not source.get("numInputRows")
-        ),
-    )
-
-
-def skipped(read: Read) -> str:
-    """What to say of a batch of which no row was read though it had messages; else ""."""
-    if not read.unread:
-        return ""
-    number = read.batch[1]
-    logs = sorted(str(end["batch"]) for end in read.ends if "log" in end)
-    if logs:
-        rows = (
-            f"They are in the write-ahead log, batch {', '.join(logs)}: read them with readLog, or"
-            " put them into the queue again by the command `replay`"
-        )
-    elif read.is_old_spark:
-        rows = (
-            "The next start with this checkpoint would delete them. Until then they are in the"
-            " queue: start with a new checkpoint and a new output"
-        )
-    else:
-        rows = "Without a write-ahead log they are deleted with the next batch, and lost"
-    return (
-        f"batch {number} had {read.unread} messages, and no row of them was read: the sink skipped"
-        " it. An output that has batches of an earlier checkpoint skips their numbers: with a new"
-        f" checkpoint take a new output (and a new log). {rows}"
-    )
-
-
-def _messages_in(end: Mapping[str, Any]) -> int:
-    """How many messages the batch of this offset gave; 0 for a plan, whose tasks lease them."""
-    if "slots" in end:
-        return 0
-    if "log" in end:
-        return whole(end["messages"])
-    return sum(whole(packed["messages"]) for packed in end["queues"].values())
-
-
-def _oldest_in(end: Mapping[str, Any], report: Report | None) -> float | None:
-    """The earliest insertion time of what this offset brought: see `Read.oldest`."""
-    if "slots" not in end:
-        return _moment(end["oldest"]) if "oldest" in end else None
-    waits = end.get("waiting") or end.get("gaveUp") or any("from" in each for each in end["slots"])
-    return None if waits or report is None else report.oldest
-
-
-def _queues_in(end: Mapping[str, Any]) -> frozenset[str]:
-    slots = end.get("slots") or ()
-    return frozenset(end.get("queues") or ()).union(*(each["queues"] for each in slots))
 
 
 def _added(before: ByQueue, now: ByQueue) -> ByQueue:
@@ -416,98 +272,3 @@ def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
         **report.metrics(),
         **{f"log_{name}": value for name, value in log.items()},
     }
-
-
-class _Source(NamedTuple):
-    """made_at: when the report was made, if it came with the offset, seconds since 1970."""
-
-    messages: int
-    oldest: float | None
-    report: Report | None
-    made_at: int | None = None
-    is_current: bool = True
-
-    def with_carried(self, number: int, began: float, carried: Carried) -> _Source:
-        """With the report that counts now. began: the trigger; a new offset is made after that."""
-        if self.report and self.made_at is None:
-            return self  # Spark has asked for it
-        if self.report and self.made_at is not None and self.made_at + 1 > began:
-            carried[number] = began, self.report
-            return self
-        if number not in carried:
-            return self._replace(report=None)  # of an earlier run, or of none
-        at, report = carried[number]
-        if began - at <= CURRENT_FOR_S:
-            return self._replace(report=report)
-        return self._replace(report=report.counted(), is_current=False)
-
-
-def _source(source: Mapping[str, Any]) -> _Source | None:
-    """Read a source's part of the progress; None if it is not an azqueue source, or damaged."""
-    try:
-        return _undamaged(source)
-    except _DAMAGE:
-        return None
-
-
-def _undamaged(source: Mapping[str, Any]) -> _Source | None:
-    start, end = _parsed(source.get("startOffset")), _parsed(source.get("endOffset"))
-    if end is None or not {"version", "batch", "account"} <= end.keys():
-        return None
-    plans = {"log", "slots"} <= end.keys()  # leaseOn=executors: count the rows
-    if not plans and "queues" not in end and not {"log", "messages"} <= end.keys():
-        return None
-    report, made_at = _report(_parsed(source.get("latestOffset"))), None
-    if report is None and isinstance(in_offset := end.get("report"), dict):
-        report, made_at = _report(in_offset), _made_at(in_offset)
-        report = None if made_at is None else report
-    # Without a log, a batch that is replayed after a crash has no rows: they are delivered later.
-    if end == start or not source.get("numInputRows"):
-        return _Source(0, None, report, made_at)
-    if plans:
-        messages = int(source["numInputRows"])
-    elif "log" in end:
-        messages = _logged(start, end, int(source["numInputRows"]))
-    else:
-        messages = sum(whole(packed["messages"]) for packed in end["queues"].values())
-    return _Source(messages, _oldest_in(end, report), report, made_at)
-
-
-def _report(value: Mapping[str, Any] | None) -> Report | None:
-    try:
-        return Report.from_json(value or {})
-    except _DAMAGE:
-        return None
-
-
-def _made_at(report: Mapping[str, Any]) -> int | None:
-    at = report.get(AT, 0)
-    return at if type(at) is int and 0 <= at < 2**63 else None
-
-
-def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
-    """Messages up to an offset in a log. It counts those of its own batch. Spark's first batch
-    after a restart may hold two on 4.0 and 4.1: then the rows count."""
-    before = start.get("batch") if start else None
-    return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
-
-
-def _parsed(offset: Any) -> dict[str, Any] | None:
-    """An offset as a dict. Spark passes JSON, or text that holds JSON."""
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except (ValueError, RecursionError):
-            return None
-    return offset if isinstance(offset, dict) else None
-
-
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What comes of values that no source wrote."""
-
-
-def _moment(text: str) -> float:
-    """Spark's and our own ISO 8601 in UTC -> seconds since 1970."""
-    form = "%Y-%m-%dT%H:%M:%S.%fZ" if "." in text else "%Y-%m-%dT%H:%M:%SZ"
-    moment = datetime.datetime.strptime(text, form)
-    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()

@@ -6,7 +6,8 @@ import math
 import pytest
 from progress_events import REPORT, offset, progress, source
 
-from spark_azqueue.metrics.query_metrics import QueryMetrics, metrics_of, read_of
+from spark_azqueue.metrics.query_metrics import QueryMetrics, metrics_of
+from spark_azqueue.metrics.read import read_of
 from spark_azqueue.metrics.report import Counters
 
 

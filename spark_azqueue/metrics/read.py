@@ -1,0 +1,140 @@
+"""What a progress event says of the queues that its batch read; and whether its sink skipped it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
+
+from .report import Counters, whole
+from .source_progress import DAMAGE, offset_of, oldest_in, source_progress
+
+
+class Read(NamedTuple):
+    """What one progress event says of the queues that its batch read.
+
+    batch: its run and number. sources: how many read queues. messages: how many gave rows. is_new:
+    there was a batch of one of them, also one without rows. is_repeated: Spark repeated it after a
+    failure, and asked for no other. is_old_spark: it is of Spark 4.0 or 4.1, where `availableNow`
+    runs a single batch; None if that is unknown, as of a batch that is repeated. ends: the offsets
+    at the end of each source's batch. oldest: of each source with a batch, its account, and the
+    earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
+    unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
+    the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
+    hidden by killed tasks. counters: of the run so far, None if they are not reported. unread: how
+    many messages the batch had, if it is new and no row of it was read: its sink skipped it.
+    """
+
+    batch: tuple[str, int]
+    sources: int
+    messages: int
+    is_new: bool
+    is_repeated: bool
+    is_old_spark: bool | None
+    ends: tuple[Mapping[str, Any], ...] = ()
+    oldest: tuple[tuple[str, float | None], ...] = ()
+    seconds: float = 0.0
+    visibility_timeout: int = 0
+    hides: bool = False
+    counters: Counters | None = None
+    unread: int = 0
+
+    @property
+    def places(self) -> list[tuple[str, frozenset[str]]]:
+        """Of each source its account, and the names of queues that its batch has."""
+        return [(str(end["account"]), _queues_in(end)) for end in self.ends]
+
+
+def read_of(progress: Mapping[str, Any]) -> Read | None:
+    """What a progress event (parsed JSON) says was read; None if the query reads no queue.
+
+    Never raises.
+    """
+    try:
+        return _read(progress)
+    except DAMAGE:
+        return None
+
+
+def _read(progress: Mapping[str, Any]) -> Read | None:
+    found = [
+        (each, ours) for each in progress.get("sources") or () if (ours := source_progress(each))
+    ]
+    if not found:
+        return None
+    offsets = [
+        [offset_of(each.get(name)) or {} for name in ("startOffset", "endOffset", "latestOffset")]
+        for each, _ in found
+    ]
+    latest = [each for _, _, each in offsets if each]
+    is_new = [bool(start != end and end["batch"]) for start, end, _ in offsets]
+    # A report in an offset is of the run that made it.
+    reports = [
+        ours.report if ours.report and (latest and (ours.made_at is None or new)) else None
+        for (_, ours), new in zip(found, is_new, strict=True)
+    ]
+    known = [each for each in reports if each]
+    return Read(
+        (str(progress["runId"]), int(progress["batchId"])),
+        len(found),
+        sum(ours.messages for _, ours in found),
+        any(is_new),
+        not latest,
+        # The end of the batch, in place of the source's report.
+        all({"batch", "account"} <= each.keys() for each in latest) if latest else None,
+        tuple(end for _, end, _ in offsets),
+        tuple(
+            (str(end["account"]), oldest_in(end, report))
+            for (_, end, _), report, new in zip(offsets, reports, is_new, strict=True)
+            if new
+        ),
+        (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000,
+        max((each.visibility_timeout for each in known), default=0),
+        any(each.hidden_for for each in known),
+        reduce(add, [each.counters for each in known]) if len(known) == len(found) else None,
+        sum(
+            _messages_in(end)
+            for (source, _), (_, end, _), new in zip(found, offsets, is_new, strict=True)
+            if new and latest and not source.get("numInputRows")
+        ),
+    )
+
+
+def skipped(read: Read) -> str:
+    """What to say of a batch of which no row was read though it had messages; else ""."""
+    if not read.unread:
+        return ""
+    number = read.batch[1]
+    logs = sorted(str(end["batch"]) for end in read.ends if "log" in end)
+    if logs:
+        rows = (
+            f"They are in the write-ahead log, batch {', '.join(logs)}: read them with readLog, or"
+            " put them into the queue again by the command `replay`"
+        )
+    elif read.is_old_spark:
+        rows = (
+            "The next start with this checkpoint would delete them. Until then they are in the"
+            " queue: start with a new checkpoint and a new output"
+        )
+    else:
+        rows = "Without a write-ahead log they are deleted with the next batch, and lost"
+    return (
+        f"batch {number} had {read.unread} messages, and no row of them was read: the sink skipped"
+        " it. An output that has batches of an earlier checkpoint skips their numbers: with a new"
+        f" checkpoint take a new output (and a new log). {rows}"
+    )
+
+
+def _messages_in(end: Mapping[str, Any]) -> int:
+    """How many messages the batch of this offset gave; 0 for a plan, whose tasks lease them."""
+    if "slots" in end:
+        return 0
+    if "log" in end:
+        return whole(end["messages"])
+    return sum(whole(packed["messages"]) for packed in end["queues"].values())
+
+
+def _queues_in(end: Mapping[str, Any]) -> frozenset[str]:
+    slots = end.get("slots") or ()
+    return frozenset(end.get("queues") or ()).union(*(each["queues"] for each in slots))

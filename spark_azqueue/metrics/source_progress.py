@@ -1,0 +1,122 @@
+"""What one source of a query says in a progress event: its part of Spark's progress JSON, read.
+
+The offsets describe the batch; `latestOffset` holds the source's own report. On Spark 4.0 and 4.1
+the offset of a new batch has it, see `Carried`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .report import AT, Report, whole
+
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What comes of values that no source wrote."""
+
+Carried = dict[int, tuple[float, Report]]
+"""The newest report that an offset of each source brought in a run of a query, and when."""
+
+CARRIED_FOR_S = 60.0
+"""How long the state in such a report counts as that of now. What it has counted stays."""
+
+
+class SourceProgress(NamedTuple):
+    """made_at: when the report was made, if it came with the offset, seconds since 1970."""
+
+    messages: int
+    oldest: float | None
+    report: Report | None
+    made_at: int | None = None
+    is_current: bool = True
+
+    def with_carried(self, number: int, began: float, carried: Carried) -> SourceProgress:
+        """With the report that counts now. began: the trigger; a new offset is made after that."""
+        if self.report and self.made_at is None:
+            return self  # Spark has asked for it
+        if self.report and self.made_at is not None and self.made_at + 1 > began:
+            carried[number] = began, self.report
+            return self
+        if number not in carried:
+            return self._replace(report=None)  # of an earlier run, or of none
+        at, report = carried[number]
+        if began - at <= CARRIED_FOR_S:
+            return self._replace(report=report)
+        return self._replace(report=report.counted(), is_current=False)
+
+
+def source_progress(source: Mapping[str, Any]) -> SourceProgress | None:
+    """Read a source's part of the progress; None if it is not an azqueue source, or damaged."""
+    try:
+        return _undamaged(source)
+    except DAMAGE:
+        return None
+
+
+def _undamaged(source: Mapping[str, Any]) -> SourceProgress | None:
+    start, end = offset_of(source.get("startOffset")), offset_of(source.get("endOffset"))
+    if end is None or not {"version", "batch", "account"} <= end.keys():
+        return None
+    plans = {"log", "slots"} <= end.keys()  # leaseOn=executors: count the rows
+    if not plans and "queues" not in end and not {"log", "messages"} <= end.keys():
+        return None
+    report, made_at = _report(offset_of(source.get("latestOffset"))), None
+    if report is None and isinstance(in_offset := end.get("report"), dict):
+        report, made_at = _report(in_offset), _made_at(in_offset)
+        report = None if made_at is None else report
+    # Without a log, a batch that is replayed after a crash has no rows: they are delivered later.
+    if end == start or not source.get("numInputRows"):
+        return SourceProgress(0, None, report, made_at)
+    if plans:
+        messages = int(source["numInputRows"])
+    elif "log" in end:
+        messages = _logged(start, end, int(source["numInputRows"]))
+    else:
+        messages = sum(whole(packed["messages"]) for packed in end["queues"].values())
+    return SourceProgress(messages, oldest_in(end, report), report, made_at)
+
+
+def _report(value: Mapping[str, Any] | None) -> Report | None:
+    try:
+        return Report.from_json(value or {})
+    except DAMAGE:
+        return None
+
+
+def _made_at(report: Mapping[str, Any]) -> int | None:
+    at = report.get(AT, 0)
+    return at if type(at) is int and 0 <= at < 2**63 else None
+
+
+def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
+    """Messages up to an offset in a log. It counts those of its own batch. Spark's first batch
+    after a restart may hold two on 4.0 and 4.1: then the rows count."""
+    before = start.get("batch") if start else None
+    return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
+
+
+def offset_of(offset: Any) -> dict[str, Any] | None:
+    """An offset as a dict. Spark passes JSON, or text that holds JSON."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except (ValueError, RecursionError):
+            return None
+    return offset if isinstance(offset, dict) else None
+
+
+def seconds_since_1970(text: str) -> float:
+    """Spark's and our own ISO 8601 in UTC -> seconds since 1970."""
+    form = "%Y-%m-%dT%H:%M:%S.%fZ" if "." in text else "%Y-%m-%dT%H:%M:%SZ"
+    moment = datetime.datetime.strptime(text, form)
+    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+
+
+def oldest_in(end: Mapping[str, Any], report: Report | None) -> float | None:
+    """The earliest insertion time of what this offset brought: see `Read.oldest`."""
+    if "slots" not in end:
+        return seconds_since_1970(end["oldest"]) if "oldest" in end else None
+    waits = end.get("waiting") or end.get("gaveUp") or any("from" in each for each in end["slots"])
+    return None if waits or report is None else report.oldest
