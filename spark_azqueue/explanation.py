@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from .conditions import Condition
 from .errors import AzQueueError
+from .raised import first_line_in, raised_in, without_sql_state
 
 
 @functools.cache
@@ -67,12 +68,10 @@ def explain(error: BaseException | str) -> Explanation:
         if re.search(symptom.pattern, text):
             page = f"{page_address()}#{_SPARKS}"
             return Explanation(symptom.name, symptom.sentence, symptom.remedy, page)
-    if own := _of_users(text):
-        name, sentence = own
-        return Explanation(name, sentence, _USERS, f"{page_address()}#{_SPARKS}")
+    if raised := raised_in(text):
+        return Explanation(raised.name, raised.sentence, _USERS, f"{page_address()}#{_SPARKS}")
     name = "text" if isinstance(error, str) else type(error).__name__
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no text")
-    return Explanation(name, first, _UNKNOWN, page_address())
+    return Explanation(name, first_line_in(text), _UNKNOWN, page_address())
 
 
 _UNKNOWN = (
@@ -85,34 +84,7 @@ _USERS = (
     " maxDequeueCount, a message that makes every run fail is dead-lettered after so many attempts"
 )
 
-_RAISED = re.compile(
-    r"^Traceback \(most recent call last\):\n((?:[ \t].*\n)+)(\w[\w.]*)(: .*)?", re.M
-)
-_FRAME = re.compile(r'^ +File "([^"\n]+)", line (\d+), in (\S+)', re.M)
-
-
-def _of_users(text: str) -> tuple[str, str] | None:
-    """Name and sentence of an exception that a Python function raised inside a query."""
-    at = text.find("Traceback (most recent call last):")
-    found = _RAISED.search(text[at:]) if at >= 0 else None
-    frames = _FRAME.findall(found[1]) if found else []
-    if not found or not frames:
-        return None
-    theirs = [each for each in frames if "/pyspark/" not in each[0] and "/py4j/" not in each[0]]
-    file, line, function = (theirs or frames)[-1]
-    said = (found[3] or "").removeprefix(": ").strip() or "without a text"
-    return found[2], f"{said} (raised in {function}, {file}, line {line})"
-
-
 _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]*)")
-_SQL_STATE = re.compile(r"SQLSTATE: \w{5}$")
-
-
-def without_sql_state(line: str) -> str:
-    """A line without the SQLSTATE at its end; in linear time, since lines may be long."""
-    kept = line.rstrip()
-    found = _SQL_STATE.search(kept)
-    return kept[: found.start()].rstrip() if found else line
 
 
 def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:

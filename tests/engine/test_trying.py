@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from processes import PATIENCE_S
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue import (
     SplitRows,
@@ -463,3 +465,35 @@ def test_a_function_that_kills_its_worker_is_isolated_by_restarts(
     assert result.finished
     assert [view.text for view in fake.messages(f"{queue}-poison")] == ["kills"]
     assert {row.n for row in spark.read.parquet(str(tmp_path / "out")).collect()} == {1, 2, 4}
+
+
+@needs_true_available_now
+@pytest.mark.parametrize("mode", ["no log", "log", "executors"])
+def test_a_message_that_restarts_isolate_has_the_error_of_the_query_in_its_dead_letter(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path, mode: str
+) -> None:
+    """The error is one of the JVM, within two wrappers of Spark."""
+    fake.create_queue(queue)
+    fake.put_many(queue, ['{"id": 1}', '{"id": 2}', "no JSON", '{"id": 4}'])
+    options = {"maxDequeueCount": "1", "poisonFormat": "envelope"}
+    if mode != "no log":
+        options["writeAheadLog"] = f"file:{tmp_path}/log"
+    if mode == "executors":
+        options |= {"leaseOn": "executors", "deleteAfter": "log"}
+    arrived = streams.read(fake.connection_string, queue, **options)
+    parsed = arrived.select(sf.from_json("body", "id INT", {"mode": "FAILFAST"}).id.alias("id"))
+    rows: dict[int, list[int]] = {}
+
+    def take(batch: DataFrame, number: int) -> None:
+        rows[number] = [row.id for row in batch.collect()]
+
+    def start() -> StreamingQuery:
+        return streams.each_batch(parsed, take, availableNow=True)
+
+    assert run_until_done(start, restarts=20, first_wait=0.1).finished
+    (poison,) = fake.messages(f"{queue}-poison")
+    envelope = json.loads(poison.text)
+    assert envelope["body"] == "no JSON"
+    assert "The last error: org.apache.spark.SparkException: [MALFORMED_" in envelope["reason"]
+    assert "(raised in take, " in envelope["reason"]
+    assert sorted(chain(*rows.values())) == [1, 2, 4]

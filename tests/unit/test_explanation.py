@@ -77,6 +77,88 @@ def test_of_an_exception_of_the_users_code_the_last_line_and_its_place(
     assert "maxDequeueCount" in explanation.remedy
 
 
+IN_A_BATCH = """[STREAM_FAILED] Query [id = 8d42, runId = 7] terminated with exception:\
+ [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Reason: Traceback (most recent call last):
+  File "/lib/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+  File "/app/orders.py", line 17, in take
+    batch.write.parquet(folder)
+  File "/lib/py4j/protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+{}
+ SQLSTATE: 39000 SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+BY_A_CALL = "py4j.protocol.Py4JJavaError: An error occurred while calling o62.parquet."
+OF_A_WORKER = """pyspark.errors.exceptions.captured.PythonException: {}
+Traceback (most recent call last):
+  File "/app/rows.py", line 7, in total
+    raise ValueError("no such customer: 17")
+ValueError: no such customer: 17
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "said"),
+    [
+        (
+            f"{BY_A_CALL}\n: org.apache.spark.SparkException: [MALFORMED] Bad record."
+            " SQLSTATE: 22023\n\tat org.apache.spark.A(B.scala:1)\nCaused by:"
+            " com.fasterxml.JsonParseException:"
+            " Unrecognized token 'oops'\n\tat a.B\n",
+            "org.apache.spark.SparkException",
+            "[MALFORMED] Bad record. Caused by com.fasterxml.JsonParseException: Unrecognized token"
+            " 'oops' (raised in take, /app/orders.py, line 17)",
+        ),
+        (
+            f"{BY_A_CALL}\n: java.lang.IllegalStateException: closed\nCaused by: a.B: closed",
+            "java.lang.IllegalStateException",
+            "closed (raised in take, /app/orders.py, line 17)",
+        ),
+        (
+            BY_A_CALL,
+            "py4j.protocol.Py4JJavaError",
+            "An error occurred while calling o62.parquet."
+            " (raised in take, /app/orders.py, line 17)",
+        ),
+        *(
+            (
+                OF_A_WORKER.format(said),
+                "ValueError",
+                "no such customer: 17 (raised in total, /app/rows.py, line 7)",
+            )
+            for said in ("An exception was thrown from the Python worker:", "\n  Please see below.")
+        ),
+        (
+            "of.NumberFormatException: [CAST_INVALID_INPUT] The value 'oops'. SQLSTATE: 22018",
+            "of.NumberFormatException",
+            "[CAST_INVALID_INPUT] The value 'oops'. (raised in take, /app/orders.py, line 17)",
+        ),
+    ],
+)
+def test_of_an_exception_in_sparks_wrappers_what_they_wrap(
+    raised: str, error: str, said: str
+) -> None:
+    explanation = explain(IN_A_BATCH.format(raised))
+
+    assert (explanation.error, explanation.sentence) == (error, said)
+
+
+def test_tracebacks_within_tracebacks_take_linear_time() -> None:
+    """Quadratic time would not end."""
+    assert explain("  Traceback (most recent call last):\n" * 300_000).error == "text"
+
+
+def test_of_a_query_without_python_code_what_ended_it() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 8d42, runId = 7] terminated with exception:"
+        " [CAST_INVALID_INPUT] The value 'oops'. SQLSTATE: 22018 SQLSTATE: XXKST"
+        "\n=== Streaming Query ==="
+    )
+
+    assert explain(text).sentence == "[CAST_INVALID_INPUT] The value 'oops'."
+
+
 def test_of_an_exception_inside_pyspark_its_own_place() -> None:
     text = IN_A_TASK.format("OSError: full").replace("/app/", "/lib/pyspark/")
 

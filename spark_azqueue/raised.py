@@ -1,0 +1,92 @@
+"""What the code of a query raised, found in the text of Spark's error. Pure.
+
+Spark wraps it: the error of a task is in a PythonException, that of the JVM in a Py4JJavaError with
+the name of a call alone, and both are within the one that ends the query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_BEGINS = "Traceback (most recent call last):"
+_ENDS = re.compile(r"(\w[\w.]*)(?:: (.*))?")
+_FRAME = re.compile(r' +File "([^"]+)", line (\d+), in (\S+)')
+_WRAPPERS = ("Py4JJavaError", "PythonException")
+_OF_JVM = re.compile(r"(?::|Caused by:) ([\w.$]+): (.*)")
+_STREAM_FAILED = re.compile(r"\[STREAM_FAILED\] Query \[[^\]\n]*\] terminated with exception: ")
+_OF_SPARK = ("/pyspark/", "/py4j/")
+
+
+class Raised(NamedTuple):
+    """The class of an exception, its first line, and the place in the user's code."""
+
+    name: str
+    said: str
+    place: str
+
+    @property
+    def sentence(self) -> str:
+        """What an explanation says: the line and the place."""
+        return f"{self.said} ({self.place})"
+
+
+def raised_in(text: str) -> Raised | None:
+    """What a Python function of the query raised; None if no traceback is in the text.
+
+    If each traceback ends with a wrapper, what is in the last one: the error of the JVM.
+    """
+    wrapper = None
+    lines = text.splitlines()
+    for raised, behind in _tracebacks(lines):
+        if raised.name.rpartition(".")[2] not in _WRAPPERS:
+            return raised
+        wrapper = raised, behind  # its own traceback, if it has one, is the next
+    if wrapper is None:
+        return None
+    raised, behind = wrapper
+    of_jvm = [found.groups() for line in lines[behind:] if (found := _OF_JVM.fullmatch(line))]
+    if not of_jvm:
+        return raised
+    (name, said), (root, cause) = of_jvm[0], of_jvm[-1]
+    said = without_sql_state(said).rstrip(".")
+    because = "" if cause.strip() in said else f". Caused by {root}: {cause.strip()}"
+    return Raised(name, f"{said}{because}", raised.place)
+
+
+def _tracebacks(lines: list[str]) -> Iterator[tuple[Raised, int]]:
+    """What each traceback raised, and the number of the line behind it."""
+    frame = None
+    for number, line in enumerate(lines, 1):
+        if line.endswith(_BEGINS):
+            frame = None
+        elif line.startswith((" ", "\t")):
+            found = _FRAME.match(line)
+            if found and (frame is None or _is_theirs(found) or not _is_theirs(frame)):
+                frame = found
+        else:
+            if frame and (ends := _ENDS.fullmatch(line)):
+                said = without_sql_state((ends[2] or "").strip()) or "without a text"
+                file, of_file, function = frame.groups()
+                yield Raised(ends[1], said, f"raised in {function}, {file}, line {of_file}"), number
+            frame = None
+
+
+def _is_theirs(frame: re.Match[str]) -> bool:
+    return not any(part in frame[1] for part in _OF_SPARK)
+
+
+def first_line_in(text: str) -> str:
+    """The first line that says something, without Spark's frame of a query that failed."""
+    lines = _STREAM_FAILED.sub("", text, count=1).splitlines()
+    first = next((line.strip() for line in lines if line.strip()), "no text")
+    return without_sql_state(first)
+
+
+def without_sql_state(line: str) -> str:
+    """A line without the SQLSTATE at its end; in linear time, since lines may be long."""
+    kept = line.rstrip()
+    while (at := kept.rfind(" SQLSTATE: ")) >= 0 and len(kept) - at == len(" SQLSTATE: 12345"):
+        kept = kept[:at].rstrip()
+    return kept
