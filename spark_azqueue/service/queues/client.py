@@ -14,12 +14,13 @@ from spark_azqueue.metrics.latency import Histogram
 
 from ..account import Account
 from ..messages import Message, QueueRef
-from .calls import Call, Peek, Put
-from .concurrency import Limits
-from .http import Session
+from ..wire.calls import Call
+from ..wire.concurrency import Limits
+from ..wire.http import Session
+from ..wire.transport import InFlight
+from .calls import Peek, Put
 from .management import create_queue, list_queues
 from .reach import ProbeUpdate
-from .transport import InFlight
 
 __all__ = ["InFlight", "Queue", "QueueClient"]
 

@@ -6,10 +6,10 @@ from refs import ORDERS
 from senders import client_of
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.service.queues import http as session_module
-from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Dequeue, Put
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire import http as session_module
+from spark_azqueue.service.wire import http as wire
 from spark_azqueue.testing import Fault
 
 FILES = pycurl.error(7, "Couldn't open socket: too many open files")
@@ -108,7 +108,7 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(servi
 
     authority_for = session_module.authority_for
     monkeypatch.setattr(
-        session_module, "authority_for", lambda account: Broken(authority_for(account))
+        session_module, "authority_for", lambda account, *_: Broken(authority_for(account))
     )
     client = client_of(service.connection_string)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))
