@@ -13,8 +13,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from azure.core.exceptions import AzureError
-
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
 
@@ -152,6 +150,8 @@ class _Bearer(Authority):
         return url
 
     def _token(self) -> AccessToken:
+        from azure.core.exceptions import AzureError  # 0.03 s, and a key or a SAS needs none of it
+
         giver = type(self._credential).__name__
         try:
             token = self._credential.get_token(TOKEN_SCOPE)
@@ -186,21 +186,6 @@ class _Bearer(Authority):
         with self._lock:
             self._best_before = 0.0
         return True
-
-
-class StorageTokens:
-    """A TokenCredential for Azure Storage alone, whatever scope it is asked for.
-
-    Azure's SDK asks for the scope and the tenant that an answer with status 401 names, and sends
-    that token. So an answer could have a token of another service sent to where it came from.
-    """
-
-    def __init__(self, credential: TokenCredential) -> None:
-        self._credential = credential
-
-    def get_token(self, *_: str, **__: object) -> AccessToken:
-        """Return a token for TOKEN_SCOPE."""
-        return self._credential.get_token(TOKEN_SCOPE)
 
 
 def authority_for(account: Account, plane: Plane = Plane.QUEUES) -> Authority:

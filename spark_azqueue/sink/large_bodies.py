@@ -42,7 +42,6 @@ class LargeBodies:
             self._blobs = BlobStore(
                 config.claim_check.account,
                 config.claim_check.container,
-                config.fixed_parallelism,
                 create_container=config.create_queue,
             )
 

@@ -25,7 +25,8 @@ T = TypeVar("T", covariant=True)
 
 log = logging.getLogger(__name__)
 
-_MAX_COUNT = 10**15 - 1
+MAX_COUNT = 10**15 - 1
+"""No queue has more messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,7 @@ class Count(Call[int]):
 
     def result(self, answer: Answer) -> int:
         written = answer.headers.get("x-ms-approximate-messages-count", "")
-        count = fields.count(written, _MAX_COUNT)
+        count = fields.count(written, MAX_COUNT)
         if count is None:
             raise unreadable_answer(
                 f"{self.doing} queue '{self.queue.name}'",

@@ -17,7 +17,7 @@ from ..messages import Message, QueueRef
 from ..wire.calls import Call
 from ..wire.concurrency import Limits
 from ..wire.http import Session
-from ..wire.transport import InFlight
+from ..wire.transport import InFlight, carried_out
 from .calls import Peek, Put
 from .management import create_queue, list_queues
 from .reach import ProbeUpdate
@@ -46,12 +46,7 @@ class QueueClient:
 
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
-        with self.in_flight() as flight:
-            flight.begin(None, call)
-            ((_, result),) = flight.ended()
-        if isinstance(result, Exception):
-            raise result
-        return result  # type: ignore[no-any-return]
+        return carried_out(self._session, call)
 
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""

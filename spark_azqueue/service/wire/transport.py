@@ -385,6 +385,18 @@ class InFlight(Generic[Tag, T]):
         self._end(attempt, error)
 
 
+def carried_out(
+    session: Session, call: Call[T], retry: RetryPolicy | None = None, within_s: float | None = None
+) -> T:
+    """Make one call and wait for it. Raises ServiceError. The other arguments: see `begin`."""
+    with InFlight[None, T](session, session.wire()) as flight:
+        flight.begin(None, call, retry, within_s)
+        ((_, result),) = flight.ended()
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
     """The request's URL. Raises ServiceError for a name that would make it another address."""
     segments = (call.queue.name, *request.path) if call.of else request.path
