@@ -409,7 +409,7 @@ def missing_blob(box: Sandbox) -> None:
 
 def missing_container(box: Sandbox) -> None:
     if box.blobs is None:
-        raise NotTried("the options name no blob endpoint, or azure-storage-blob is missing")
+        raise NotTried("the options name no blob endpoint")
     folder = BlobFolder(box.blobs, f"{box.prefix}-none", "x")
     with contextlib.closing(folder):
         box.count()

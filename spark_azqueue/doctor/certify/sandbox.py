@@ -219,7 +219,7 @@ class Sandbox:
     def folder(self) -> BlobFolder:
         """A folder in the container of its own. Raises NotTried."""
         if self.blobs is None:
-            raise NotTried("the options name no blob endpoint, or azure-storage-blob is missing")
+            raise NotTried("the options name no blob endpoint")
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()

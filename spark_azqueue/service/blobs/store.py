@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import threading
 from concurrent.futures import Future, wait
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
+from spark_azqueue.errors import LostBlob, ServiceError
 
 from ..account import Account
 from ..workers import Submits
@@ -23,20 +21,6 @@ _NEEDS = {
     "read": "the SAS letter 'r' for blobs or the role 'Storage Blob Data Reader'",
     "delete": "the SAS letter 'd' for blobs or the role 'Storage Blob Data Contributor'",
 }
-
-
-def require_package(option: str = "largeBody=blob") -> None:
-    """Raise InvalidOption if azure-storage-blob, which this option needs, is not installed."""
-    try:
-        found = importlib.util.find_spec("azure.storage.blob")
-    except ImportError:
-        found = None
-    if found is None:
-        raise InvalidOption(
-            f"{option} needs the package azure-storage-blob, which is not installed:"
-            " pip install 'spark-azqueue[blob]', on the driver and on the executors",
-            condition=Condition.PACKAGE_MISSING,
-        )
 
 
 class BlobStore:

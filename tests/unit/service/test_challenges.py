@@ -13,8 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import azure.storage.blob
-import azure.storage.queue  # noqa: F401
 import pytest
 from azure.core.credentials import AccessToken
 from certificates import make_certificates
