@@ -289,6 +289,16 @@ def test_a_code_with_escapes_is_not_shown():
     assert str(caught.value).isprintable()
 
 
+@EACH
+def test_each_request_has_an_id_of_ours_and_each_error_that_of_the_service(call):
+    given = "3f1c2b4e-0003-0045-1c5d-5f6a8b000000"
+    with Server(says(403, x_ms_request_id=given)) as server:
+        with pytest.raises(ServiceError, match=f"x-ms-request-id {given}") as caught:
+            CALLS[call](server, "SAS")
+    assert caught.value.request_id == given
+    assert re.search(rb"\r\nx-ms-client-request-id: [0-9a-f-]{36}\r", server.requests[0])
+
+
 def test_connections_are_kept():
     with Server(says(202)) as server:
         made = store(server)
