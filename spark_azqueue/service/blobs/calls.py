@@ -13,8 +13,7 @@ from ..answers import not_the_service
 from ..incoming import Answer
 from ..messages import QueueRef
 from ..names import Stored
-from ..wire.calls import Call, Request, escaped
-from ..wire.http import SMALL_BYTES
+from ..wire.calls import SMALL_BYTES, Call, Request, escaped
 from .xml import blobs_in, kept_days
 
 T = TypeVar("T", covariant=True)

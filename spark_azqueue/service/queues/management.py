@@ -20,8 +20,8 @@ from ..incoming import Answer, lines_of
 from ..markup import parsed
 from ..messages import QueueRef, is_queue_name
 from ..retry import RetryPolicy
-from ..wire.calls import Call, Request, escaped
-from ..wire.http import SMALL_BYTES, Session
+from ..wire.calls import SMALL_BYTES, Call, Request, escaped
+from ..wire.http import Session
 from ..wire.pages import all_pages
 from ..wire.transport import carried_out
 from .calls import MAX_COUNT

@@ -33,6 +33,10 @@ def escaped(text: str) -> str:
     return quote(text, safe="")
 
 
+SMALL_BYTES = 256 * 2**10
+"""The most bytes of an answer without data; of an error, too, if the request bounds its answer."""
+
+
 class Request(NamedTuple):
     """A request. `path`: segments below the queue or container, unescaped. `query`: escaped.
 

@@ -24,6 +24,7 @@ from ..account import Account
 from ..credentials import Plane, authority_for
 from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Answer, Incoming, NoAnswer
 from ..network import UNTRUSTED, new_handle, wait_for_sockets
+from .calls import SMALL_BYTES
 from .concurrency import Limits
 
 
@@ -103,9 +104,6 @@ Tag = TypeVar("Tag")
 MOST_BODY_BYTES = 16 * 2**20
 """No answer of the service is larger. 32 messages of 64 KiB are at most 12 MiB, since XML may write
 a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
-
-SMALL_BYTES = 256 * 2**10
-"""The most bytes of an error to a request that says how large its answer may be."""
 
 _TIMEOUT_MS = 40_000
 _SILENCE_S = 30

@@ -11,13 +11,14 @@ from spark_azqueue.errors import LostBlob, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs import container
 from spark_azqueue.service.blobs.container import Container
-from spark_azqueue.service.blobs.protection import protection_of
+from spark_azqueue.service.blobs.etags import etag_of
+from spark_azqueue.service.blobs.protection import Protection, protection_of
 from spark_azqueue.service.blobs.references import Large, Reference
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.incoming import Incoming
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
 from spark_azqueue.service.wire import pages
-from spark_azqueue.service.wire.http import SMALL_BYTES
+from spark_azqueue.service.wire.calls import SMALL_BYTES
 
 KEY = "c2VjcmV0LWtleQ=="
 SAS = "sv=2021-12-02&sp=raup&sig=aBcD1234%2Bx"
@@ -385,3 +386,63 @@ def test_a_list_of_queues_without_end_has_one_deadline_for_all_pages(names, monk
         with pytest.raises(ServiceUnavailable, match=r"12 pages with [\d,]+ names came in 60 s"):
             list_queues(account(server), "", within_s=60.0)
     assert len(server.requests) == 12
+
+
+# ── properties ────────────────────────────────────────────────────────────────────────────────────
+
+
+def settings(soft_delete):
+    text = f"<StorageServiceProperties>{soft_delete}</StorageServiceProperties>"
+    return says(200, text.encode(), Content_Type="application/xml")
+
+
+KEPT = "<DeleteRetentionPolicy><Enabled>true</Enabled><Days>7</Days></DeleteRetentionPolicy>"
+DENIED = says(403, x_ms_error_code="AuthorizationPermissionMismatch")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (
+            (says(200, x_ms_has_legal_hold="true"), settings(KEPT), says(200, x_ms_version_id="1")),
+            Protection(immutable=True, kept_days=7, versions=True),
+        ),
+        (
+            (says(200, x_ms_has_legal_hold="false"), settings(""), says(200)),
+            Protection(immutable=False, kept_days=0, versions=False),
+        ),
+        ((DENIED, DENIED, DENIED), Protection(None, None, None)),
+    ],
+)
+def test_what_protects_a_blob(answers, expected):
+    with Server(in_turn(*answers)) as server:
+        assert protection_of(Container(account(server), "logs", if_missing=""), "a") == expected
+    asked = [request.split(b"sv=")[0] for request in server.requests]
+    assert asked == [
+        b"GET /acc/logs?restype=container&",
+        b"GET /acc/?restype=service&comp=properties&",
+        b"HEAD /acc/logs/a?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (says(200, ETag='"0x1"'), "0x1"),
+        (says(404), None),
+        (says(404, x_ms_error_code="BlobNotFound"), None),
+    ],
+)
+def test_the_etag_of_a_blob_has_no_quotation_marks(answer, expected):
+    with Server(in_turn(says(503), answer)) as server:
+        found = etag_of(Container(account(server), "logs", if_missing=""), "a b/ü")
+        assert found == expected
+    assert server.requests[-1].startswith(b"HEAD /acc/logs/a%20b/%C3%BC?")
+
+
+@pytest.mark.parametrize(
+    "answer", [says(200), says(200, ETag='""'), says(404, x_ms_error_code="ContainerNotFound")]
+)
+def test_an_etag_that_is_none_is_an_error(answer):
+    with Server(answer) as server, pytest.raises(ServiceError):
+        etag_of(Container(account(server), "logs", if_missing=""), "a")

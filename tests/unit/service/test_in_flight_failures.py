@@ -143,3 +143,19 @@ def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
     made.begin("a", "GET", "http://127.0.0.1", {}, None, limit_s)
 
     assert options[pycurl.TIMEOUT_MS] == milliseconds
+    assert options[pycurl.LOW_SPEED_TIME] == 0
+
+
+def test_a_long_request_may_not_be_silent_for_long(monkeypatch):
+    options = {}
+
+    class Curl:
+        def setopt(self, option, value):
+            options[option] = value
+
+    monkeypatch.setattr(pycurl, "Curl", Curl)
+    made = wire.Wire("http://127.0.0.1")
+    made.begin("a", "PUT", "http://127.0.0.1", {}, b"x", 100.0, most=10)
+
+    assert options[pycurl.TIMEOUT_MS] == 100_000
+    assert (options[pycurl.LOW_SPEED_LIMIT], options[pycurl.LOW_SPEED_TIME]) == (1, 30)

@@ -319,6 +319,15 @@ def test_a_path_is_sent_as_it_is():
     assert server.targets == ["/acc/a/../b/./c?"]
 
 
+def test_a_redirect_is_told_and_not_followed():
+    found = result(
+        answer("307 Moved", "Location: https://portal.test/login?k=1"), call=Count(ORDERS)
+    )
+
+    assert "the answer is a redirect (HTTP 307) to 'portal.test'" in str(found)
+    assert "k=1" not in str(found)
+
+
 OUR_ID = re.compile(r"\(x-ms-client-request-id ([0-9a-f-]{36})\)$")
 
 
