@@ -13,7 +13,7 @@ from ..messages import QueueRef
 from ..retry import RetryPolicy
 from ..wire.calls import Call
 from ..wire.http import Session
-from ..wire.transport import carried_out
+from ..wire.transport import InFlight, carried_out
 from .calls import CreateContainer, DeleteBlob, DeleteContainer, GetBlob
 
 T = TypeVar("T")
@@ -121,7 +121,8 @@ class Container:
     def _told(self, call: Call[T], retry: RetryPolicy | None, within_s: float) -> T:
         """Make the call; say what helps if the container is missing."""
         try:
-            return carried_out(self._session, call, retry, within_s)
+            flight = InFlight[None, T](self._session, self._session.wire())
+            return carried_out(flight, call, retry, within_s)
         except ServiceError as error:
             if error.code != "ContainerNotFound":
                 raise

@@ -46,7 +46,8 @@ class QueueClient:
 
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
-        return carried_out(self._session, call)
+        result: T = carried_out(self.in_flight(), call)
+        return result
 
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""

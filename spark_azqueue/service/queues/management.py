@@ -23,7 +23,7 @@ from ..retry import RetryPolicy
 from ..wire.calls import SMALL_BYTES, Call, Request, escaped
 from ..wire.http import Session
 from ..wire.pages import all_pages
-from ..wire.transport import carried_out
+from ..wire.transport import InFlight, carried_out
 from .calls import MAX_COUNT
 
 T = TypeVar("T")
@@ -204,7 +204,7 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
 
         def page(marker: str, left_s: float) -> tuple[list[str], str]:
             call = ListQueues(QueueRef(account.name, ""), prefix, marker)
-            return carried_out(session, call, RetryPolicy(_RETRY_S), left_s)
+            return _made(session, call, RetryPolicy(_RETRY_S), left_s)
 
         names = all_pages(within_s, doing, page, MOST_LISTED)
     if len(names) > MOST_LISTED:
@@ -217,4 +217,8 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
 
 def _called(account: Account, call: Call[T], within_s: float, retry_s: float = _RETRY_S) -> T:
     with contextlib.closing(Session(account)) as session:
-        return carried_out(session, call, RetryPolicy(retry_s), within_s)
+        return _made(session, call, RetryPolicy(retry_s), within_s)
+
+
+def _made(session: Session, call: Call[T], retry: RetryPolicy, within_s: float) -> T:
+    return carried_out(InFlight(session, session.wire()), call, retry, within_s)

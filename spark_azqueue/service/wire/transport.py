@@ -386,10 +386,16 @@ class InFlight(Generic[Tag, T]):
 
 
 def carried_out(
-    session: Session, call: Call[T], retry: RetryPolicy | None = None, within_s: float | None = None
+    flight: InFlight[None, T],
+    call: Call[T],
+    retry: RetryPolicy | None = None,
+    within_s: float | None = None,
 ) -> T:
-    """Make one call and wait for it. Raises ServiceError. The other arguments: see `begin`."""
-    with InFlight[None, T](session, session.wire()) as flight:
+    """Make one call, and wait for it. Raises ServiceError.
+
+    flight: a new one, for this call alone. The other arguments: see `begin`.
+    """
+    with flight:
         flight.begin(None, call, retry, within_s)
         ((_, result),) = flight.ended()
     if isinstance(result, Exception):
