@@ -367,7 +367,7 @@ MATRIX_PIP = $(PIP) --python $(@D)/bin/python install --no-compile
 	@$(MATRIX_VENV)
 	@ln -s $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark \
 	  $(CURDIR)/.venv/lib/python3.*/site-packages/pyspark-*.dist-info $(@D)/lib/python3.*/site-packages
-	@$(MATRIX_PIP) '.[blob]' pip 'pyspark[connect,sql]>=4.2'
+	@$(MATRIX_PIP) '.' pip 'pyspark[connect,sql]>=4.2'
 	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
 

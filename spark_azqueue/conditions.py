@@ -33,11 +33,6 @@ class Condition(enum.Enum):
         "An option is unknown, has a value that is not allowed, or does not fit the others.",
         "correct the option that the sentence names; docs/options.md lists what each one allows",
     )
-    PACKAGE_MISSING = (
-        _OPTIONS,
-        "An optional package is not installed.",
-        "install spark-azqueue[blob] on driver and executors",
-    )
     INVALID_ACCOUNT = (
         _CREDENTIALS,
         "The options name no account or credential, or more than one.",

@@ -23,7 +23,6 @@ from .options.replay import ReplayConfig
 from .options.sink_config import SinkConfig
 from .options.source_config import SourceConfig
 from .options.transaction import check_batch, check_stream
-from .service.blobs.store import require_package
 from .sink.columns import SinkColumns, check_supplied
 from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
 from .source.columns import Columns, source_columns
@@ -89,8 +88,6 @@ class AzQueueDataSource(DataSource):
                 check_log_stream(replay)
                 return LogStreamReader(replay, _columns(schema), _available(replay))
             config = self._source()
-            if config.write_ahead_log and config.write_ahead_log.account:
-                require_package("writeAheadLog=blob:…")
         except AzQueueError as error:
             return RefusedStreamReader(error.with_traceback(None))
         return AzQueueStreamReader(config, _columns(schema), _available(config))
@@ -126,10 +123,7 @@ class AzQueueDataSource(DataSource):
         """The config of a read of a log, None for other reads."""
         if "readLog" not in self._parsed.written:
             return None
-        config = self._checked(replay_config)
-        if config.account:
-            require_package("readLog=blob:…")
-        return config
+        return self._checked(replay_config)
 
     def _checked(self, make: Callable[[ParsedOptions], C]) -> C:
         """The config that `make` builds from the options."""
@@ -143,14 +137,10 @@ class AzQueueDataSource(DataSource):
                 " hand the OPTIONS of a table to a source in Python: name them in each statement,"
                 " behind the table, as in: t WITH (queue 'orders', …). Or use a temporary view"
             ) from None
-        if config.claim_check:
-            require_package()
         return config
 
     def _sink(self, schema: StructType) -> tuple[SinkConfig, SinkColumns]:
         config = self._checked(sink_config)
-        if config.transaction and config.transaction.account:
-            require_package("transactionLog=blob:…")
         columns = check_supplied(
             _columns(schema),
             ignore_extra=config.ignore_extra_columns,

@@ -11,7 +11,6 @@ from .conditions import Condition
 from .errors import InvalidOption
 from .metrics.report import ReadTransaction, TransactionReport
 from .options.parse import sink_config
-from .service.blobs.store import require_package
 from .sink.transaction import names
 from .sink.transaction.log import TransactionLog
 from .sink.transaction.names import Transaction
@@ -39,8 +38,6 @@ def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
             " 'transactionLog'",
             condition=Condition.INVALID_TRANSACTION_OPTION,
         )
-    if settings.account:
-        require_package("transactionLog=blob:…")
     log = TransactionLog.of(settings, config.account, within_s=_WITHIN_S)
 
     def read(query_id: str) -> TransactionReport | None:

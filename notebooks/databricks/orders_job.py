@@ -6,8 +6,7 @@
 # MAGIC schedule: `databricks.yml` beside this notebook has one.
 # MAGIC
 # MAGIC It needs Runtime 17.3 LTS or newer (Spark 4.0), a volume, and the package as a library of the cluster: the bundle builds and
-# MAGIC installs it. By hand: `%pip install <path of the wheel>` in a cell above this one. A write-ahead log also needs
-# MAGIC `azure-storage-blob`.
+# MAGIC installs it. By hand: `%pip install <path of the wheel>` in a cell above this one.
 
 # COMMAND ----------
 

@@ -15,7 +15,6 @@ from spark_azqueue.options import parsers
 from spark_azqueue.options.account import ACCOUNT_OPTIONS
 from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.options.parse import replay_config
-from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import Message
 from spark_azqueue.source.replay.batches import Piece, chosen, pieces_of
@@ -96,8 +95,6 @@ class LogRange:
         }
         given |= {name: text for name, text in bounds.items() if text is not None}
         self._config = replay_config(given | {"readLog": found.log, "onUndecodable": "permissive"})
-        if self._config.account:
-            require_package("--log blob:…")
         self._journal = opened(self._config)
         survey = history_of(self._journal).survey(uncommitted=uncommitted)
         self.where = survey.where

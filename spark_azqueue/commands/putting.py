@@ -27,7 +27,6 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import MOST_VERSION
 from spark_azqueue.options.transaction import app_id as parse_app_id
 from spark_azqueue.service.blobs.references import looks_like_reference
-from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import BodyType, Encoding, decode, encode
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.service.messages import MAX_VISIBILITY_S
@@ -232,8 +231,6 @@ class _PutRun:
         elif "log" in found:  # these may be of the log that is read
             given = {name: text for name, text in given.items() if name not in _OF_THE_LOG}
         config = sink_config(given)
-        if config.transaction and config.transaction.account:
-            require_package("--transaction-log blob:…")
         # Texts are encoded when they are read.
         return cls(found, access_of(options), replace(config, encoding=Encoding.NONE))
 

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from spark_azqueue.errors import AzQueueError, InvalidRow, ServiceError
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, QueueRef
-from spark_azqueue.service.queues.calls import Call, Put
+from spark_azqueue.service.queues.calls import Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import results_of
 from spark_azqueue.service.retry import SEND
+from spark_azqueue.service.wire.calls import Call
 
 from .scan import End, ScanCounts, step_of
 from .transfer import TransferResult, is_of_this_message

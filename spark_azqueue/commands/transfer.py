@@ -22,9 +22,10 @@ from spark_azqueue.errors import (
     ServiceError,
 )
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Lease, Message, Received
-from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Page, Put, Release
+from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Page, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import CONTROL, SEND, SETTLE, RetryPolicy
+from spark_azqueue.service.wire.calls import Call
 
 from .scan import LEASE_S, End, MessageCopy, Scan, ScanCounts, ScanFate, TransferPlan, copy_of
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.sink.transaction.inspect import (
@@ -71,8 +70,6 @@ def main(arguments: Sequence[str]) -> int:
                 "name the queues whose messages are meant, with --queue; without --execute it says"
                 " which there are"
             )
-        if config.transaction and config.transaction.account:
-            require_package("transactionLog=blob:…")
         return _run(config, queues, given.discard, given.execute)
     except AzQueueError as error:
         say(advice_on(error), is_error=True)

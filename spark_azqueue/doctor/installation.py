@@ -206,7 +206,6 @@ def libraries() -> Finding:
 
 
 _EXTRAS = {
-    "blob": "largeBody=blob, and a writeAheadLog in blobs",
     "prometheus": "spark_azqueue.prometheus",
     "opentelemetry": "spark_azqueue.opentelemetry",
 }
@@ -245,7 +244,7 @@ def _required() -> list[str] | None:
 
 
 def _name_in(requirement: str) -> str:
-    """The name of the package in a requirement such as "certifi>=2024; extra == 'blob'"."""
+    """The name of the package in a requirement such as "certifi>=2024; extra == 'prometheus'"."""
     return re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
 
 

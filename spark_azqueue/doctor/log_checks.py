@@ -16,6 +16,7 @@ from spark_azqueue.journal.claim import CLAIMS
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
 from spark_azqueue.source.log.inspect import LogContents
@@ -110,8 +111,6 @@ def _writing(subject: str, store: LogStore, settings: LogConfig) -> Iterator[Fin
 
 
 def _protection(subject: str, store: LogStore, probe: str, place: str) -> Iterator[Finding]:
-    from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
-
     rule = (
         f"no rule may cover '{place}/' (one without a prefix covers everything): see"
         " `az storage account management-policy show`"

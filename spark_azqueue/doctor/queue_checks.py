@@ -16,7 +16,6 @@ from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.encoding import BodyType, Encoding, decode, looks_like_base64
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Delete
@@ -53,12 +52,6 @@ def examine(
         else:
             config = source = source_config(given)
             selection, kind = source.selection, source.body_type
-        if config.claim_check is not None:
-            require_package()
-        if source and source.write_ahead_log and source.write_ahead_log.account:
-            require_package("writeAheadLog=blob:…")
-        if isinstance(config, SinkConfig) and config.transaction and config.transaction.account:
-            require_package("transactionLog=blob:…")
     except AzQueueError as error:
         yield Finding(False, "the options do not work", advice_on(error))
         return

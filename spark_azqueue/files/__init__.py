@@ -15,7 +15,6 @@ from spark_azqueue.options.log import LogPlace
 from spark_azqueue.options.parse import account_options, source_config
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.blobs.store import require_package
 
 from .batches import Arrivals
 from .checks import (
@@ -130,7 +129,6 @@ def read_new_files(
     place = place_of_log(spark, log, checkpoint)
     blobs = None
     if place.container or allow_overwrites:
-        require_package("log=blob:…" if place.container else "allow_overwrites=True")
         blobs = read_blob_account(parsed, account)
         others = [name for name in rules.roots if name.split("/")[0] != blobs.name]
         if allow_overwrites and others:

@@ -183,7 +183,6 @@ def etags(account: Account, files: Iterable[File]) -> dict[tuple[str, str], str]
         place: Container(
             account,
             place.partition("/")[2],
-            connections=_AT_ONCE,
             if_missing="Correct 'trusted', or create the container",
         )
         for place in {file.place for file in asked}

@@ -89,7 +89,7 @@ def log_store(
     """
     if place.container is None or account is None:
         return FileStore(place.folder, kind)
-    from spark_azqueue.service.blobs.folder import BlobFolder  # needs Azure's SDK
+    from spark_azqueue.service.blobs.folder import BlobFolder  # a log on a disk needs none of it
 
     if within_s is None:
         return BlobFolder(account, place.container, place.folder, kind=kind)

@@ -29,7 +29,7 @@ _LARGE_BODY = Option(
     parsers.one_of(LargeBody),
     "A body over 64 KiB as stored: the sink `fail`s, or puts it into a `blob` and sends a small"
     " reference, which a source with `largeBody=blob` turns back into the body. See"
-    " [writing.md](writing.md#bodies-over-64-kib). Needs `pip install 'spark-azqueue[blob]'`.",
+    " [writing.md](writing.md#bodies-over-64-kib).",
     default=LargeBody.FAIL,
 )
 

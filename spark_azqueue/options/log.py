@@ -107,8 +107,7 @@ class LogConfig:
         "Store each micro-batch in a log before Spark gets it, so that a restart gives the same"
         " rows again: `blob:<container>/<folder>` (in the queue's account with its credential, or"
         " as `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
-        " or NFS). One folder for each query. `blob:` needs `pip install 'spark-azqueue[blob]'`."
-        " The peek ignores it.",
+        " or NFS). One folder for each query. The peek ignores it.",
     )
     account: Account | None = None
     delete_after: DeleteAfter = option(

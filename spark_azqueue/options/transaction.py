@@ -49,7 +49,7 @@ class TransactionConfig:
         " `blob:<container>/<folder>` (in the queue's account with its credential, or as"
         " `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk or"
         " NFS, of the driver alone). Messages live for 7 days at most. For `operation=enqueue`; see"
-        " [transactions.md](transactions.md). `blob:` needs `pip install 'spark-azqueue[blob]'`.",
+        " [transactions.md](transactions.md).",
     )
     account: Account | None = None
     app_id: str | None = option(

@@ -9,6 +9,7 @@ import base64
 import enum
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlencode, urlsplit
@@ -97,11 +98,40 @@ def queue_sas(
     letters: what it permits. key: the account key, base64. expiry: in UTC. https: the service is to
     take it over TLS alone.
     """
-    expires = expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
-    protocol = "https" if https else ""
+    expires, protocol = _expires(expiry), "https" if https else ""
     resource = f"/queue/{account}/{queue}"
     signed = (letters, "", expires, resource, "", "", protocol, API_VERSION)
-    digest = hmac.digest(base64.b64decode(key), "\n".join(signed).encode(), hashlib.sha256)
-    fields = {"sv": API_VERSION, "se": expires, "sp": letters, "spr": protocol}
-    fields["sig"] = base64.b64encode(digest).decode("ascii")
+    return _written({"se": expires, "sp": letters, "spr": protocol}, _signature(key, signed))
+
+
+def container_sas(account: str, key: str, container: str, expiry: datetime, *, https: bool) -> str:
+    """The same for a container and its blobs: to read, create, write, delete and list them."""
+    expires, protocol = _expires(expiry), "https" if https else ""
+    resource = f"/blob/{account}/{container}"
+    signed = ("rcwdl", "", expires, resource, "", "", protocol, API_VERSION, "c", *[""] * 7)
+    fields = {"sr": "c", "se": expires, "sp": "rcwdl", "spr": protocol}
+    return _written(fields, _signature(key, signed))
+
+
+def account_sas(account: str, key: str, service: str, expiry: datetime, *, https: bool) -> str:
+    """The same for all of the account's queues or containers: to create, delete and list them.
+
+    service: "q" or "b". REST reference, "Create an account SAS".
+    """
+    expires, protocol = _expires(expiry), "https" if https else ""
+    signed = (account, "rdlc", service, "sco", "", expires, "", protocol, API_VERSION, "", "")
+    fields = {"ss": service, "srt": "sco", "se": expires, "sp": "rdlc", "spr": protocol}
+    return _written(fields, _signature(key, signed))
+
+
+def _expires(expiry: datetime) -> str:
+    return expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _signature(key: str, signed: Iterable[str]) -> bytes:
+    return hmac.digest(base64.b64decode(key), "\n".join(signed).encode(), hashlib.sha256)
+
+
+def _written(fields: dict[str, str], signature: bytes) -> str:
+    fields = {"sv": API_VERSION, **fields, "sig": base64.b64encode(signature).decode("ascii")}
     return urlencode({name: value for name, value in fields.items() if value})

@@ -252,6 +252,14 @@ def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
     )
 
 
+def not_the_service(doing: str, detail: str) -> ServiceError:
+    """The error for an answer of success that the service would not write. No retry helps."""
+    return ServiceError(
+        f"could not {doing}: the answer is not what the service sends ({detail}). Correct the"
+        " address of the account; or is there a proxy on the way?"
+    )
+
+
 def untrusted_certificate(doing: str, reason: str, *, sent: bool = True) -> ServiceError:
     """The error for a server whose certificate is not trusted. No retry helps.
 

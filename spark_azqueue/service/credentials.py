@@ -1,22 +1,22 @@
 """Authentication: what signs requests is made once in each process, and renewed in time.
 
-An account key does not sign every request. It makes a SAS for one queue, which the URL carries.
+An account key does not sign every request. It makes a SAS for one queue or container, which the URL
+carries.
 """
 
 from __future__ import annotations
 
 import datetime
+import enum
 import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from azure.core.exceptions import AzureError
-
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
 
-from .account import Account, EntraIdentity, IdentityKind, queue_sas
+from .account import Account, EntraIdentity, IdentityKind, account_sas, container_sas, queue_sas
 from .databricks import service_credential
 from .fabric import FabricCredential
 from .network import trusted_authorities
@@ -34,11 +34,21 @@ _TOKEN = re.compile(r"[!-~]+")
 _LONGEST_REASON = 4_000
 
 
+class Plane(enum.Enum):
+    """Which of the account's services; the value is its letter in an account SAS."""
+
+    QUEUES = "q"
+    BLOBS = "b"
+
+
 class Authority:
     """Authenticates requests."""
 
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
-        """Return the URL to use (it has a query part already); may add headers."""
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
+        """Return the URL to use (it has a query part already); may add headers.
+
+        scope: the queue or container, "" for the account.
+        """
         raise NotImplementedError
 
     def refresh(self) -> bool:
@@ -55,34 +65,39 @@ class _FixedSas(Authority):
     def __init__(self, sas: str) -> None:
         self._sas = sas
 
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
         return join_sas(url, self._sas)
 
 
 class _KeyedSas(Authority):
-    """Makes a short-lived SAS for each queue from the account key: no signing per request."""
+    """Makes short-lived SAS from the account key, one for each scope: no signing per request."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, plane: Plane) -> None:
         self._account = account
+        self._plane = plane
         self._lock = threading.Lock()
         self._made: dict[str, tuple[str, float]] = {}
 
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
-        sas, best_before = self._made.get(queue, ("", 0.0))
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
+        sas, best_before = self._made.get(scope, ("", 0.0))
         if time.monotonic() >= best_before:
-            sas = self._make(queue)
+            sas = self._make(scope)
         return join_sas(url, sas)
 
-    def _make(self, queue: str) -> str:
-        account = self._account
+    def _make(self, scope: str) -> str:
+        name, key = self._account.name, self._account.key or ""
         now = datetime.datetime.now(datetime.timezone.utc)
         expiry = now + datetime.timedelta(seconds=_SAS_LIFE_S)
-        https = account.url.startswith("https:")
-        sas = queue_sas(account.name, account.key or "", queue, expiry, https=https)
+        https = self._account.url.startswith("https:")
+        if not scope:
+            sas = account_sas(name, key, self._plane.value, expiry, https=https)
+        else:
+            make = queue_sas if self._plane is Plane.QUEUES else container_sas
+            sas = make(name, key, scope, expiry, https=https)
         at = time.monotonic()
         with self._lock:  # queues come and go: only those in use are kept
             self._made = {name: made for name, made in self._made.items() if made[1] > at}
-            self._made[queue] = (sas, at + _SAS_LIFE_S / 2)
+            self._made[scope] = (sas, at + _SAS_LIFE_S / 2)
         return sas
 
     def refresh(self) -> bool:
@@ -95,7 +110,7 @@ class _ProvidedSas(Authority):
     def __init__(self, account: Account) -> None:
         self._sas = renewed_sas(account)
 
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
         return join_sas(url, self._sas.current())
 
     def refresh(self) -> bool:
@@ -109,8 +124,8 @@ class _Both(Authority):
     def __init__(self, sas: Authority, token: Authority) -> None:
         self._sas, self._token = sas, token
 
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
-        return self._token.sign(queue, self._sas.sign(queue, url, headers), headers)
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
+        return self._token.sign(scope, self._sas.sign(scope, url, headers), headers)
 
     def refresh(self) -> bool:
         renewed = self._sas.refresh()
@@ -123,7 +138,7 @@ class _Bearer(Authority):
         self._lock = threading.Lock()
         self._header, self._best_before = "", 0.0
 
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
         with self._lock:
             if time.time() >= self._best_before:
                 token = self._token()
@@ -135,6 +150,8 @@ class _Bearer(Authority):
         return url
 
     def _token(self) -> AccessToken:
+        from azure.core.exceptions import AzureError  # 0.03 s, and a key or a SAS needs none of it
+
         giver = type(self._credential).__name__
         try:
             token = self._credential.get_token(TOKEN_SCOPE)
@@ -171,30 +188,18 @@ class _Bearer(Authority):
         return True
 
 
-class StorageTokens:
-    """A TokenCredential for Azure Storage alone, whatever scope it is asked for.
+def authority_for(account: Account, plane: Plane = Plane.QUEUES) -> Authority:
+    """Return what signs requests to this account. Raises InvalidOption for a bad provider.
 
-    Azure's SDK asks for the scope and the tenant that an answer with status 401 names, and sends
-    that token. So an answer could have a token of another service sent to where it came from.
+    plane: what the account's `url` is the endpoint of.
     """
-
-    def __init__(self, credential: TokenCredential) -> None:
-        self._credential = credential
-
-    def get_token(self, *_: str, **__: object) -> AccessToken:
-        """Return a token for TOKEN_SCOPE."""
-        return self._credential.get_token(TOKEN_SCOPE)
-
-
-def authority_for(account: Account) -> Authority:
-    """Return what signs requests to this account. Raises InvalidOption for a bad provider."""
     made: Authority | None = None
     if account.sas:
         made = _FixedSas(account.sas)
     elif account.sas_provider:
         made = _ProvidedSas(account)
     elif account.key:
-        return _KeyedSas(account)
+        return _KeyedSas(account, plane)
     if made and not account.identity:
         return made
     token = _Bearer(token_credential(account.identity or EntraIdentity(IdentityKind.DEFAULT)))

@@ -66,13 +66,16 @@ class Incoming:
 
     def __init__(self, most_bytes: int, most_of_error: int | None = None) -> None:
         """most_bytes: of a body. most_of_error: the same for an error status."""
-        self._most = most_bytes
-        self._most_of_error = most_bytes if most_of_error is None else most_of_error
+        self.bound(most_bytes, most_bytes if most_of_error is None else most_of_error)
         self.received = bytearray()
         """All headers as they come. libcurl may be given `received.extend` in place of `header`:
         each line costs less. libcurl then bounds them (300 KiB), and `head` has to be looked at."""
         self.body = bytearray()
         self.clear()
+
+    def bound(self, most_bytes: int, most_of_error: int) -> None:
+        """Let the next answer have a body of so many bytes. See `__init__`."""
+        self._most, self._most_of_error = most_bytes, most_of_error
 
     def clear(self) -> None:
         """Reset for the next answer."""
@@ -120,7 +123,7 @@ class Incoming:
         if self._before_body is None:
             self._before_body = len(self.received)
         if len(self.body) + len(data) > self.most:
-            self.too_large = f"the answer is larger than {self.most:,} bytes"
+            self.too_large = f"the answer has more than the {self.most:,} bytes asked for"
             self.excess = True
             self.body.clear()
             return -1

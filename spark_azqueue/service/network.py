@@ -59,7 +59,7 @@ def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
 
 
 def trusted_authorities() -> str:
-    """Path of the file of trusted authorities: from the environment, else what the SDK trusts."""
+    """Path of the file of trusted authorities: from the environment, else certifi's."""
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
 

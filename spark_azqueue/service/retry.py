@@ -1,7 +1,6 @@
 """Retry policies by operation: short, capped, jittered pauses.
 
 Only answers classified as RETRY are retried. A Retry-After is honoured, up to the longest pause.
-The SDK's own policy is not used: it sleeps up to 84 s, which is longer than some leases.
 """
 
 from __future__ import annotations

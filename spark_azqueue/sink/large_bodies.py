@@ -10,9 +10,9 @@ from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.encoding import encode
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND, RetryPolicy
+from spark_azqueue.service.wire.calls import Call
 
 from .requests import EnqueueRow, RowRequest, judged
 from .tally import outcome_of
@@ -42,7 +42,6 @@ class LargeBodies:
             self._blobs = BlobStore(
                 config.claim_check.account,
                 config.claim_check.container,
-                config.fixed_parallelism,
                 create_container=config.create_queue,
             )
 

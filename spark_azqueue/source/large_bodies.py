@@ -71,7 +71,7 @@ class _Resolver:
         self._names = [name for name, _ in requested]
         self._config = config
         self._container = place.container
-        self._store = BlobStore(place.account, place.container, _DOWNLOADS)
+        self._store = BlobStore(place.account, place.container)
         self._workers = Workers(_DOWNLOADS, "read-blobs")
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

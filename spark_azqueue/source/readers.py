@@ -170,7 +170,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _running(self) -> Consumer:
         if self._consumer is None:
-            # Imported here, so that the processes that `read` load neither the SDK nor libcurl:
+            # Imported here, so that the processes that `read` do not load libcurl:
             # Spark's workers collect garbage after every task, and more modules make that slower.
             from spark_azqueue.service.queues.reach import check_reachable
 

@@ -34,7 +34,7 @@ def place(azurite_connection_string, blobs):
 
 @pytest.fixture
 def store(place):
-    made = BlobStore(place.account, place.container, 2)
+    made = BlobStore(place.account, place.container)
     yield made
     made.close()
 
@@ -90,17 +90,17 @@ def test_a_blob_that_says_that_it_is_compressed_is_given_as_it_is(store, blobs):
 
 def test_a_missing_container_is_told_or_created(place):
     missing = ClaimCheck(account=place.account, container=f"missing-{uuid.uuid4().hex[:8]}")
-    nowhere = BlobStore(missing.account, missing.container, 2)
+    nowhere = BlobStore(missing.account, missing.container)
     with pytest.raises(ServiceError, match=r"ContainerNotFound.*correct 'blobContainer'"):
         nowhere.put(Large(b"x", False))
     with pytest.raises(ServiceError, match="ContainerNotFound"):
         nowhere.get(Reference(missing.container, new_name(), 1))
 
-    store = BlobStore(missing.account, missing.container, 2, create_container=True)
+    store = BlobStore(missing.account, missing.container, create_container=True)
     assert store.get(store.put(Large(b"x", False))) == b"x"
     store.close()
-    container = Container(missing.account, missing.container, connections=1, if_missing="")
-    container.do("delete", "", lambda client: client.delete_container())
+    container = Container(missing.account, missing.container, if_missing="")
+    container.remove()
     container.close()
 
 
@@ -114,7 +114,7 @@ def test_a_sas_without_a_letter_is_told_which(place, blobs):
     )
     text = f"BlobEndpoint={place.account.url};SharedAccessSignature={sas}"
     account = read_account({"secret.connectionString": text + ";QueueEndpoint=http://x"}, {})
-    store = BlobStore(read_blob_account({}, account), place.container, 2)
+    store = BlobStore(read_blob_account({}, account), place.container)
     blobs.upload_blob("a" * 32, b"abc")
     assert store.get(Reference(place.container, "a" * 32, 3)) == b"abc"
     with pytest.raises(AccessDenied, match="needs the SAS letter 'c' for blobs") as caught:
@@ -139,19 +139,18 @@ def test_no_log_and_no_error_holds_a_secret(place, blobs, caplog, kind):
         secret = dict(parse_qsl(sas))["sig"]
         account = dataclasses.replace(place.account, key=None, sas=sas)
         chosen = dataclasses.replace(place, account=account)
-    store = BlobStore(chosen.account, chosen.container, 2)
+    store = BlobStore(chosen.account, chosen.container)
     reference = store.put(Large(b"abc", False))
     assert store.get(reference) == b"abc"
     store.delete(reference.name)
     with pytest.raises(LostBlob) as caught:
         store.get(reference)
-    elsewhere = BlobStore(chosen.account, "missing-container", 2)
+    elsewhere = BlobStore(chosen.account, "missing-container")
     with pytest.raises(ServiceError) as refused:
         elsewhere.put(Large(b"abc", False))
 
     formatter = logging.Formatter()  # with the tracebacks
     said = "\n".join(formatter.format(record) for record in caplog.records)
-    assert reference.name in said, "the addresses were logged"
     for text in (said, repr(caught.value), repr(refused.value), repr(chosen)):
         assert secret not in text
         assert quote(secret, safe="") not in text

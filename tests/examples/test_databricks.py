@@ -326,9 +326,9 @@ def test_the_wheel_is_built_into_the_folder_of_the_bundle_and_installed_from_the
     assert removed.split() == ["build/lib", "build/bdist.*", out]
     assert root / out == FOLDER / "dist"
     assert artifact["files"] == [{"source": "dist/*.whl"}]
-    (wheel, _) = JOB["tasks"][0]["libraries"]  # and the package for the log
+    (wheel,) = JOB["tasks"][0]["libraries"]
     assert wheel == {"whl": "./dist/*.whl"}
-    assert PIPELINE["environment"]["dependencies"] == ["./dist/*.whl[blob]"]
+    assert PIPELINE["environment"]["dependencies"] == ["./dist/*.whl"]
 
 
 def test_the_job_and_the_pipeline_make_tables_of_different_names() -> None:

@@ -8,7 +8,7 @@ import tenacity
 from world import TIME
 
 from spark_azqueue.service import retry
-from spark_azqueue.service.queues import transport
+from spark_azqueue.service.wire import transport
 from spark_azqueue.source import rows
 from spark_azqueue.source.batches import receiver as receiving
 from spark_azqueue.source.leases import worker

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_azqueue.service.queues.calls import escaped
+from spark_azqueue.service.wire.calls import escaped
 
 BASE64 = "ABCabc019+/="
 

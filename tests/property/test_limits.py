@@ -10,7 +10,7 @@ from observed import ObservedLimits
 from throttling import Batch, Sample, ThrottledAccount, done_per_s, share_busy
 
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.concurrency import MOST_OF_A_PROCESS, Response, Turn
+from spark_azqueue.service.wire.concurrency import MOST_OF_A_PROCESS, Response, Turn
 
 CAP = 2_000.0
 CLIENT = 6_000.0

@@ -11,6 +11,7 @@ from feeding import Feeding
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError
 from spark_azqueue.service.account import Account
+from spark_azqueue.service.blobs.calls import LookAtContainer
 from spark_azqueue.service.blobs.container import Container
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.queues.calls import Delete, Dequeue
@@ -105,11 +106,11 @@ def test_the_blobs_plane_takes_each_refusal_for_what_it_is() -> None:
     wrong: Counter[str] = Counter()
     with Feeding() as service:
         account = Account("storagename", service.url, sas="sv=1&sig=x")
-        container = Container(account, "logs", connections=1, if_missing="Create the container")
+        container = Container(account, "logs", if_missing="Create the container")
         for each in refusals():
             service.next(each)
             with pytest.raises(ServiceError) as caught:
-                container.do("read it", "more", lambda client: client.get_container_properties())
+                container.once(LookAtContainer(container.ref))
             codes[told(caught.value, each)] += 1
             if problem := advised(caught.value):
                 wrong[problem] += 1

@@ -16,9 +16,10 @@ from feeding import Feeding
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.service.queues.calls import Call, Count, Delete, Dequeue, Peek, Put, Update
+from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import create_queue, list_queues, read_metadata
+from spark_azqueue.service.wire.calls import Call
 
 QUEUE = QueueRef("storagename", "orders")
 LEASE = Lease(QUEUE, "fbe399c1-6b46-4ee5-844a-fae4739e75f4", "AgAAAAMAAAAAAAAAkxriZFuP1QE=")

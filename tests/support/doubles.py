@@ -9,7 +9,6 @@ from typing import Any
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import (
-    Call,
     Count,
     DatedDelete,
     Delete,
@@ -20,6 +19,7 @@ from spark_azqueue.service.queues.calls import (
     Update,
 )
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire.calls import Call
 
 
 def page_of(queue: QueueRef, numbers: Iterable[int], asked: int) -> Page:

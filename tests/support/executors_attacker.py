@@ -23,6 +23,7 @@ from spark_azqueue.journal.identity import IDENTITY, identify
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
+from spark_azqueue.service.wire.calls import Call
 from spark_azqueue.source.executors import closing, given_up, leasing, names, slot
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import START, PlanId
@@ -56,7 +57,7 @@ class Attacked(World):
         self.leases += self.queues.carried_out(dequeue).received
         carried_out = self.queues.carried_out
 
-        def watched(call: calls.Call[Any], **more: Any) -> Any:
+        def watched(call: Call[Any], **more: Any) -> Any:
             if call.queue.name not in ALLOWED:
                 raise Broken(f"elsewhere: {type(call).__name__} {call.queue.name}")
             return carried_out(call, **more)

@@ -7,8 +7,8 @@ from typing import Any
 from doubles import OneByOne, OneByOneFlight
 
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.calls import Call
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire.calls import Call
 
 
 class Limited(OneByOne):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spark_azqueue.service.messages import QueueRef
-from spark_azqueue.service.queues.concurrency import Limits, QueueLimits
+from spark_azqueue.service.wire.concurrency import Limits, QueueLimits
 
 
 class Allowed(NamedTuple):

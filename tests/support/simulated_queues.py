@@ -13,7 +13,6 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import seconds_of
 from spark_azqueue.service.queues.calls import (
-    Call,
     Count,
     DatedDelete,
     Delete,
@@ -24,7 +23,8 @@ from spark_azqueue.service.queues.calls import (
     Update,
 )
 from spark_azqueue.service.queues.reach import ProbeUpdate
-from spark_azqueue.service.queues.transport import failure
+from spark_azqueue.service.wire.calls import Call
+from spark_azqueue.service.wire.transport import failure
 from spark_azqueue.testing import FakeClock, MessageView, Refusal, documents
 from spark_azqueue.testing.model import SEVEN_DAYS, ModelAccount
 

@@ -18,8 +18,9 @@ from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.concurrency import Limits
-from spark_azqueue.service.queues.http import Session
+from spark_azqueue.service.wire.calls import Call
+from spark_azqueue.service.wire.concurrency import Limits
+from spark_azqueue.service.wire.http import Session
 
 PUTS = {
     "no answer, took effect": Put.LOST_AFTER,
@@ -118,7 +119,7 @@ class SteppedClient(QueueClient):
             raise ServiceUnavailable("could not list queues", status=503, outcome=Outcome.RETRY)
         return [name for name in self._queues.account.names() if name.startswith(prefix)]
 
-    def _made(self, call: calls.Call[Any]) -> Any:
+    def _made(self, call: Call[Any]) -> Any:
         """The result, or the error."""
         name = f"{type(call).__name__.lower()} {call.queue.name}"
         fate = self._turns.stop_before(f"ask {name}")
@@ -141,6 +142,6 @@ class SteppedClient(QueueClient):
             return ServiceUnavailable(f"{name}: no answer", outcome=Outcome.RETRY)
         return result
 
-    def _lands(self, call: calls.Call[Any]) -> None:
+    def _lands(self, call: Call[Any]) -> None:
         with contextlib.suppress(ServiceError):
             self._queues.carried_out(call)

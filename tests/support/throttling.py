@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from observed import ObservedLimits
 
 from spark_azqueue.service.messages import MOST_IN_A_PLAN, QueueRef
-from spark_azqueue.service.queues.concurrency import Response, Turn
+from spark_azqueue.service.wire.concurrency import Response, Turn
 from spark_azqueue.source.batches.batch import TARGET_ALONE_S, BatchSize
 from spark_azqueue.source.executors.plan import Learned
 from spark_azqueue.source.executors.planning import slots_of

@@ -19,7 +19,6 @@ from simulated_queues import answer, refusal
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.queues.calls import (
-    Call,
     Count,
     Delete,
     Dequeue,
@@ -28,9 +27,10 @@ from spark_azqueue.service.queues.calls import (
     Update,
 )
 from spark_azqueue.service.queues.client import InFlight, QueueClient
-from spark_azqueue.service.queues.concurrency import Limits
-from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.reach import ProbeUpdate
+from spark_azqueue.service.wire.calls import Call
+from spark_azqueue.service.wire.concurrency import Limits
+from spark_azqueue.service.wire.http import Session
 from spark_azqueue.testing import FakeClock, MessageView
 from spark_azqueue.testing.model import ModelAccount
 
@@ -262,6 +262,7 @@ class SimulatedWire:
         headers: Mapping[str, str],
         body: bytes | None,
         limit_s: float | None = None,
+        most: int | None = None,
     ) -> None:
         if self._client.alive:
             limit_s = LIMIT_S if limit_s is None else max(A_MOMENT_S, min(limit_s, LIMIT_S))

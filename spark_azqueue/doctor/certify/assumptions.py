@@ -304,13 +304,13 @@ ASSUMPTIONS = (
     _credentials(
         "sas-of-another-queue",
         "a SAS that was made for another queue is refused with 403 AuthenticationFailed",
-        "service/answers.py; service/queues/transport.py `refuses_credential`",
+        "service/answers.py; service/wire/transport.py `refuses_credential`",
         _REST + "SAS error codes)",
     ),
     _credentials(
         "expired-sas",
         "a SAS that has ended is refused with 403 AuthenticationFailed",
-        "service/queues/transport.py `refuses_credential`; credentials.py renews",
+        "service/wire/transport.py `refuses_credential`; credentials.py renews",
         _REST + "SAS error codes)",
     ),
     _credentials(

@@ -18,12 +18,13 @@ from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.credentials import Authority
 from spark_azqueue.service.encoding import MAX_STORED_BYTES
 from spark_azqueue.service.messages import MAX_PER_REQUEST, WEEK_S, Lease, QueueRef
-from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Request, Update
+from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.queues.reach import unknown_lease
 from spark_azqueue.service.queues.xml import document
+from spark_azqueue.service.wire.calls import Request
+from spark_azqueue.service.wire.http import Session
 
 from .assumptions import ASSUMPTIONS
 from .sandbox import Mismatch, NotTried, Raw, Sandbox, expect, status_and_code
@@ -310,7 +311,7 @@ def _life_s(box: Sandbox, ttl_s: int | None) -> int:
 
 
 class _NoToken(Authority):
-    def sign(self, queue: str, url: str, headers: dict[str, str]) -> str:
+    def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
         headers["Authorization"] = "Bearer no-token"
         return url
 
@@ -408,7 +409,7 @@ def missing_blob(box: Sandbox) -> None:
 
 def missing_container(box: Sandbox) -> None:
     if box.blobs is None:
-        raise NotTried("the options name no blob endpoint, or azure-storage-blob is missing")
+        raise NotTried("the options name no blob endpoint")
     folder = BlobFolder(box.blobs, f"{box.prefix}-none", "x")
     with contextlib.closing(folder):
         box.count()

@@ -22,7 +22,6 @@ from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE, read_account
 from spark_azqueue.options.blobs import read_blob_account
 from spark_azqueue.service.account import Account
-from spark_azqueue.service.blobs.store import require_package
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.redaction import escaped
 
@@ -90,7 +89,6 @@ def accounts(options: Mapping[str, Any]) -> tuple[Account, Account | None]:
     """
     account = read_account(options, os.environ)
     try:
-        require_package("certify")
         blobs = read_blob_account(options, account)
     except AzQueueError:
         return account, None

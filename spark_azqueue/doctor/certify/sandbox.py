@@ -20,9 +20,10 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import Lease, QueueRef, Received
-from spark_azqueue.service.queues.calls import Call, Dequeue, Peek, Put, Request
+from spark_azqueue.service.queues.calls import Dequeue, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import create_queue, delete_queue, read_metadata
+from spark_azqueue.service.wire.calls import Call, Request
 
 T = TypeVar("T")
 
@@ -218,7 +219,7 @@ class Sandbox:
     def folder(self) -> BlobFolder:
         """A folder in the container of its own. Raises NotTried."""
         if self.blobs is None:
-            raise NotTried("the options name no blob endpoint, or azure-storage-blob is missing")
+            raise NotTried("the options name no blob endpoint")
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()

@@ -6,23 +6,20 @@ credentials.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from spark_azqueue.errors import AccessDenied
 
-from ..account import Account
-from ..sdk.clients import client_settings, client_url, retried, translated_errors
+from ..wire.calls import Call
+from .calls import KeptDays, LookAtBlob, LookAtContainer
 from .container import Container
-
-if TYPE_CHECKING:
-    from azure.storage.blob import ContainerClient
 
 T = TypeVar("T")
 
 _WITHIN_S = 10.0
-_NEEDS = "an account key, or the letter 'r' of a SAS for the account"
+_NEEDS = "an account key, or the letter 'r' of a SAS for blobs"
+_IMMUTABLE = ("x-ms-has-immutability-policy", "x-ms-has-legal-hold")
 
 
 @dataclass(frozen=True)
@@ -38,38 +35,20 @@ class Protection:
     versions: bool | None
 
 
-def protection_of(account: Account, container: Container, path: str) -> Protection:
+def protection_of(container: Container, path: str) -> Protection:
     """Ask for the properties of the container, the account, and this blob. Raises ServiceError."""
 
-    def asked(what: str, act: Callable[[ContainerClient], T]) -> T | None:
-        return _unless_denied(lambda: container.do(f"read properties of {what}", _NEEDS, act))
+    def unless_denied(call: Call[T]) -> T | None:
+        try:
+            return container.do(call, retry_s=_WITHIN_S, within_s=_WITHIN_S)
+        except AccessDenied:
+            return None
 
-    def immutable(client: ContainerClient) -> bool:
-        found = client.get_container_properties()
-        return bool(found.has_immutability_policy or found.has_legal_hold)
-
-    def versions(client: ContainerClient) -> bool:
-        return bool(client.get_blob_client(path).get_blob_properties().version_id)
-
+    of_container = unless_denied(LookAtContainer(container.ref))
+    kept_days = unless_denied(KeptDays(container.ref))
+    of_blob = unless_denied(LookAtBlob(container.ref, path, _NEEDS))
     return Protection(
-        asked("the container", immutable),
-        _unless_denied(lambda: _kept_days(account)),
-        asked(f"blob '{path}'", versions),
+        None if of_container is None else "true" in map(of_container.get, _IMMUTABLE),
+        kept_days,
+        None if of_blob is None else bool(of_blob.get("x-ms-version-id")),
     )
-
-
-def _kept_days(account: Account) -> int:
-    from azure.storage.blob import BlobServiceClient
-
-    with BlobServiceClient(client_url(account), **client_settings(account)) as client:
-        with translated_errors(f"read the blob settings of account '{account.name}'", _NEEDS):
-            policy = client.get_service_properties()["delete_retention_policy"]
-            return int(policy.days or 0) if policy and policy.enabled else 0
-
-
-def _unless_denied(ask: Callable[[], T]) -> T | None:
-    try:
-        found: T = retried(_WITHIN_S, _WITHIN_S, ask)
-    except AccessDenied:
-        return None
-    return found

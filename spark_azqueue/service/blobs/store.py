@@ -1,30 +1,18 @@
-"""largeBody=blob: the container of large bodies, through the Azure SDK.
-
-azure-storage-blob is an extra (`pip install 'spark-azqueue[blob]'`), so functions import it when
-they need it.
-"""
+"""largeBody=blob: the container of large bodies, and their removal."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import threading
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, TypeVar
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import InvalidOption, LostBlob, ServiceError
+from spark_azqueue.errors import LostBlob, ServiceError
 
 from ..account import Account
-from ..sdk.deadline import CALL_S, in_time
 from ..workers import Submits
-from .container import Container
+from .calls import PutBlob
+from .container import CALL_S, Container
 from .references import Large, Reference, new_name
-
-if TYPE_CHECKING:
-    from azure.storage.blob import ContainerClient
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -33,20 +21,6 @@ _NEEDS = {
     "read": "the SAS letter 'r' for blobs or the role 'Storage Blob Data Reader'",
     "delete": "the SAS letter 'd' for blobs or the role 'Storage Blob Data Contributor'",
 }
-
-
-def require_package(option: str = "largeBody=blob") -> None:
-    """Raise InvalidOption if azure-storage-blob, which this option needs, is not installed."""
-    try:
-        found = importlib.util.find_spec("azure.storage.blob")
-    except ImportError:
-        found = None
-    if found is None:
-        raise InvalidOption(
-            f"{option} needs the package azure-storage-blob, which is not installed:"
-            " pip install 'spark-azqueue[blob]', on the driver and on the executors",
-            condition=Condition.PACKAGE_MISSING,
-        )
 
 
 class BlobStore:
@@ -59,12 +33,11 @@ class BlobStore:
         self,
         account: Account,
         container: str,
-        connections: int,
         *,
         create_container: bool = False,
         within_s: float = CALL_S,
     ) -> None:
-        """account: its `url` is the blob endpoint. connections: how many to keep open.
+        """account: its `url` is the blob endpoint.
 
         create_container: create the container if it is missing. within_s: the longest that a call
         may take, in seconds, on top of the time allowed for the size of a body."""
@@ -74,7 +47,6 @@ class BlobStore:
         self._container = Container(
             account,
             container,
-            connections=connections,
             if_missing="Create the container, correct 'blobContainer', or let the sink create it"
             " with createQueue=true",
             within_s=within_s,
@@ -87,29 +59,16 @@ class BlobStore:
         message may exist twice, and each copy needs its own blob.
         Raises ServiceError: the body is not stored, or nothing refers to it.
         """
-        from azure.storage.blob import ContentSettings
-
-        name, seconds = new_name(), self._container.seconds(len(body.data))
+        name = new_name()
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
-
-        def upload(client: ContainerClient) -> None:
-            client.upload_blob(
-                name,
-                body.data,
-                length=len(body.data),
-                overwrite=False,
-                max_concurrency=1,
-                content_settings=ContentSettings(content_type=kind),
-            )
-
-        stores = f"store blob '{name}'", _NEEDS["store"], upload
+        call = PutBlob(self._container.ref, name, _NEEDS["store"], body.data, kind)
         try:
-            in_time(seconds, self._container.do, *stores)
+            self._container.once(call, len(body.data))
         except ServiceError as error:
             if error.code != "ContainerNotFound" or not self._create:
                 raise
             self._container.create()
-            in_time(seconds, self._container.do, *stores)
+            self._container.once(call, len(body.data))
         return Reference(self._name, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
@@ -119,7 +78,7 @@ class BlobStore:
         bytes of the blob.
         """
         size = reference.size
-        data = self._container.read(reference.name, size + 1, size, _NEEDS["read"])
+        data = self._container.read(reference.name, size + 1, _NEEDS["read"])
         if data is None:
             raise LostBlob(
                 f"the blob '{reference.name}' in container '{reference.container}' of account"

@@ -1,1 +1,1 @@
-"""The queues' REST interface over libcurl: calls as values, many under way at once."""
+"""The calls to queues, as values, and who makes them."""

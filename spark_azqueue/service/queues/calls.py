@@ -1,54 +1,32 @@
 """The calls to a queue, as values, all in one file, since they share how requests are written.
 
-Dequeue, peek, delete, update, release, put, count. A call makes its request and reads its answer.
-`transport.py` sends and retries it. Calls that only ask for a permission are in `reach.py`.
+Dequeue, peek, delete, update, release, put, count. Calls that only ask for a permission are in
+`reach.py`, those that make and list queues in `management.py`.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import ClassVar, NamedTuple, TypeVar
 
 from spark_azqueue.errors import Outcome, ServiceError
 from spark_azqueue.service import fields
 
-from ..answers import CONTRIBUTOR, PROCESSOR, READER, SENDER, unreadable_answer
+from ..answers import CONTRIBUTOR, PROCESSOR, SENDER, unreadable_answer
 from ..incoming import Answer
 from ..messages import Delay, Lease, Message, QueueRef, Received, seconds_of
 from ..redaction import shown
-from .concurrency import Turn
+from ..wire.calls import Call, Request, escaped
+from ..wire.concurrency import Turn
 from .xml import Placed, document, read_messages, read_peeked, read_placed
 
 T = TypeVar("T", covariant=True)
 
 log = logging.getLogger(__name__)
 
-_MAX_COUNT = 10**15 - 1
-
-
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*\Z")
-_BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
-
-
-def escaped(text: str) -> str:
-    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
-    if _PLAIN.match(text):
-        return text
-    if _BASE64.match(text):
-        return text.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
-    return quote(text, safe="")
-
-
-class Request(NamedTuple):
-    """A request to a queue. `path`: segments below the queue, unescaped. `query`: escaped."""
-
-    method: str
-    path: tuple[str, ...]
-    query: str
-    body: bytes | None = None
+MAX_COUNT = 10**15 - 1
+"""No queue has more messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,42 +57,6 @@ def answered_at(answer: Answer) -> int | None:
     """
     at = fields.moment(answer.headers.get("date", ""))
     return None if at is None else at * 1_000_000
-
-
-class Call(Generic[T]):
-    """One call to one queue, with a result of type T."""
-
-    __slots__ = ()
-    kind: ClassVar[str] = "other"
-    """The operation, by which requests are counted: "dequeue"."""
-    needs: ClassVar[str] = READER
-    """The permission it takes, in words for an error."""
-    by_receipt: ClassVar[bool] = False
-    """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
-    turn: ClassVar[Turn] = Turn.IN_TURN
-    """How it waits for the limits, if it begins by `try_begin`."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def queue(self) -> QueueRef:
-            """The queue. Its account is the client's."""
-
-        @property
-        def doing(self) -> str:
-            """The action in words, to be followed by "queue 'orders'"."""
-
-    def request(self, now: float) -> Request:
-        """The request of an attempt that begins now (seconds since 1970)."""
-        raise NotImplementedError
-
-    def result(self, answer: Answer) -> T:
-        """Read a successful answer. Raises ServiceError if the service would not write it."""
-        raise NotImplementedError
-
-    def refused(self, error: ServiceError) -> T:
-        """The result if the receipt is dead: unknown, or no longer the newest."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +288,7 @@ class Count(Call[int]):
 
     def result(self, answer: Answer) -> int:
         written = answer.headers.get("x-ms-approximate-messages-count", "")
-        count = fields.count(written, _MAX_COUNT)
+        count = fields.count(written, MAX_COUNT)
         if count is None:
             raise unreadable_answer(
                 f"{self.doing} queue '{self.queue.name}'",

@@ -14,12 +14,13 @@ from spark_azqueue.metrics.latency import Histogram
 
 from ..account import Account
 from ..messages import Message, QueueRef
-from .calls import Call, Peek, Put
-from .concurrency import Limits
-from .http import Session
+from ..wire.calls import Call
+from ..wire.concurrency import Limits
+from ..wire.http import Session
+from ..wire.transport import InFlight, carried_out
+from .calls import Peek, Put
 from .management import create_queue, list_queues
 from .reach import ProbeUpdate
-from .transport import InFlight
 
 __all__ = ["InFlight", "Queue", "QueueClient"]
 
@@ -45,12 +46,8 @@ class QueueClient:
 
     def now(self, call: Call[T]) -> T:
         """Make one attempt of one call and wait for it. Raises ServiceError."""
-        with self.in_flight() as flight:
-            flight.begin(None, call)
-            ((_, result),) = flight.ended()
-        if isinstance(result, Exception):
-            raise result
-        return result  # type: ignore[no-any-return]
+        result: T = carried_out(self.in_flight(), call)
+        return result
 
     def create(self, ref: QueueRef) -> bool:
         """Create a queue, with retries. Returns False if it exists already. Raises ServiceError."""

@@ -12,9 +12,9 @@ from spark_azqueue.errors import AccessDenied, QueueNotFound
 
 from ..messages import QueueRef
 from ..retry import CONTROL, RetryPolicy
-from .calls import Call
+from ..wire.calls import Call
+from ..wire.transport import InFlight
 from .client import QueueClient
-from .transport import InFlight
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")

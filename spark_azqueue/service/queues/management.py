@@ -1,36 +1,35 @@
-"""The control plane, through the Azure SDK: creates and lists queues, and reads their metadata.
+"""The control plane: creates, deletes, clears and lists queues, and reads their metadata.
 
-The SDK takes most of a second to import, and the sink's tasks seldom need it. So functions import
-it when they need it.
+Each function opens connections of its own, and closes them.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from azure.core.exceptions import ResourceExistsError
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.service import fields
 
 from ..account import Account
-from ..answers import CLEARER, CREATOR, LISTER, READER
-from ..messages import is_queue_name
-from ..sdk.clients import (
-    client_settings,
-    client_url,
-    code_of,
-    retried,
-    translated_errors,
-    with_renewed_sas,
-)
-from ..sdk.deadline import CALL_S, all_pages
-
-if TYPE_CHECKING:
-    from azure.storage.queue import QueueClient, QueueServiceClient
+from ..answers import CLEARER, CREATOR, LISTER, READER, not_the_service
+from ..incoming import Answer, lines_of
+from ..markup import parsed
+from ..messages import QueueRef, is_queue_name
+from ..retry import RetryPolicy
+from ..wire.calls import SMALL_BYTES, Call, Request, escaped
+from ..wire.http import Session
+from ..wire.pages import all_pages
+from ..wire.transport import InFlight, carried_out
+from .calls import MAX_COUNT
 
 T = TypeVar("T")
+
+CALL_S = 60.0
+"""The longest that a call takes, with all its attempts."""
 
 _RETRY_S = 30.0
 
@@ -46,6 +45,115 @@ MOST_LISTED = 100_000
 _PAGE = 5_000
 """The most names that one answer has (REST reference, "List Queues")."""
 
+_PAGE_BYTES = 2**20
+"""The most bytes of one; the longest names, without their metadata, take half of it."""
+
+_MOST_TAGS = 4 * _PAGE + 50
+"""Of a page. For each queue the service writes four."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQueue(Call[bool]):
+    """Create a queue. Returns False if it exists with the same metadata."""
+
+    queue: QueueRef
+    metadata: Mapping[str, str]
+    of_account: ClassVar[bool] = True
+    doing: ClassVar[str] = "create"
+    needs: ClassVar[str] = CREATOR
+
+    def request(self, now: float) -> Request:
+        headers = {f"x-ms-meta-{name}": value for name, value in self.metadata.items()}
+        return Request("PUT", (), "", headers=headers, most=SMALL_BYTES)
+
+    def result(self, answer: Answer) -> bool:
+        if answer.status not in (201, 204):
+            what = f"create queue '{self.queue.name}'"
+            raise not_the_service(what, "it does not say that the queue was created")
+        return answer.status == 201
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue(Call[None]):
+    """Delete a queue with its messages."""
+
+    queue: QueueRef
+    of_account: ClassVar[bool] = True
+    doing: ClassVar[str] = "delete"
+    needs: ClassVar[str] = CREATOR
+
+    def request(self, now: float) -> Request:
+        return Request("DELETE", (), "", most=SMALL_BYTES)
+
+    def result(self, answer: Answer) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Clear(Call[None]):
+    """Delete all messages of a queue."""
+
+    queue: QueueRef
+    of_account: ClassVar[bool] = True
+    doing: ClassVar[str] = "clear"
+    needs: ClassVar[str] = CLEARER
+
+    def request(self, now: float) -> Request:
+        return Request("DELETE", ("messages",), "", most=SMALL_BYTES)
+
+    def result(self, answer: Answer) -> None:
+        return None
+
+
+_METADATA = re.compile(r"x-ms-meta-([^:]+):(.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata(Call[dict[str, str]]):
+    """A queue's metadata, with names in their original case."""
+
+    queue: QueueRef
+    doing: ClassVar[str] = "read the metadata of"
+    needs: ClassVar[str] = READER
+
+    def request(self, now: float) -> Request:
+        return Request("GET", (), "comp=metadata", most=SMALL_BYTES)
+
+    def result(self, answer: Answer) -> dict[str, str]:
+        count = answer.headers.get("x-ms-approximate-messages-count", "")
+        if fields.count(count, MAX_COUNT) is None:
+            raise not_the_service(f"{self.doing} queue '{self.queue.name}'", "it holds no count")
+        found = (_METADATA.fullmatch(line.decode("latin-1")) for line in lines_of(answer.head))
+        return {each[1].strip(): each[2].strip() for each in found if each}
+
+
+@dataclass(frozen=True, slots=True)
+class ListQueues(Call["tuple[list[str], str]"]):
+    """One page of the names that begin with `prefix`, and the marker of the next."""
+
+    queue: QueueRef
+    prefix: str
+    marker: str
+    of: ClassVar[str] = ""
+    of_account: ClassVar[bool] = True
+    doing: ClassVar[str] = "list the queues of"
+    needs: ClassVar[str] = LISTER
+
+    def request(self, now: float) -> Request:
+        query = f"comp=list&maxresults={_PAGE}"
+        query += f"&prefix={escaped(self.prefix)}" if self.prefix else ""
+        query += f"&marker={escaped(self.marker)}" if self.marker else ""
+        return Request("GET", (), query, most=_PAGE_BYTES)
+
+    def result(self, answer: Answer) -> tuple[list[str], str]:
+        root = parsed(answer.body, _MOST_TAGS)
+        listed = root.find("Queues") if root is not None else None
+        if root is None or root.tag != "EnumerationResults" or listed is None:
+            what = f"{self.doing} account '{self.queue.account}'"
+            raise not_the_service(what, "it is not a page of a list of queues")
+        names = [queue.findtext("Name") or "" for queue in listed]
+        return names, root.findtext("NextMarker") or ""
+
 
 def create_queue(
     account: Account,
@@ -59,13 +167,17 @@ def create_queue(
     within_s: the longest that the call may take, retries included, in seconds. metadata: of a new
     queue; one that exists keeps its own.
     """
-    create = functools.partial(_create, metadata=dict(metadata) if metadata else None)
-    return _called(create, account, name, within_s)
+    try:
+        return _called(account, CreateQueue(QueueRef(account.name, name), metadata or {}), within_s)
+    except ServiceError as error:
+        if error.code != "QueueAlreadyExists":
+            raise
+        return False
 
 
 def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
     """Delete a queue with its messages. Raises ServiceError. within_s: as above."""
-    _called(_delete, account, name, within_s)
+    _called(account, DeleteQueue(QueueRef(account.name, name)), within_s)
 
 
 def clear_queue(account: Account, name: str, within_s: float = CLEAR_S) -> None:
@@ -74,12 +186,12 @@ def clear_queue(account: Account, name: str, within_s: float = CLEAR_S) -> None:
     The service may end with 500 before all are deleted, and asks for a repeat then (REST reference,
     "Clear Messages"). within_s: the longest that the call may take, repeats included, in seconds.
     """
-    _called(_clear, account, name, within_s, retry_s=within_s)
+    _called(account, Clear(QueueRef(account.name, name)), within_s, retry_s=within_s)
 
 
 def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict[str, str]:
     """Read a queue's metadata, with names in their original case. Raises ServiceError."""
-    return _called(_metadata, account, name, within_s)
+    return _called(account, Metadata(QueueRef(account.name, name)), within_s)
 
 
 def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list[str]:
@@ -87,19 +199,14 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
 
     within_s: as above, for all pages together. Names that no queue can have are left out.
     """
-    from azure.storage.queue import QueueServiceClient
-
     doing = f"list the queues of account '{account.name}'"
+    with contextlib.closing(Session(account)) as session:
 
-    def listed() -> list[str]:
-        with QueueServiceClient(client_url(account), **client_settings(account)) as client:
+        def page(marker: str, left_s: float) -> tuple[list[str], str]:
+            call = ListQueues(QueueRef(account.name, ""), prefix, marker)
+            return _made(session, call, RetryPolicy(_RETRY_S), left_s)
 
-            def page(marker: str | None) -> tuple[list[str], str | None]:
-                return retried(within_s, _RETRY_S, _page_of, client, doing, prefix, marker)
-
-            return all_pages(within_s, doing, page, MOST_LISTED)
-
-    names = with_renewed_sas(account, listed)
+        names = all_pages(within_s, doing, page, MOST_LISTED)
     if len(names) > MOST_LISTED:
         raise ServiceError(
             f"could not {doing}: more than {MOST_LISTED:,} begin with '{prefix}'. Use a pattern"
@@ -108,59 +215,10 @@ def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list
     return [name for name in names if is_queue_name(name)]
 
 
-def _page_of(
-    client: QueueServiceClient, doing: str, prefix: str, marker: str | None
-) -> tuple[list[str], str | None]:
-    with translated_errors(doing, LISTER):
-        listing = client.list_queues(name_starts_with=prefix or None, results_per_page=_PAGE)
-        pages: Any = listing.by_page(continuation_token=marker)
-        names = [queue.name for queue in next(pages)]
-        return names, pages.continuation_token
+def _called(account: Account, call: Call[T], within_s: float, retry_s: float = _RETRY_S) -> T:
+    with contextlib.closing(Session(account)) as session:
+        return _made(session, call, RetryPolicy(retry_s), within_s)
 
 
-def _create(
-    client: QueueClient, account: Account, name: str, metadata: dict[str, str] | None
-) -> bool:
-    doing = f"create queue '{name}' in account '{account.name}'"
-    with translated_errors(doing, CREATOR):
-        try:
-            client.create_queue(metadata=metadata)
-        except ResourceExistsError as error:
-            # The SDK turns 204 "exists already" into an error of the same class as 409 conflicts.
-            if error.status_code == 204 or code_of(error) == "QueueAlreadyExists":
-                return False
-            raise
-    return True
-
-
-def _delete(client: QueueClient, account: Account, name: str) -> None:
-    with translated_errors(f"delete queue '{name}' in account '{account.name}'", CREATOR):
-        client.delete_queue()
-
-
-def _clear(client: QueueClient, account: Account, name: str) -> None:
-    with translated_errors(f"clear queue '{name}' in account '{account.name}'", CLEARER):
-        client.clear_messages()
-
-
-def _metadata(client: QueueClient, account: Account, name: str) -> dict[str, str]:
-    with translated_errors(
-        f"read the metadata of queue '{name}' in account '{account.name}'", READER
-    ):
-        return dict(client.get_queue_properties().metadata or {})
-
-
-def _called(
-    work: Callable[[QueueClient, Account, str], T],
-    account: Account,
-    name: str,
-    within_s: float,
-    retry_s: float = _RETRY_S,
-) -> T:
-    from azure.storage.queue import QueueClient
-
-    def called() -> T:
-        with QueueClient(client_url(account), name, **client_settings(account)) as client:
-            return retried(within_s, retry_s, work, client, account, name)
-
-    return with_renewed_sas(account, called)
+def _made(session: Session, call: Call[T], retry: RetryPolicy, within_s: float) -> T:
+    return carried_out(InFlight(session, session.wire()), call, retry, within_s)

@@ -21,7 +21,8 @@ from ..answers import CONTRIBUTOR
 from ..incoming import Answer
 from ..messages import Lease, QueueRef
 from ..network import new_handle, proxy_for
-from .calls import Call, Request, Update
+from ..wire.calls import Call, Request
+from .calls import Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals
     """What deletes the blobs of large bodies; None if they are to stay."""
     if not claim_check.delete:
         return None
-    store = BlobStore(claim_check.account, claim_check.container, _BLOB_DELETES)
+    store = BlobStore(claim_check.account, claim_check.container)
     return Removals(store, make_workers(_BLOB_DELETES, "blobs"))
 
 

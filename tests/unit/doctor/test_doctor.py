@@ -39,7 +39,7 @@ def test_what_the_quickstart_installs_has_no_problem_and_its_page_says_which_mar
 
     extras = surroundings.extras()  # `pip install '.[spark]'` brings none
 
-    assert (extras.good, "not installed: blob" in extras.text) == (None, True)
+    assert (extras.good, "not installed: prometheus" in extras.text) == (None, True)
     assert "begin with `ok`" not in quickstart
     assert "begin with `BAD` (`-` is a note" in quickstart
 
@@ -298,7 +298,7 @@ def test_it_speaks_where_libraries_are_missing():
         "import sys\n"
         "class Block:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] == 'azure':\n"
+        "        if name == 'pycurl':\n"
         "            raise ImportError('blocked', name=name)\n"
         "sys.meta_path.insert(0, Block())\n"
         "from spark_azqueue.doctor.command_line import main\n"
@@ -309,7 +309,7 @@ def test_it_speaks_where_libraries_are_missing():
     )
 
     assert done.returncode == 1, done.stderr
-    assert "no queue was checked: the module azure" in done.stdout
+    assert "no queue was checked: the module pycurl" in done.stdout
     assert 'BAD  format("azqueue") is not found: it needs the packages missing above' in done.stdout
 
 
@@ -320,7 +320,6 @@ def test_here_everything_is_found():
 
 REQUIRES = [
     "certifi",
-    "azure-storage-blob>=12.15; extra == 'blob'",
     'prometheus-client>=0.20; extra == "prometheus"',
     "opentelemetry-api>=1.30; extra == 'opentelemetry'",
     "pytest; extra == 'test'",
@@ -335,40 +334,12 @@ def test_extras_are_named_with_what_needs_them(monkeypatch):
     some = surroundings.extras()
 
     assert everything.good is True
-    assert "blob (azure-storage-blob 1.0), prometheus" in everything.text
+    assert "prometheus (prometheus-client 1.0), opentelemetry" in everything.text
     assert some.good is None
-    assert (
-        some.text
-        == "extras: prometheus (prometheus-client 1.0); not installed: blob, opentelemetry"
-    )
-    assert "largeBody=blob, and a writeAheadLog in blobs: pip install 'spark-azqueue[blob]'" in (
-        some.advice
-    )
+    assert some.text == "extras: prometheus (prometheus-client 1.0); not installed: opentelemetry"
+    assert "spark_azqueue.opentelemetry: pip install 'spark-azqueue[opentelemetry]'" in some.advice
     monkeypatch.setattr(surroundings, "_version", lambda name: None)
-    assert surroundings.extras().text.startswith("extras: none; not installed: blob, prom")
-
-
-@pytest.mark.parametrize(
-    ("more", "side"),
-    [
-        ({"largeBody": "blob", "blobContainer": "bodies"}, Side.SOURCE),
-        ({"largeBody": "blob", "blobContainer": "bodies"}, Side.SINK),
-        ({"writeAheadLog": "blob:logs/orders"}, Side.SOURCE),
-    ],
-)
-def test_options_that_need_an_extra_that_is_missing(monkeypatch, more, side):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name == "azure.storage.blob" else real(name, *more),
-    )
-    access = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=x"}
-
-    (found,) = look({**access, "queue": "orders", **more}, side)
-
-    assert found.good is False
-    assert "pip install 'spark-azqueue[blob]'" in found.advice
+    assert surroundings.extras().text.startswith("extras: none; not installed: prom")
 
 
 def test_a_doubtful_value_is_noted(service):

@@ -15,6 +15,7 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
+from spark_azqueue.doctor import log_checks
 from spark_azqueue.doctor.finding import Finding
 from spark_azqueue.doctor.log_checks import examine_log
 from spark_azqueue.doctor.queue_checks import examine
@@ -25,7 +26,6 @@ from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import source_config
-from spark_azqueue.service.blobs import folder as folder_module
 from spark_azqueue.service.blobs.protection import Protection
 from spark_azqueue.service.messages import MessageKey
 from spark_azqueue.service.names import Stored
@@ -363,7 +363,7 @@ def what_keeps_blobs(monkeypatch):
             assert name in self.objects
             return self.found
 
-    monkeypatch.setattr(folder_module, "BlobFolder", Folder)
+    monkeypatch.setattr(log_checks, "BlobFolder", Folder)
 
     def look(found: Protection) -> list[Finding]:
         always = looked("blob:logs/orders", in_blobs(MemoryLogStore()))

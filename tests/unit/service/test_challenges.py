@@ -13,8 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import azure.storage.blob
-import azure.storage.queue  # noqa: F401
 import pytest
 from azure.core.credentials import AccessToken
 from certificates import make_certificates
@@ -98,8 +96,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 
 def _properties(account: Account) -> Any:
-    place = Container(account, "bodies", connections=1, if_missing="")
-    return protection_of(account, place, "a")
+    place = Container(account, "bodies", if_missing="")
+    return protection_of(place, "a")
 
 
 PLANES: dict[str, Any] = {
@@ -107,9 +105,9 @@ PLANES: dict[str, Any] = {
     "create": lambda account: create_queue(account, "orders"),
     "metadata": lambda account: read_metadata(account, "orders"),
     "list": lambda account: list_queues(account, "orders"),
-    "blob: put": lambda account: BlobStore(account, "bodies", 1).put(Large(b"a", False)),
-    "blob: get": lambda account: BlobStore(account, "bodies", 1).get(Reference("bodies", "a", 1)),
-    "blob: delete": lambda account: BlobStore(account, "bodies", 1).delete("a"),
+    "blob: put": lambda account: BlobStore(account, "bodies").put(Large(b"a", False)),
+    "blob: get": lambda account: BlobStore(account, "bodies").get(Reference("bodies", "a", 1)),
+    "blob: delete": lambda account: BlobStore(account, "bodies").delete("a"),
     "log: list": lambda account: BlobFolder(account, "logs", "orders").names("seg"),
     "log: get": lambda account: BlobFolder(account, "logs", "orders").get("log.json", 10),
     "log: put": lambda account: BlobFolder(account, "logs", "orders").put_new("log.json", b"a"),

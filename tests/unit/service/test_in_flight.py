@@ -14,11 +14,11 @@ from spark_azqueue.errors import AccessDenied, Outcome, ServiceError, ServiceUna
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.incoming import NoAnswer
-from spark_azqueue.service.queues import http as session_module
 from spark_azqueue.service.queues.calls import Dequeue, Peek, Put
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.http import Wire
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire import http as session_module
+from spark_azqueue.service.wire.http import Wire
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
@@ -91,7 +91,7 @@ def test_an_error_of_the_credential_is_the_calls_result(monkeypatch):
         def sign(self, queue, url, headers):
             raise RuntimeError("the vault is closed")
 
-    monkeypatch.setattr(session_module, "authority_for", lambda account: Broken())
+    monkeypatch.setattr(session_module, "authority_for", lambda *_: Broken())
     made = QueueClient(Account("acc", "http://127.0.0.1:9/acc", key="a2V5"))
     with made.in_flight() as flight:
         flight.begin("a", Put(ORDERS, "a"), RetryPolicy(30.0))

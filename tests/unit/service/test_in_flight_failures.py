@@ -6,10 +6,10 @@ from refs import ORDERS
 from senders import client_of
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
-from spark_azqueue.service.queues import http as session_module
-from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Dequeue, Put
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire import http as session_module
+from spark_azqueue.service.wire import http as wire
 from spark_azqueue.testing import Fault
 
 FILES = pycurl.error(7, "Couldn't open socket: too many open files")
@@ -108,7 +108,7 @@ def test_an_error_while_a_proof_is_renewed_is_the_result_of_its_call_alone(servi
 
     authority_for = session_module.authority_for
     monkeypatch.setattr(
-        session_module, "authority_for", lambda account: Broken(authority_for(account))
+        session_module, "authority_for", lambda account, *_: Broken(authority_for(account))
     )
     client = client_of(service.connection_string)
     service.faults.add(Fault("dequeue", "unauthorized", times=1))
@@ -143,3 +143,19 @@ def test_no_limit_is_none_at_all(monkeypatch, limit_s, milliseconds):
     made.begin("a", "GET", "http://127.0.0.1", {}, None, limit_s)
 
     assert options[pycurl.TIMEOUT_MS] == milliseconds
+    assert options[pycurl.LOW_SPEED_TIME] == 0
+
+
+def test_a_long_request_may_not_be_silent_for_long(monkeypatch):
+    options = {}
+
+    class Curl:
+        def setopt(self, option, value):
+            options[option] = value
+
+    monkeypatch.setattr(pycurl, "Curl", Curl)
+    made = wire.Wire("http://127.0.0.1")
+    made.begin("a", "PUT", "http://127.0.0.1", {}, b"x", 100.0, most=10)
+
+    assert options[pycurl.TIMEOUT_MS] == 100_000
+    assert (options[pycurl.LOW_SPEED_LIMIT], options[pycurl.LOW_SPEED_TIME]) == (1, 30)

@@ -8,18 +8,18 @@ from refs import ORDERS, ref
 from spark_azqueue.errors import Outcome
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.service.queues import transport
 from spark_azqueue.service.queues.calls import Delete, Dequeue, Put, Release
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.concurrency import (
+from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire import transport
+from spark_azqueue.service.wire.concurrency import (
     MOST_OF_A_QUEUE,
     Limits,
     QueueLimits,
     Response,
     Turn,
 )
-from spark_azqueue.service.queues.http import Session
-from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire.http import Session
 from spark_azqueue.testing import Fault
 
 SOON = 10.0
@@ -259,7 +259,7 @@ def test_after_a_refusal_the_wait_ends_when_another_try_makes_sense(told, flight
 
 
 def test_queues_that_come_and_go_are_forgotten_but_not_what_is_under_way(monkeypatch):
-    monkeypatch.setattr("spark_azqueue.service.queues.concurrency._MOST_QUEUES", 10)
+    monkeypatch.setattr("spark_azqueue.service.wire.concurrency._MOST_QUEUES", 10)
     made = []
 
     def of_queue(queue):

@@ -9,10 +9,10 @@ import pytest
 from refs import ORDERS
 
 from spark_azqueue.errors import ServiceUnavailable
-from spark_azqueue.service.blobs.container import blobs_in
+from spark_azqueue.service.blobs.xml import blobs_in
 from spark_azqueue.service.markup import parsed
-from spark_azqueue.service.queues.http import MOST_BODY_BYTES
 from spark_azqueue.service.queues.xml import read_messages, read_placed
+from spark_azqueue.service.wire.http import MOST_BODY_BYTES
 
 LIST = b"<QueueMessagesList>"
 HOSTILE = {

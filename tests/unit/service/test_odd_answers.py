@@ -13,10 +13,10 @@ from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.network import new_handle
-from spark_azqueue.service.queues import http as wire
 from spark_azqueue.service.queues.calls import Count, Delete, Dequeue, Peek, Put, Update
 from spark_azqueue.service.queues.client import Queue, QueueClient
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire import http as wire
 
 LEASE = Lease(ORDERS, "some-id", "receipt")
 EMPTY = b"<QueueMessagesList/>"
@@ -228,7 +228,7 @@ def test_an_answer_that_is_too_large_is_broken_off(head):
     assert type(error) is ServiceError
     assert error.outcome is Outcome.FATAL
     assert "dequeue from queue 'orders' of account 'acc'" in str(error)
-    assert "larger than 16,777,216 bytes" in str(error)
+    assert "more than the 16,777,216 bytes asked for" in str(error)
 
 
 def test_the_largest_page_of_the_service_is_not_too_large():
@@ -317,6 +317,15 @@ def test_a_path_is_sent_as_it_is():
         made.close()
 
     assert server.targets == ["/acc/a/../b/./c?"]
+
+
+def test_a_redirect_is_told_and_not_followed():
+    found = result(
+        answer("307 Moved", "Location: https://portal.test/login?k=1"), call=Count(ORDERS)
+    )
+
+    assert "the answer is a redirect (HTTP 307) to 'portal.test'" in str(found)
+    assert "k=1" not in str(found)
 
 
 OUR_ID = re.compile(r"\(x-ms-client-request-id ([0-9a-f-]{36})\)$")

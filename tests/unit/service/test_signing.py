@@ -6,14 +6,16 @@ import datetime
 from urllib.parse import parse_qsl
 
 import pytest
+from azure.storage import blob
 from azure.storage.queue import QueueSasPermissions, generate_queue_sas
+from azure.storage.queue._shared.shared_access_signature import SharedAccessSignature
 from fake_calls import NOW
 from queues import OneQueue
 from refs import ORDERS
 
 from spark_azqueue.options.account import read_account
-from spark_azqueue.service.account import API_VERSION, queue_sas
-from spark_azqueue.service.credentials import authority_for
+from spark_azqueue.service.account import API_VERSION, account_sas, container_sas, queue_sas
+from spark_azqueue.service.credentials import Plane, authority_for
 from spark_azqueue.testing import FakeClock, FakeQueueService
 
 KEY = "c2VjcmV0LWtleS0wMTIzNDU2Nzg5"
@@ -38,6 +40,44 @@ def test_it_is_what_the_sdk_makes_for_the_same_version(
     ours = queue_sas("shop", KEY, "orders", EXPIRY, https=https)
 
     assert dict(parse_qsl(ours)) == dict(parse_qsl(theirs))
+
+
+@pytest.mark.parametrize("https", [True, False])
+@pytest.mark.parametrize("service", ["container", "q", "b"])
+def test_those_for_a_container_and_an_account_are_the_sdks_too(
+    monkeypatch: pytest.MonkeyPatch, service: str, https: bool
+) -> None:
+    monkeypatch.setattr("azure.storage.blob._shared_access_signature.X_MS_VERSION", API_VERSION)
+    more = {"expiry": EXPIRY, **({"protocol": "https"} if https else {})}
+    if service == "container":
+        rights = blob.ContainerSasPermissions.from_string("rcwdl")
+        theirs = blob.generate_container_sas("shop", "logs", KEY, permission=rights, **more)
+        ours = container_sas("shop", KEY, "logs", EXPIRY, https=https)
+    else:
+        signature = SharedAccessSignature("shop", KEY, x_ms_version=API_VERSION)
+        theirs = signature.generate_account(service, "sco", "rdlc", **more)
+        ours = account_sas("shop", KEY, service, EXPIRY, https=https)
+
+    assert dict(parse_qsl(ours)) == dict(parse_qsl(theirs))
+
+
+@pytest.mark.parametrize(
+    ("plane", "scope", "expected"),
+    [
+        (Plane.QUEUES, "orders", {"ss": None, "sr": None, "sp": "raup"}),
+        (Plane.QUEUES, "", {"ss": "q", "sp": "rdlc"}),
+        (Plane.BLOBS, "logs", {"sr": "c", "sp": "rcwdl"}),
+        (Plane.BLOBS, "", {"ss": "b", "sp": "rdlc"}),
+    ],
+)
+def test_a_key_signs_for_no_more_than_the_call_is_for(
+    plane: Plane, scope: str, expected: dict[str, str | None]
+) -> None:
+    account = read_account({"accountUrl": "https://shop.q.test", "accountAccessKey": KEY}, {})
+
+    fields = dict(parse_qsl(authority_for(account, plane).sign(scope, "?", {})))
+
+    assert {name: fields.get(name) for name in expected} == expected
 
 
 def test_an_update_of_the_sdk_does_not_change_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from spark_azqueue.service.incoming import Answer, NoAnswer
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.service.queues.calls import DatedDelete, Delete, Deleted, Peek, Show
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.queues.http import Session
 from spark_azqueue.service.retry import RetryPolicy
+from spark_azqueue.service.wire.http import Session
 from spark_azqueue.sink.requests import DeleteRow, UpdateRow
 from spark_azqueue.sink.tally import outcome_of
 

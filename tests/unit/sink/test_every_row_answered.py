@@ -8,7 +8,7 @@ from refs import ORDERS
 from senders import QUEUE, client_of, send, task
 
 from spark_azqueue.errors import AzQueueError, QueueNotFound, ServiceError
-from spark_azqueue.service.queues import http as session_module
+from spark_azqueue.service.wire import http as session_module
 from spark_azqueue.sink import large_bodies as performing
 from spark_azqueue.testing import Fault
 
@@ -43,7 +43,7 @@ def test_an_error_of_the_credential_fails_the_task(fake, monkeypatch, works, par
     fake.create_queue(QUEUE)
     authority_for, error = session_module.authority_for, RuntimeError("the vault is closed")
     monkeypatch.setattr(
-        session_module, "authority_for", lambda a: SignsSome(authority_for(a), works, error)
+        session_module, "authority_for", lambda a, *_: SignsSome(authority_for(a), works, error)
     )
     made = task(fake.connection_string, sendParallelism=parallelism)
 

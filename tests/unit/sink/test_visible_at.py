@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from senders import task
 
-from spark_azqueue.service.queues import transport
+from spark_azqueue.service.wire import transport
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.testing import FakeQueueService, Fault

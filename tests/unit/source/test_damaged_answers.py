@@ -19,7 +19,7 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.envelopes import envelope_of
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.service.queues.concurrency import Limits
+from spark_azqueue.service.wire.concurrency import Limits
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import PlanId

@@ -10,7 +10,7 @@ from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.journal.pending import PendingDelete, fingerprint
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Page
-from spark_azqueue.service.queues.concurrency import Limits
+from spark_azqueue.service.wire.concurrency import Limits
 from spark_azqueue.source.executors.leasing import Leased, Leasing
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SeenMessages

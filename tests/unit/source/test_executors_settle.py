@@ -9,7 +9,7 @@ from executors_setting import ACCOUNT, CONFIG
 from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Deleted
-from spark_azqueue.service.queues.concurrency import Limits
+from spark_azqueue.service.wire.concurrency import Limits
 from spark_azqueue.source.executors.leasing import settle
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment

@@ -20,7 +20,7 @@ class Store:
     blobs: dict[str, bytes] = {}
     reads: list[str] = []
 
-    def __init__(self, account, container, connections):
+    def __init__(self, account, container):
         pass
 
     def get(self, reference):

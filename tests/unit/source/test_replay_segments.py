@@ -224,7 +224,7 @@ def test_bodies_are_decoded_as_they_were_logged_unless_an_option_says_otherwise(
 
 def test_large_bodies_come_from_their_blobs(writer, log, monkeypatch):
     class Store:
-        def __init__(self, account: Account, container: str, connections: int) -> None:
+        def __init__(self, account: Account, container: str) -> None:
             assert (account.url, container) == ("https://acc.blob.core.windows.net", "bodies")
 
         def get(self, reference: Reference) -> bytes:

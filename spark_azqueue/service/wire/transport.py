@@ -11,11 +11,12 @@ import itertools
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from spark_azqueue.errors import ServiceError, ServiceUnavailable
 from spark_azqueue.metrics.latency import NO_ANSWER
@@ -47,6 +48,8 @@ def failure(
     what = _doing(call, account)
     if isinstance(answer, Answer):
         headers = answer.headers
+        if answer.status in _REDIRECTS:
+            return _redirected(what, answer.status, headers)
         return service_error(
             what,
             status=answer.status,
@@ -75,6 +78,24 @@ def failure(
     )
 
 
+def _redirected(what: str, status: int, headers: Mapping[str, str]) -> ServiceError:
+    return ServiceError(
+        f"could not {what}: the answer is a redirect (HTTP {status}) to"
+        f" {_host(headers.get('location', ''))}. It was not followed, since the credential is for"
+        " the service alone. Correct the address of the account; or is there a proxy on the way"
+        " that asks to sign in?",
+        status=status,
+    )
+
+
+def _host(url: str) -> str:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        host = ""
+    return f"'{host}'" if _HOST.fullmatch(host) else "elsewhere"
+
+
 def broken_connection(call: Call[Any], account: Account) -> ServiceError:
     """The error after which libcurl has sent a request again by itself."""
     return service_error(
@@ -95,7 +116,9 @@ def refuses_credential(answer: Answer) -> bool:
 
 
 def _doing(call: Call[Any], account: Account) -> str:
-    return f"{call.doing} queue '{shown(call.queue.name, 64)}' of account '{account.name}'"
+    if not call.of:
+        return f"{call.doing} account '{account.name}'"
+    return f"{call.doing} {call.of} '{shown(call.queue.name, 64)}' of account '{account.name}'"
 
 
 def _code(answer: Answer) -> str:
@@ -118,6 +141,8 @@ def _denial(answer: Answer) -> str:
     return found[1].decode(errors="replace") if found else ""
 
 
+_REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
+_HOST = re.compile(r"[0-9A-Za-z.:-]{1,253}")
 _REFUSED_PROOFS = (UNUSABLE_PROOF, (403, "AuthenticationFailed"))
 _PARAMETER = re.compile(rb"<QueryParameterName>([A-Za-z]{1,64})</QueryParameterName>")
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
@@ -261,10 +286,13 @@ class InFlight(Generic[Tag, T]):
             }
             if request.method in ("POST", "PUT"):
                 headers["Content-Type"] = "application/xml"
-            url = _address(self._session.account.url, attempt.call, request)
-            signed = self._session.authority.sign(attempt.call.queue.name, url, headers)
+            headers |= request.headers
+            call, method = attempt.call, request.method
+            url = _address(self._session.account.url, call, request)
+            scope = "" if call.of_account else call.queue.name
+            signed = self._session.authority.sign(scope, url, headers)
             limit_s = attempt.limit_s(time.monotonic())
-            self._wire.begin(attempt, request.method, signed, headers, request.body, limit_s)
+            self._wire.begin(attempt, method, signed, headers, request.body, limit_s, request.most)
             self._session.note_request(attempt.call.kind)
         except Exception as error:  # noqa: BLE001 (a credential may raise anything)
             self._end(attempt, error)
@@ -357,13 +385,31 @@ class InFlight(Generic[Tag, T]):
         self._end(attempt, error)
 
 
+def carried_out(
+    flight: InFlight[None, T],
+    call: Call[T],
+    retry: RetryPolicy | None = None,
+    within_s: float | None = None,
+) -> T:
+    """Make one call, and wait for it. Raises ServiceError.
+
+    flight: a new one, for this call alone. The other arguments: see `begin`.
+    """
+    with flight:
+        flight.begin(None, call, retry, within_s)
+        ((_, result),) = flight.ended()
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
     """The request's URL. Raises ServiceError for a name that would make it another address."""
-    segments = (call.queue.name, *request.path)
+    segments = (call.queue.name, *request.path) if call.of else request.path
     for segment in segments:
         if not segment.strip("."):  # escaping does not help: "." and ".." keep their meaning
             raise ServiceError(
-                f"could not {call.doing} queue '{shown(call.queue.name, 64)}':"
+                f"could not {call.doing} {call.of} '{shown(call.queue.name, 64)}':"
                 f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
             )
     path = "/".join(map(escaped, segments))

@@ -21,20 +21,26 @@ from spark_azqueue.metrics.latency import Histogram, Recorder
 from spark_azqueue.version import __version__
 
 from ..account import Account
-from ..credentials import authority_for
+from ..credentials import Plane, authority_for
 from ..incoming import HEADERS_TOO_LARGE, MOST_HEADER_BYTES, Answer, Incoming, NoAnswer
 from ..network import UNTRUSTED, new_handle, wait_for_sockets
+from .calls import SMALL_BYTES
 from .concurrency import Limits
 
 
 class Session:
     """Thread-safe; do not share between processes."""
 
-    def __init__(self, account: Account, limits: Limits | None = None) -> None:
-        """limits: those that all clients of the account in this process share, by default."""
+    def __init__(
+        self, account: Account, limits: Limits | None = None, plane: Plane = Plane.QUEUES
+    ) -> None:
+        """limits: those that all clients of the account in this process share, by default.
+
+        plane: what the account's `url` is the endpoint of.
+        """
         self.account = account
         self.limits = _limits_of(account) if limits is None else limits
-        self.authority = authority_for(account)
+        self.authority = authority_for(account, plane)
         self.throttled = 0
         """How many answers so far said that the service is too busy (503 or 429)."""
         self._requests: Counter[str] = Counter()
@@ -100,6 +106,8 @@ MOST_BODY_BYTES = 16 * 2**20
 a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
 
 _TIMEOUT_MS = 40_000
+_SILENCE_S = 30
+"""A request that may take longer than `_TIMEOUT_MS` fails if no byte moves for this long."""
 
 
 class Wire(Generic[Tag]):
@@ -123,8 +131,11 @@ class Wire(Generic[Tag]):
         headers: Mapping[str, str],
         body: bytes | None,
         limit_s: float | None = None,
+        most: int | None = None,
     ) -> None:
         """Send a request. `tag` comes back with its answer, within `limit_s` seconds.
+
+        most: bytes of the answer's body. None: MOST_BODY_BYTES, within 40 seconds at most.
 
         Raises ServiceError if the environment names a proxy that is not an address.
         """
@@ -132,7 +143,7 @@ class Wire(Generic[Tag]):
             if self._multi is None:
                 self._multi = pycurl.CurlMulti()
             request = self._idle.pop() if self._idle else _Handle(self._url)
-            request.prepare(method, url, headers, body, limit_s)
+            request.prepare(method, url, headers, body, limit_s, most)
             self._multi.add_handle(request.curl)
         except ServiceError:  # a malformed proxy address: a retry does not help
             raise
@@ -240,12 +251,15 @@ class _Handle:
         headers: Mapping[str, str],
         body: bytes | None,
         limit_s: float | None,
+        most: int | None,
     ) -> None:
         curl = self.curl
         if method != self._method:
             self._method = method
             curl.setopt(pycurl.HTTPGET, 1)
-            if method in ("POST", "PUT"):
+            if method == "HEAD":
+                curl.setopt(pycurl.NOBODY, 1)
+            elif method in ("POST", "PUT"):
                 curl.setopt(pycurl.POST, 1)
             curl.setopt(pycurl.CUSTOMREQUEST, method)
         if method in ("POST", "PUT"):
@@ -257,14 +271,19 @@ class _Handle:
             curl.setopt(pycurl.HTTPHEADER, [*lines, "Expect:"])  # "Expect:" = no 100-continue
         limit_ms = _TIMEOUT_MS
         if limit_s is not None:  # 0 would be no limit
-            limit_ms = max(1, min(int(limit_s * 1_000), _TIMEOUT_MS))
+            limit_ms = max(1, int(limit_s * 1_000))
+            limit_ms = min(limit_ms, _TIMEOUT_MS) if most is None else limit_ms
         if limit_ms != self._limit_ms:
             self._limit_ms = limit_ms
             curl.setopt(pycurl.TIMEOUT_MS, limit_ms)
+            is_long = limit_ms > _TIMEOUT_MS
+            curl.setopt(pycurl.LOW_SPEED_LIMIT, int(is_long))
+            curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S if is_long else 0)
         # Without the headers that libcurl adds: they are shorter than the others.
         head = len(method) + len(url) - self._origin_bytes + self._headers_bytes
         self._twice_bytes = 2 * head + len(body or b"")
         self._incoming.clear()
+        self._incoming.bound(*((MOST_BODY_BYTES,) * 2 if most is None else (most, SMALL_BYTES)))
         curl.setopt(pycurl.URL, url)
         self._sent_at = time.monotonic()
 
@@ -278,7 +297,9 @@ class _Handle:
         incoming.body.clear()  # it may be large, and the handle may rest
         return Answer(status, head, body, self._sent_at, repeated, self._took_s())
 
-    def failure(self, number: int, reason: str) -> NoAnswer:
+    def failure(self, number: int, reason: str) -> Answer | NoAnswer:
+        if self._incoming.excess and not self._incoming.succeeded:
+            return self.answer()  # an error page of a proxy, say: its status is enough
         too_large = self._incoming.too_large
         if len(self._incoming.received) > MOST_HEADER_BYTES:
             too_large = HEADERS_TOO_LARGE
