@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, get_type_hints
 
-from spark_azqueue.errors import LogDamaged
 from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
@@ -42,15 +41,6 @@ class Located(Protocol):
     @property
     def where(self) -> str:
         """Its folder."""
-
-
-def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
-    """The error of a query for this object."""
-    kind, where = place.kind, place.where
-    return LogDamaged(
-        f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
-        f" read from it or written over it. Restore it, or {kind.last_resort}"
-    )
 
 
 def sealed(value: object) -> bytes:

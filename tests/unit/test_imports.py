@@ -101,3 +101,25 @@ def test_each_class_name_occurs_once():
                 found.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
 
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+LOG_ERRORS = {"LogDamaged", "LostSegment", "LogConflict", "LateSegment", "LogUnavailable"}
+LOG_ERRORS |= {"CheckpointMismatch"}
+LOG_ERRORS |= {"TransactionConflict", "TransactionUnknown", "TransactionExpired"}
+
+
+def test_what_a_log_refuses_is_said_in_the_room_for_it():
+    """The flow reads `raise lost_slot(…)`; the sentences stand together, so each is said once."""
+    made = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and called(node) in LOG_ERRORS
+    }
+
+    assert made == {
+        "files/refusals.py",
+        "journal/refusals.py",
+        "sink/transaction/refusals.py",
+        "source/refusals.py",
+    }

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
+from spark_azqueue.errors import LogDamaged, ServiceError
 from spark_azqueue.journal.codec import LATEST, MOST, Damaged, sealed, unsealed
 from spark_azqueue.journal.frame import check_count, codec, unpacked
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.messages import check_once, joined, listed, numbers, read_numbers
+from spark_azqueue.journal.refusals import vanished
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
@@ -37,6 +37,7 @@ from .record import (
     RecordHead,
     chunks_in,
 )
+from .refusals import foreign_queues
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class TransactionLog(Journal):
         """The record that was there a moment ago. Raises LogDamaged if it is gone."""
         found = self.record(transaction)
         if found is None:
-            raise self.gone(names.record(transaction))
+            raise vanished(self.store, names.record(transaction))
         return found
 
     def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
@@ -233,13 +234,7 @@ class TransactionLog(Journal):
         if self._queues is None:
             return
         if foreign := sorted({each.lease.queue.name for each in hidden}.difference(self._queues)):
-            raise LogConflict(
-                f"{about(head)} in the transaction log {self.where} has messages of the queues"
-                f" {foreign}, which the options 'queue' and 'rowErrorQueue' do not name: nothing of"
-                " it is shown. If the options were changed, set them back for one start, or run"
-                " python -m spark_azqueue finish with --queue; if not, see who else writes there",
-                condition=Condition.TRANSACTION_OTHER_QUEUE,
-            )
+            raise foreign_queues(self.where, about(head), foreign)
 
     def check(self, record: TransactionRecord, skip: int) -> None:
         """Read all that `hidden` would give. Raises what it does, before anything is shown."""

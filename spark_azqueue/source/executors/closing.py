@@ -21,7 +21,6 @@ from dataclasses import replace
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
-from spark_azqueue.journal.refusals import check_held
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
@@ -29,6 +28,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
 from ..log.undecodable import Reading
+from ..refusals import check_held
 from . import names
 from .folder import PlanFolder, PlanStatus, tombstone
 from .leasing import decided_rows, settle, slot_rows, without_deletes

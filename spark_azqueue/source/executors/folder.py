@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import Damaged, loaded, object_of
 from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.refusals import of_another
+from spark_azqueue.journal.refusals import vanished
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.names import Stored
 
+from ..refusals import empty_on_executor, of_another
 from . import names
 from .names import PlanId
 from .objects import (
@@ -73,12 +73,7 @@ class PlanFolder(Journal):
             return
         self_uuid, self.uuid = self.uuid, ""  # looked at again the next time
         if not self_uuid:
-            raise CheckpointMismatch(
-                f"{self.where} is empty here, and the driver writes its log there: with"
-                " leaseOn=executors every executor needs the same folder. Mount it on each of them"
-                " at this path, or use writeAheadLog=blob:<container>/<folder>",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise empty_on_executor(self.where)
         task = ". If this error comes from a task, its executor has another folder mounted there"
         raise of_another(self.where, f"{task} than the driver")
 
@@ -123,7 +118,7 @@ class PlanFolder(Journal):
         """What was put for a slot, when a later put was refused; and its size in bytes."""
         found = self.segment(plan, slot)
         if found is None:
-            raise self.gone(names.slot(plan.id, slot))
+            raise vanished(self.store, names.slot(plan.id, slot))
         return found
 
     def settled(self, plan: Plan, slot: int) -> SlotReport | None:

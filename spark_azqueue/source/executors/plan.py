@@ -19,8 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import (
     MOST,
     Damaged,
@@ -47,6 +45,7 @@ from ..offsets import (
     version_and_batch,
 )
 from ..partitions import DamagedOffset
+from ..refusals import offset_of_driver
 from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId
 
@@ -312,13 +311,7 @@ class Plan:
         if version == OFFSET_VERSION and batch == 0:
             return cls.start(account)
         if version != PLAN_OFFSET_VERSION:
-            raise CheckpointMismatch(
-                "the checkpoint was written with leaseOn=driver, and leaseOn=executors is set:"
-                " remove it. To change over, read the queues empty with trigger(availableNow=True)"
-                " as before, then start with a new checkpointLocation and a new folder of the"
-                " write-ahead log",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise offset_of_driver()
         with refusing_damage():
             try:
                 return _read(offset, account, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from spark_azqueue.journal.claim import taken
+from spark_azqueue.journal.refusals import another_writer
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.last_failure import found
 from spark_azqueue.service.messages import Lease, Message, MessageKey
@@ -86,7 +86,7 @@ class FailedBatches:
         final, _ = outcomes.decide(number, BatchOutcome.COMMITTED, self._suspects.findings)
         self._log.check_claim()
         if final.gives_up and not was_given_up:  # its rows were delivered here, and not elsewhere
-            raise taken(self._log.where)
+            raise another_writer(self._log.where)
         return not final.gives_up
 
     def is_given_up(self, number: int) -> bool:

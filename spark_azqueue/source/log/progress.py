@@ -9,7 +9,6 @@ came since. When these are many, the list is written anew.
 from __future__ import annotations
 
 import base64
-import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,14 +49,13 @@ from spark_azqueue.journal.pending import (
     PendingDelete,
     pending_deletes,
 )
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
 from . import names
 
 if TYPE_CHECKING:
     from spark_azqueue.journal.journal import Journal
-
-log = logging.getLogger(__name__)
 
 
 class FirstBatch(NamedTuple):
@@ -376,11 +374,8 @@ class PendingLists:
                 lambda data: PendingDelete.all_from_json(unsealed(data, _VALUES_AT_MOST), account),
             )
         except LogDamaged as error:
-            if not self._lose:
-                raise
-            log.warning(
-                "%s; failOnDataLoss=false: messages that it names may give a second row", error
-            )
+            then = "messages that it names may give a second row"
+            tell_loss(error, lose=self._lose, then=then)
             return ()
 
     def _remove_older_than(self, written: LogProgress) -> None:

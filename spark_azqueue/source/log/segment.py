@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.frame import (
     FIRST_READ,
@@ -26,6 +25,7 @@ from spark_azqueue.journal.messages import pack, unpack
 from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.service.messages import Message, Received
 
+from ..refusals import lost_segment
 from . import names
 from .progress import SegmentHeader
 
@@ -106,7 +106,7 @@ class Segments:
         while True:
             start = self._journal.store.get(name, size)
             if start is None:
-                raise self._lost(number)
+                raise lost_segment(self._journal.where, number)
             try:
                 needed = header_size(start)
                 if needed <= len(start):
@@ -132,7 +132,7 @@ class Segments:
 
         found = self._journal.read(names.segment(number), FRAME_AT_MOST + FIRST_READ, parse)
         if found is None:
-            raise self._lost(number)
+            raise lost_segment(self._journal.where, number)
         self._digests[number] = found.digest
         return found
 
@@ -156,10 +156,3 @@ class Segments:
         if header.log != self._journal.uuid or header.number != number:
             raise Damaged("it belongs to another log, or to another place in it")
         return header
-
-    def _lost(self, number: int) -> LostSegment:
-        return LostSegment(
-            f"segment {number} of the write-ahead log {self._journal.where} does not exist: restore"
-            " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
-            " its rows"
-        )

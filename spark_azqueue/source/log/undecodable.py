@@ -42,6 +42,7 @@ from spark_azqueue.service.messages import (
     is_queue_name,
 )
 
+from ..refusals import undecodable_in_batch
 from ..rows import Decoding, Row, content_as, undecodable
 from . import names
 from .progress import READING
@@ -366,10 +367,7 @@ class LoggedRows:
     def _named(self, message: Message, error: UndecodableBody) -> UndecodableBody:
         named = undecodable(message, error, self._today.encoding)
         was = ", ".join(f"{name}={value}" for name, value in self._options.items())
-        return UndecodableBody(
-            f"batch {self._about.number} of the log: {named}. It was logged with {was or '?'}",
-            condition=Condition.UNDECODABLE_BODY_IN_LOG,
-        )
+        return undecodable_in_batch(self._about.number, str(named), was)
 
 
 class Decisions:

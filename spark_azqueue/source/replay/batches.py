@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.numbers import first_missing
 from spark_azqueue.options.replay import ReplayConfig
 
 from ..executors.names import PlanId
 from ..offsets import HISTORY_VERSION, OffsetJson
+from ..refusals import lost_batch, not_committed_yet, offset_of_no_reader, removed, stored_later
 
 UNKNOWN = -1
 """In place of a time that a listing did not say."""
@@ -85,13 +85,7 @@ def chosen(found: LogSurvey, config: ReplayConfig) -> tuple[list[Logged], list[L
     """
     for name, number in (("startingBatch", config.first), ("endingBatch", config.last)):
         if number is not None and number > found.committed:
-            raise InvalidOption(
-                f"option '{name}' is {number}, and the newest batch that the write-ahead log"
-                f" {found.where} knows as committed is {found.committed}: name an earlier one, or"
-                " wait. A running query says so one or two batches later, an idle one within a"
-                " minute",
-                condition=Condition.INVALID_LOG_OPTION,
-            )
+            raise not_committed_yet(found.where, name, number, found.committed)
     first, last = config.first or found.floor + 1, config.last or found.committed
     batches = [
         each
@@ -114,34 +108,11 @@ def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
 def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSegment | None:
     """What options say that a read begins with, and the log has no longer."""
     if first <= found.floor:
-        return removed(found, first, found.floor)
+        return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
     if config.since is not None and found.floor and config.since < oldest:
-        return LostSegment(
-            f"the write-ahead log {found.where} begins with batch {found.floor + 1}, which was"
-            f" stored at {in_words(oldest)}: batches that were stored between startingTimestamp and"
-            " then may have been removed (see writeAheadLogRetention). Begin later, or set"
-            " failOnDataLoss=false to read what is there"
-        )
+        return stored_later(found.where, found.floor + 1, in_words(oldest))
     return None
-
-
-def removed(found: LogSurvey, first: int, last: int) -> LostSegment:
-    """The error for batches that the writer has removed."""
-    return LostSegment(
-        f"batches {first} to {last} were removed from the write-ahead log {found.where}, which"
-        f" holds batches from {found.floor + 1} on (see writeAheadLogRetention of the query that"
-        " writes it): begin later, or set failOnDataLoss=false to go on without them"
-    )
-
-
-def lost(where: str, number: int) -> LostSegment:
-    """The error for a batch that must not have been removed."""
-    return LostSegment(
-        f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
-        " has not removed it: restore it (did a lifecycle rule delete it?), or set"
-        " failOnDataLoss=false to read without its rows"
-    )
 
 
 def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
@@ -173,7 +144,7 @@ def _lost(found: LogSurvey, config: ReplayConfig, first: int, last: int) -> Iter
         yield error
     missing = found.missing(first, last)
     if missing is not None:
-        yield lost(found.where, missing)
+        yield lost_batch(found.where, missing)
 
 
 def _is_within(logged_at: int, config: ReplayConfig) -> bool:
@@ -224,8 +195,4 @@ class ReplayOffset:
             and 1 <= first <= batch + 1 <= _MOST
         ):
             return cls(log, first, batch)
-        raise CheckpointMismatch(
-            "the checkpoint is not one of a stream that reads a write-ahead log (readLog), or it is"
-            " damaged: restore it, or start with a new checkpointLocation",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise offset_of_no_reader()

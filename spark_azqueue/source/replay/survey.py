@@ -12,11 +12,9 @@ floor is read last: above it nothing was removed.
 
 from __future__ import annotations
 
-import logging
 from typing import Protocol
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import InvalidOption, LogConflict, LostSegment
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, standing, tagged_in
@@ -32,9 +30,8 @@ from ..log.log import newest_mark
 from ..log.names import SEGMENTS
 from ..log.progress import SegmentHeader
 from ..log.segment import Segments
+from ..refusals import log_without_messages, no_log_there
 from .batches import UNKNOWN, Chained, Logged, LogSurvey, Piece
-
-log = logging.getLogger(__name__)
 
 _TRIES = 5
 
@@ -201,17 +198,10 @@ def opened(config: ReplayConfig) -> Journal:
     store = store_of(config, WRITE_AHEAD.for_reading())
     data = store.get(IDENTITY, IDENTITY_AT_MOST)
     if data is None:
-        raise InvalidOption(
-            f"there is no write-ahead log in {store.where} (no '{IDENTITY}'): 'readLog' takes what"
-            " the writing query has for 'writeAheadLog'. A query makes it at its first start",
-            condition=Condition.INVALID_LOG_OPTION,
-        )
+        raise no_log_there(store.where, IDENTITY)
     identity, kind = Identity.of_any_kind(data, store)
     if kind.name not in _KINDS:
-        raise LogConflict(
-            f"{store.where} is the folder of a {kind.words}, which holds no messages to read:"
-            " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"
-        )
+        raise log_without_messages(store.where, kind.words)
     store.close()
     return journal_of(store_of(config, _KINDS[kind.name]), identity.account, identity.uuid)
 
