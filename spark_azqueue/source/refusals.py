@@ -370,6 +370,14 @@ def lost_following(where: str, number: int) -> LostSegment:
     )
 
 
+def abandoned(where: str, number: int, tries: int, messages: int) -> str:
+    """A batch failed too often, and has no rows: a warning."""
+    return (
+        f"batch {number} of the write-ahead log {where} failed {tries} times and is abandoned: it"
+        f" has no rows, and its {messages} messages come again in other batches (at least once)"
+    )
+
+
 def undecodable_in_batch(number: int, text: str, logged_with: str) -> UndecodableBody:
     """A body of a logged batch does not decode. text: which, and why. logged_with: options."""
     return UndecodableBody(

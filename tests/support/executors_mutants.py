@@ -22,7 +22,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
 from spark_azqueue.source.executors.rows import SlotAssignment
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.log import undecodable as decisions
+from spark_azqueue.source.logged import undecodable as decisions
 from spark_azqueue.source.offsets import OffsetJson
 
 Patch = pytest.MonkeyPatch

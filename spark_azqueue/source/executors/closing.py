@@ -27,7 +27,7 @@ from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
-from ..log.undecodable import Reading
+from ..logged.undecodable import Reading
 from ..refusals import check_held
 from . import names
 from .folder import PlanFolder, PlanStatus, tombstone

@@ -8,6 +8,7 @@ poison queue. A plan that another one follows already was committed, and is neve
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterable
 
@@ -17,8 +18,8 @@ from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
-from ..log.outcomes import warn_of_split
-from ..log.undecodable import Reading
+from ..logged.undecodable import Reading
+from ..refusals import abandoned
 from ..suspects import (
     HISTORIES_AT_MOST,
     LAST,
@@ -39,6 +40,8 @@ from .objects import Closed, SeenMessages
 from .plan import Plan, Slot, Suspected, cut
 from .recovery import Chain
 from .totals import Totals
+
+log = logging.getLogger(__name__)
 
 
 class PlanOutcomes:
@@ -144,7 +147,7 @@ class PlanOutcomes:
             self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)
             return _or_nothing(closed, closed.suspects, history, evidence), evidence
-        warn_of_split(plan.number, self._folder.where, tries, count)
+        log.warning("%s", abandoned(self._folder.where, plan.number, tries, count))
         least = -(-count // max(1, HISTORIES_AT_MOST - len(closed.suspects)))
         pieces = cut(stored, max(self._rule.share(history), least))
         suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)

@@ -36,7 +36,7 @@ from ..batches.builder import copy_to_poison_queue
 from ..batches.receiver import Receiver
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
-from ..log.undecodable import About, LoggedRows, Reading
+from ..logged.undecodable import About, LoggedRows, Reading
 from ..rows import decoded, is_dead_letter, is_to_come_again
 from . import names
 from .folder import PlanFolder

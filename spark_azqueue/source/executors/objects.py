@@ -49,7 +49,7 @@ from spark_azqueue.journal.pending import (
 )
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
-from ..log.progress import READING
+from ..logged.options import READING
 from .names import MOST_SLOTS, PlanId
 from .plan import (
     MORE_THAN_BUDGET,

@@ -24,7 +24,7 @@ from spark_azqueue.service.queues.client import QueueClient
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved
-from ..log.undecodable import LoggedRows
+from ..logged.undecodable import LoggedRows
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..preflight import decided_by_queues, with_decided
 from ..rows import record_batch

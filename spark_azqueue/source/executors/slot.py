@@ -29,7 +29,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import ENDLESS_US, UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
-from ..log.undecodable import LoggedRows, Reading
+from ..logged.undecodable import LoggedRows, Reading
 from ..refusals import check_held, lost_slot, lost_slot_to_split, removed_under_task
 from . import names
 from .folder import PlanFolder, tombstone

@@ -19,15 +19,15 @@ from spark_azqueue.service.messages import Message, MessageKey
 
 from ..batches.batch import Batch
 from ..columns import Columns
-from ..engine import DriverLeasing
+from ..driver.engine import DriverLeasing
 from ..leases.holder import LeaseHolder
+from ..logged.undecodable import Reading
 from ..offsets import STATUS_AT_MOST, OffsetJson
 from .given_up import DELETE_AFTER, FailedBatches
 from .log import Contents, SegmentReader, WriteAheadLog
 from .recovery import Asked, LogRecovery
 from .segment import Segment
 from .state import ProgressKeeper
-from .undecodable import Reading
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..batches.commits import CommitTracker, PlanAction, Position, Proof
 from ..columns import Columns
-from ..engine import DriverLeasing, RestoredBatches
+from ..driver.engine import DriverLeasing, RestoredBatches
 from ..leases.holder import removals_for
 from ..offsets import OffsetJson, QueueOffset, text_of
 from ..runtime import DEFAULT, Runtime

@@ -9,13 +9,14 @@ from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.last_failure import found
 from spark_azqueue.service.messages import Lease, Message, MessageKey
 
-from ..engine import DriverLeasing
+from ..driver.engine import DriverLeasing
+from ..logged.undecodable import Reading
+from ..refusals import abandoned
 from ..suspects import IsolationRule
 from .log import WriteAheadLog
-from .outcomes import BatchOutcome, warn_of_split
+from .outcomes import BatchOutcome
 from .segment import Segment
 from .state import ProgressKeeper
-from .undecodable import Reading
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class FailedBatches:
             self._engine.settle(segment.number)
             return
         where = f"{self._log.where} (segment {segment.digest[:16]})"
-        warn_of_split(segment.number, where, tries, len(segment.received))
+        log.warning("%s", abandoned(where, segment.number, tries, len(segment.received)))
         self._release(segment)
         self._engine.builder.come_again([lease for _, lease in segment.received])
 

@@ -28,15 +28,16 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
 from ..columns import Columns
+from ..logged.undecodable import Copy, Reading
 from ..offsets import STATUS_AT_MOST
 from ..refusals import late_segment
 from ..rows import Row, streams
 from . import names
+from .decisions import Decisions
 from .outcomes import BatchOutcomes
 from .progress import MARK_AT_MOST, LogProgress, PendingList, PendingLists, SegmentHeader
 from .segment import Segment, Segments, encode
 from .state import LogOffset, LogState, new_floor
-from .undecodable import Copy, Decisions, Reading
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ outcome, or not at all.
 from __future__ import annotations
 
 import enum
-import logging
 from typing import NamedTuple
 
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
@@ -21,8 +20,6 @@ from spark_azqueue.journal.numbers import number_in, tagged_in
 from ..findings import Findings
 from ..partitions import DamagedOffset
 from . import names
-
-log = logging.getLogger(__name__)
 
 _AT_MOST = 2**20
 
@@ -41,15 +38,6 @@ class BatchOutcome(enum.Enum):
     def gives_up(self) -> bool:
         """True if the batch has no rows."""
         return self is not BatchOutcome.COMMITTED
-
-
-def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
-    """Say that a batch is given up. where: the log."""
-    log.warning(
-        "batch %d of the write-ahead log %s failed %d times and is abandoned: it has no rows, and"
-        " its %d messages come again in other batches (at least once)",
-        *(number, where, tries, messages),
-    )
 
 
 class Decided(NamedTuple):

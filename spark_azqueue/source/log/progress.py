@@ -9,7 +9,6 @@ came since. When these are many, the list is written anew.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -52,6 +51,7 @@ from spark_azqueue.journal.pending import (
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
+from ..logged.options import READING
 from . import names
 
 if TYPE_CHECKING:
@@ -198,17 +198,6 @@ VERSION_WITH_LIST = 2
 """If pending deletes are in a list of their own: earlier releases would not know of them."""
 
 _QUEUES_AT_MOST = 10_000
-_READING_AT_MOST = 20
-_OPTION = re.compile(r"[!-~ ]{0,100}")
-
-
-def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    options = object_of(found.get(name), "options")
-    if len(options) > _READING_AT_MOST:
-        raise Damaged("it names too many options")
-    if not all(_OPTION.fullmatch(name) for name in options):
-        raise Damaged("the name of one of its options is not valid")
-    return {name: text(options, name) for name in options}
 
 
 def _cut(found: Mapping[str, Any], name: str) -> tuple[int, ...]:
@@ -218,9 +207,6 @@ def _cut(found: Mapping[str, Any], name: str) -> tuple[int, ...]:
         raise Damaged("its partitions are not valid")
     return cut
 
-
-READING = Coded(_reading, dict)
-"""The options that make rows of messages."""
 
 _NUMBER = Coded(lambda found, name: number(found, name, least=1))
 _CUT = Coded(_cut)

@@ -11,7 +11,7 @@ from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 
-from ..engine import DriverLeasing
+from ..driver.engine import DriverLeasing
 from ..leases.timing import RENEWED_S
 from ..refusals import (
     begun_again_behind,

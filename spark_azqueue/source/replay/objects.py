@@ -26,9 +26,10 @@ from ..executors.folder import PlanFolder
 from ..executors.leasing import slot_rows
 from ..large_bodies import carried, resolved
 from ..log import names as segment_names
+from ..log.decisions import segment_rows
 from ..log.outcomes import outcome_on
 from ..log.segment import Segments
-from ..log.undecodable import LoggedRows, Reading, has_decisions, segment_rows
+from ..logged.undecodable import LoggedRows, Reading, has_decisions
 from ..partitions import MOST_BYTES, MOST_ROWS, cut
 from ..refusals import lost_batch, removed_under_reader
 from ..rows import TYPES, Row, record_batch

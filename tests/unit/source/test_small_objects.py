@@ -24,7 +24,7 @@ from spark_azqueue.source.executors.objects import encode as encode_slot
 from spark_azqueue.source.executors.plan import MORE_THAN_BUDGET, MOST_MESSAGES
 from spark_azqueue.source.log.progress import MARK_AT_MOST, LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import decode, encode
-from spark_azqueue.source.log.undecodable import About, Decision
+from spark_azqueue.source.logged.undecodable import About, Decision
 
 LOG, PLAN = "a" * 32, PlanId(7, "b" * 32)
 MANY = 20_000

@@ -13,12 +13,12 @@ from typing import Any
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
-from .batches.batch import Batch
-from .batches.commits import CommitTracker, PlanAction, Position, Proof
-from .columns import Columns
+from ..batches.batch import Batch
+from ..batches.commits import CommitTracker, PlanAction, Position, Proof
+from ..columns import Columns
+from ..offsets import OffsetJson, QueueOffset, batch_of, text_of
+from ..runtime import DEFAULT, Runtime
 from .engine import DriverLeasing, Pending, RestoredBatches
-from .offsets import OffsetJson, QueueOffset, batch_of, text_of
-from .runtime import DEFAULT, Runtime
 
 log = logging.getLogger(__name__)
 

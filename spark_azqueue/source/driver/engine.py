@@ -22,20 +22,20 @@ from spark_azqueue.service.messages import Lease, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from .batches.batch import Batch, BatchSize
-from .batches.builder import BatchBuilder, Prefetch
-from .batches.commits import CommitTracker
-from .batches.poison import Suspects
-from .batches.receiver import Receiver
-from .columns import Columns
-from .intake.ending import HiddenWait
-from .intake.monitor import QueueMonitor
-from .intake.polling import Cutoff
-from .leases.holder import LeaseHolder
-from .offsets import OffsetJson, QueueOffset
-from .refusals import queues_of_unfinished
-from .runtime import DEFAULT, Runtime
-from .suspects import IsolationRule
+from ..batches.batch import Batch, BatchSize
+from ..batches.builder import BatchBuilder, Prefetch
+from ..batches.commits import CommitTracker
+from ..batches.poison import Suspects
+from ..batches.receiver import Receiver
+from ..columns import Columns
+from ..intake.ending import HiddenWait
+from ..intake.monitor import QueueMonitor
+from ..intake.polling import Cutoff
+from ..leases.holder import LeaseHolder
+from ..offsets import OffsetJson, QueueOffset
+from ..refusals import queues_of_unfinished
+from ..runtime import DEFAULT, Runtime
+from ..suspects import IsolationRule
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import answers_of
 from spark_azqueue.service.retry import CONTROL
 
-from .leases.timing import RENEWED_S, START_BY_USER_S, START_ON_EXECUTORS_S, START_S
-from .preflight import with_settings_of_queues
+from ..leases.timing import RENEWED_S, START_BY_USER_S, START_ON_EXECUTORS_S, START_S
+from ..preflight import with_settings_of_queues
 
 
 class QueueLook(NamedTuple):
