@@ -277,7 +277,7 @@ class Arrivals:
 
 
 def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
-    """The same files; the names of their containers are taken out of `empty`."""
+    """These files; the names of their containers are taken out of `empty`."""
     for each in found:
         empty.discard(each.root.name)
         yield each

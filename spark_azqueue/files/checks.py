@@ -241,7 +241,7 @@ def _is_seconds(value: Any) -> bool:
     if value is None:
         return True
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return is_number and bool(abs(value) <= codec.MOST)
+    return is_number and bool(abs(value) <= codec.HIGHEST)
 
 
 def _is_text(value: object) -> bool:

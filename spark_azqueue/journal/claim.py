@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import secrets
 
-from .codec import MOST
+from .codec import HIGHEST
 from .journal import Journal
 from .numbers import Tagged, tagged_in
 from .refusals import another_writer
@@ -54,7 +54,7 @@ class Claim:
         is_certain = journal.is_new or 0 < above == highest  # a new log had no claim
         if not is_certain:
             number += secrets.randbelow(_GAP)
-        if number > MOST:
+        if number > HIGHEST:
             raise journal.damaged(claim_name(above, "…"), "no claim can have a higher number")
         store.put_new(claim_name(number, writer), json.dumps({"writer": writer}).encode())
         own = Tagged(number, writer)

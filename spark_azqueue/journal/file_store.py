@@ -26,8 +26,8 @@ from spark_azqueue.service.names import (
 from .codec import LATEST
 from .file_system import (
     check_real,
-    listed,
     make_folder,
+    names_in,
     read_start,
     refresh,
     remove,
@@ -127,7 +127,7 @@ class FileStore:
             self._check_real(path)
             refresh(path)
             try:
-                for seen, name in enumerate(listed(path)):
+                for seen, name in enumerate(names_in(path)):
                     if seen >= MOST_NAMES:
                         raise too_many_names(self.kind, path, MOST_NAMES)
                     if name.startswith(prefix) and is_listed(name):

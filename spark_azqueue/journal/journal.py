@@ -80,7 +80,7 @@ class Journal:
             raise self.damaged(name, error) from None
 
     def need(self, name: str, most: int, parse: Callable[[bytes], T]) -> T:
-        """The same, of an object that has to exist."""
+        """Read an object that has to exist. most, parse: see `read`."""
         found = self.read(name, most, parse)
         if found is None:
             raise self.damaged(name, "it is missing")

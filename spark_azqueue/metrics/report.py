@@ -267,7 +267,7 @@ class Report:
         return value | {name: counts for name, counts in maps.items() if counts}
 
     def for_an_offset(self, now: float) -> dict[str, Any]:
-        """The same in 4 KB at most, since offsets are copied often, and with the time.
+        """The report in 4 KB at most, since offsets are copied often, and with the time.
 
         now: seconds since 1970.
         """

@@ -47,12 +47,12 @@ from .findings import Findings
 from .partitions import (
     NO_BLOB,
     DamagedOffset,
-    pack,
     pack_blobs,
+    pack_leases,
     pack_pending,
     pack_texts,
-    unpack,
     unpack_blobs,
+    unpack_leases,
     unpack_pending,
     unpack_texts,
 )
@@ -130,7 +130,7 @@ class QueueOffset:
         offset["queues"] = {
             queue: {
                 "messages": len(leases),
-                "leases": pack(leases),
+                "leases": pack_leases(leases),
                 **self._blobs_of(leases),
                 **self._texts_of(leases),
             }
@@ -184,7 +184,7 @@ class QueueOffset:
             blobs: dict[Lease, str] = {}
             texts: dict[Lease, int] = {}
             for queue, count, packed in _counted(offset.get("queues"), MOST_IN_A_BATCH):
-                some = unpack(QueueRef(account, queue), packed.get("leases"), count)
+                some = unpack_leases(QueueRef(account, queue), packed.get("leases"), count)
                 leases += some
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
@@ -295,7 +295,7 @@ def refusing_damage() -> Iterator[None]:
         raise unreadable_offset(error) from None
 
 
-def text_of(offset: Mapping[str, Any]) -> str:
+def offset_text(offset: Mapping[str, Any]) -> str:
     """A canonical text: the same for equal offsets, whatever their key order."""
     return json.dumps(offset, sort_keys=True, separators=(",", ":"))
 

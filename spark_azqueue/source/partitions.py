@@ -37,7 +37,7 @@ class DamagedOffset(ValueError):  # noqa: N818
     """An offset is not as it was written. The text says which part is damaged."""
 
 
-def pack(leases: Iterable[Lease]) -> str:
+def pack_leases(leases: Iterable[Lease]) -> str:
     """Pack the leases of one queue. Raises ServiceError for one that could not be unpacked."""
     rows = list(leases)
     ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
@@ -46,7 +46,7 @@ def pack(leases: Iterable[Lease]) -> str:
     return base64.b64encode(zlib.compress(payload, 6)).decode("ascii")
 
 
-def unpack(queue: QueueRef, text: object, count: int) -> list[Lease]:
+def unpack_leases(queue: QueueRef, text: object, count: int) -> list[Lease]:
     """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
     raw = _raw(text, "leases", _deflated_at_most(count))
     payload = _inflated(raw, _unpacked_at_most(count), "leases")
@@ -248,7 +248,7 @@ TASK_BYTES = 900 * 1024
 """Most bytes of a partition as it is sent."""
 
 LARGE_TASK_BYTES = 4 * 2**20
-"""The same for large rows, if the batch then still has eight partitions."""
+"""Most bytes of a partition of large rows, if the batch then still has eight partitions."""
 
 LARGE_ROW_BYTES = 8 * 2**10
 """Rows of this many bytes as they are sent are large."""

@@ -202,7 +202,7 @@ def _puts_all_but_decisions() -> Callable[..., bool]:
     real = MemoryLogStore.put_new
 
     def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
-        at = names.parsed(name)
+        at = names.as_slot_name(name)
         return True if at is not None and at.kind == "r" else real(self, name, data)
 
     return put_new

@@ -206,7 +206,7 @@ def executors_log(store: MemoryLogStore) -> None:
 
 def executors_about(log: str) -> About:
     slot = plan_names.slot(FIRST, 0)
-    return About(log, slot, 1, ACCOUNT, lambda place: plan_names.decision(FIRST, 0, place))
+    return About(log, slot, 1, ACCOUNT, lambda place: plan_names.slot_decision(FIRST, 0, place))
 
 
 def read_executors_log(store: MemoryLogStore) -> None:

@@ -30,11 +30,11 @@ from .log import TransactionLog, TransactionRecord, about
 from .names import Transaction
 from .record import Prepared, RecordHead, nonce_of, placed
 from .refusals import emptied, overtaken, record_gone
-from .show import ServiceClock, Shown, clock_at, delete, show
+from .show import ServiceClock, Shown, clock_at, delete_hidden, show
 from .task import (
     WritePlan,
     agreed,
-    check_count,
+    check_chunks,
     check_time,
     given_rows,
     is_known,
@@ -81,7 +81,7 @@ class Committed:
         return whole | asdict(self.shown)
 
     def in_words(self) -> str:
-        """The same as a sentence."""
+        """What the commit did, as a sentence."""
         if self.step is Step.OVER:
             return (
                 "A higher number is recorded in the transaction log, so nothing was sent of these"
@@ -282,7 +282,7 @@ class Transactions:
         if any(each.skipped for each in prepared):
             raise record_gone(self._log.where, transaction)
         chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
-        check_count(len(chunks))
+        check_chunks(len(chunks))
         head = RecordHead(
             transaction,
             nonce=nonce_of(prepared),
@@ -392,7 +392,7 @@ class Transactions:
     def _leave(self, prepared: Sequence[Prepared]) -> int:
         """Delete what these tasks put. Returns how many messages may stay hidden."""
         leases = leases_of(prepared, self._config.account.name)
-        deleted = delete(self._client, leases, self._config.send_parallelism)
+        deleted = delete_hidden(self._client, leases, self._config.send_parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)
 
     def close(self) -> None:

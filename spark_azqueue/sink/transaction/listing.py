@@ -66,7 +66,7 @@ class Listing:
         return cls(where, objects, recorded, names.starts_in(objects), lost)
 
     def for_tasks(self) -> Listing:
-        """The same without what tasks do not need."""
+        """This listing without what tasks do not need."""
         newest = {key: numbers[-1:] for key, numbers in self.recorded.items()}
         return replace(self, listed=(), recorded=newest)
 

@@ -209,7 +209,7 @@ class DeleteCounts(NamedTuple):
     left: int
 
 
-def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
+def delete_hidden(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
 

@@ -19,7 +19,7 @@ from spark_azqueue.service.messages import Lease
 
 from . import names
 from .listing import Listing, PassedOver, Step
-from .log import about, chunks_of, unpack
+from .log import about, chunks_of, unpack_chunk
 from .names import Transaction
 from .record import CHUNKS_AT_MOST, Hidden, Prepared, Ranges, RecordHead, holds
 from .refusals import too_little_time, version_not_known
@@ -54,11 +54,11 @@ def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
     """The messages that they put."""
     for each in prepared:
         for chunk in each.chunks:
-            for hidden in unpack(chunk, account):
+            for hidden in unpack_chunk(chunk, account):
                 yield hidden.lease
 
 
-def check_count(chunks: int) -> None:
+def check_chunks(chunks: int) -> None:
     """Raise AzQueueError for more chunks than a record is read with."""
     if chunks > CHUNKS_AT_MOST:
         raise AzQueueError(

@@ -151,7 +151,7 @@ class BatchBuilder:
         return self.build_here(number, most)
 
     def build_here(self, number: int, most: int) -> Batch | None:
-        """The same as `build`, for the thread of the prefetch."""
+        """Build a batch in the thread of the prefetch. See `build`."""
         self._receiver.begin(number, most)
         try:
             since = self._prefetch.began()

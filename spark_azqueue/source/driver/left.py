@@ -63,7 +63,7 @@ class QueuesLeft:
 
 
 class SourceLeft:
-    """The same for one source."""
+    """What is left in the queues of one source."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -99,7 +99,7 @@ class SourceLeft:
 
     @property
     def renewed_s(self) -> int:
-        """The same for leases that were renewed."""
+        """For how long messages are leased at least that were renewed."""
         is_fixed = self._config.visibility_timeout or self._config.executors
         return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
 

@@ -183,7 +183,7 @@ class Cleaning:
                 return  # a later plan or the poison queue has the messages
         begun = []
         for name in objects:
-            found = names.parsed(name)
+            found = names.as_slot_name(name)
             # A slot that is not settled was put when the plan was gone: it gave no rows.
             if found is None or found.kind != "d":
                 continue
@@ -201,7 +201,7 @@ def _turn(name: str) -> int:
     """The marks of attempts go last: a plan without one was not given up. What says that a slot is
     settled goes first: the name of the slot is free when it goes, for a task that comes too late.
     """
-    found = names.parsed(name)
+    found = names.as_slot_name(name)
     return {"d": 0, "t": 2}.get(found.kind if found else "", 1)
 
 

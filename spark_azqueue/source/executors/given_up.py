@@ -37,7 +37,7 @@ from .folder import PlanFolder, PlanStatus
 from .leasing import slot_rows
 from .names import PlanId
 from .objects import Closed, SeenMessages
-from .plan import Plan, Slot, Suspected, cut
+from .plan import Plan, Slot, Suspected, groups_of
 from .recovery import Chain
 from .totals import Totals
 
@@ -149,7 +149,7 @@ class PlanOutcomes:
             return _or_nothing(closed, closed.suspects, history, evidence), evidence
         log.warning("%s", abandoned(self._folder.where, plan.number, tries, count))
         least = -(-count // max(1, HISTORIES_AT_MOST - len(closed.suspects)))
-        pieces = cut(stored, max(self._rule.share(history), least))
+        pieces = groups_of(stored, max(self._rule.share(history), least))
         suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)
         return _or_nothing(closed, suspects, history, evidence), evidence
 
@@ -167,7 +167,7 @@ def _or_nothing(
     closed: Closed, suspects: tuple[Suspected, ...], history: FailureHistory, evidence: Evidence
 ) -> tuple[Suspected, ...]:
     """These, and first no message if each of them has to wait: the plan behind it may be new."""
-    if suspects and turn(in_turn(suspects, evidence)[0].history, evidence)[0] < LAST:
+    if suspects and turn(by_turn(suspects, evidence)[0].history, evidence)[0] < LAST:
         return suspects
     return Suspected((closed.stored[0]._replace(end=0),), history), *suspects
 
@@ -187,7 +187,7 @@ def plan_again(
     known: what gives no second row. said: see `status`. gave_up: `before` has
     no rows.
     """
-    first, *others = in_turn(suspects, evidence)
+    first, *others = by_turn(suspects, evidence)
     return Plan(
         before.account,
         before.log,
@@ -204,6 +204,6 @@ def plan_again(
     )
 
 
-def in_turn(suspects: Iterable[Suspected], evidence: Evidence) -> list[Suspected]:
+def by_turn(suspects: Iterable[Suspected], evidence: Evidence) -> list[Suspected]:
     """Those that are due first come first; before them one without messages."""
     return sorted(suspects, key=lambda each: (each.messages > 0, turn(each.history, evidence)))

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spark_azqueue.journal.codec import (
-    MOST,
+    HIGHEST,
     Damaged,
     flag,
     hexadecimal,
@@ -118,7 +118,7 @@ def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
     return groups
 
 
-def cut(parts: Iterable[Part], most: int) -> list[Group]:
+def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
     """Cut these parts into groups of `most` messages, in their order; the last may have fewer."""
     parts = [each for each in parts if each.messages]
     groups: list[list[Part]] = []
@@ -143,7 +143,7 @@ def oldest(groups: Iterable[Group]) -> int | None:
 
 PLAN_OFFSET_VERSION = 3
 
-MOST_QUEUES = 256
+MOST_QUEUES_OF_PLAN = 256
 """Of one plan, so that an offset stays small; others come in the next one."""
 
 MOST_MESSAGES = MOST_IN_A_BATCH
@@ -152,7 +152,7 @@ MOST_MESSAGES = MOST_IN_A_BATCH
 MORE_THAN_BUDGET = 128 * 32
 """Messages of pages that were under way when a slot had enough."""
 
-MOST_BYTES = 256 * 2**20
+MOST_SLOT_BYTES = 256 * 2**20
 """Of one slot: it is stored in one piece."""
 
 _MOST_LIMIT = 10**6
@@ -293,7 +293,7 @@ class Plan:
         return value
 
     def to_bytes(self) -> bytes:
-        """The same as text."""
+        """The offset as text."""
         return json.dumps(self.to_json(), separators=(",", ":")).encode()
 
     @classmethod
@@ -326,7 +326,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
     lease_s = number(offset, "lease", SHORTEST_LEASE_S, MAX_VISIBILITY_S)
     slots = tuple(_slot(each, account, batch) for each in list_of(offset, "slots", MOST_SLOTS))
     names = [each.name for slot in slots for each in slot.queues]
-    if not slots or len(names) > MOST_QUEUES or len(set(names)) != len(names):
+    if not slots or len(names) > MOST_QUEUES_OF_PLAN or len(set(names)) != len(names):
         raise Damaged("its slots are not valid")
     waiting = (
         groups_from_json(list_of(offset, "waiting", MOST_WAITING), batch)
@@ -371,11 +371,11 @@ def _nonce(found: Mapping[str, Any], name: str) -> str:
 
 def _slot(value: object, account: str, batch: int) -> Slot:
     found = object_of(value, "slot")
-    queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES))
+    queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES_OF_PLAN))
     messages, size = number(found, "messages", 1), number(found, "bytes", 1)
     again = Part.from_json(found["from"], batch) if "from" in found else None
     most = MOST_MESSAGES + (MORE_THAN_BUDGET if again else 0)
-    if bool(queues) == bool(again) or messages > most or size > MOST_BYTES:
+    if bool(queues) == bool(again) or messages > most or size > MOST_SLOT_BYTES:
         raise Damaged("a slot is not valid")
     return Slot(queues, messages, size, again)
 
@@ -397,4 +397,4 @@ def learned(value: object) -> Learned:
 
 
 def _is_limit(value: object) -> bool:
-    return type(value) is int and 0 < value <= min(_MOST_LIMIT, MOST)
+    return type(value) is int and 0 < value <= min(_MOST_LIMIT, HIGHEST)

@@ -165,7 +165,7 @@ class PlanRecovery:
     @property
     def _is_used(self) -> bool:
         """True if a batch of it may have been read."""
-        found = (names.parsed(name) for objects in self.objects.values() for name in objects)
+        found = (names.as_slot_name(name) for objects in self.objects.values() for name in objects)
         return self.floor > 0 or any(each is not None and each.kind == "d" for each in found)
 
     def _newest(self) -> Plan | None:

@@ -78,7 +78,7 @@ class _Kept(NamedTuple):
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 
 
-def slot_rows(
+def rows_of_task(
     task: bytes, config: SourceConfig, requested: Columns, *, is_repeated: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a slot, the same at every call. task: see `SlotAssignment`.

@@ -43,7 +43,7 @@ from .leasing import (
     slot_rows,
     without_deletes,
 )
-from .objects import Counts, SlotHeader, SlotReport, SlotSegment, bytes_at_most
+from .objects import Counts, SlotHeader, SlotReport, SlotSegment, report_bytes_at_most
 from .plan import Plan
 
 _LATER_ATTEMPT_WAITS_S = 2.0
@@ -298,7 +298,7 @@ def segment_again(
         reading=Reading.of(config).options,
     )
     source = folder.segment_of(part.plan, part.slot)
-    size = bytes_at_most(len(source[0].received)) if source else 0
+    size = report_bytes_at_most(len(source[0].received)) if source else 0
     if source is None or folder.settled_of(part.plan, part.slot, size) is None:
         error = lost_slot_to_split(folder.where, part.slot, part.plan.number, plan.number)
         tell_loss(error, lose=lose)

@@ -105,7 +105,7 @@ class Backlog:
         return dict(self._known)
 
     def now(self, *, heads: bool = False) -> dict[str, int]:
-        """The same, counted now. heads: also peek now."""
+        """The messages of each queue, counted now. heads: also peek now."""
         self._asked_at = None
         if heads:
             self._looked_at = None

@@ -306,7 +306,7 @@ class LoggedBatches:
         self._log.mark(self._progress.now())
 
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
-        """The same, seldom, and best effort: a mark only saves work.
+        """Write a mark seldom, and best effort: it only saves work.
 
         has_ended: it is the last one of this process. Writes nothing if the log was not taken over
         as a whole: a start that is refused must not change what the next one finds.

@@ -20,7 +20,7 @@ class Decisions:
         self._numbers: set[int] = set()
 
     def find(self) -> None:
-        """Find out which there are. Call it once, after the claim."""
+        """List the decisions of the log. Call it once, after the claim."""
         listed = map(tagged_in, self._journal.store.names(names.DECISIONS))
         self._numbers = {each.number for each in listed if each}
 

@@ -17,7 +17,7 @@ from itertools import islice
 
 from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.claim import Claim
-from spark_azqueue.journal.frame import digest_of
+from spark_azqueue.journal.frame import digest_in
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import is_too_long, old_enough, standing, tagged_in
 from spark_azqueue.journal.refusals import another_writer, tell_loss
@@ -36,7 +36,7 @@ from . import names
 from .decisions import Decisions
 from .outcomes import BatchOutcomes
 from .progress import MARK_AT_MOST, LogProgress, PendingList, PendingLists, SegmentHeader
-from .segment import Segment, Segments, encode
+from .segment import Segment, Segments, encode_segment
 from .state import LogOffset, LogState, new_floor
 
 log = logging.getLogger(__name__)
@@ -217,8 +217,8 @@ class WriteAheadLog(Journal):
             suspect=contents.suspect,
             status=contents.status,
         )
-        data = encode(header, contents.received)
-        segment = Segment(header, tuple(contents.received), digest_of(data))
+        data = encode_segment(header, contents.received)
+        segment = Segment(header, tuple(contents.received), digest_in(data))
         if not self.store.put_new(names.segment(number), data) and not self._is_there(segment):
             self._claim.check()
             raise late_segment(self.where, number)
@@ -356,7 +356,7 @@ class SegmentReader:
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:
-        """The same as `read`, or the segment that was kept."""
+        """Read a segment, or return the one that was kept. See `read`."""
         kept, self._kept = self._kept, None
         return kept if kept and kept.number == number else self.read(number)
 

@@ -284,7 +284,7 @@ class PendingLists:
         self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
-        """The same with all pending deletes, read from the list that it names. Changes nothing.
+        """This progress with all pending deletes, read from its list. Changes nothing.
 
         is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
         may have written another one meanwhile.
@@ -309,7 +309,7 @@ class PendingLists:
         self._in_mark = mark.pending_list if mark else None
 
     def shortened(self, progress: LogProgress) -> LogProgress:
-        """The same, as a header or a mark is to hold it. Writes a list if that is due.
+        """This progress as a header or a mark is to hold it. Writes a list if that is due.
 
         Of more than `PENDING_AT_MOST` the newest are kept.
         """
@@ -336,7 +336,7 @@ class PendingLists:
         self._remove_older_than(progress)
 
     def in_mark(self, progress: LogProgress) -> None:
-        """The same for a mark. (If the mark is damaged, the newest header counts.)"""
+        """This mark exists: remove lists as above. (If it is damaged, the newest header counts.)"""
         self._in_mark = progress.pending_list
         self._remove_older_than(progress)
 

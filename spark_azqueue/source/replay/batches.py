@@ -78,7 +78,9 @@ class LogSurvey:
         return first_missing(numbers, (each.number for each in self.batches))
 
 
-def chosen(found: LogSurvey, config: ReplayConfig) -> tuple[list[Logged], list[LostSegment]]:
+def chosen_batches(
+    found: LogSurvey, config: ReplayConfig
+) -> tuple[list[Logged], list[LostSegment]]:
     """The batches that the options name, and what is lost of them.
 
     Raises InvalidOption for the number of a batch that is not committed yet.
@@ -111,7 +113,7 @@ def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSeg
         return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
     if config.since is not None and found.floor and config.since < oldest:
-        return stored_later(found.where, found.floor + 1, in_words(oldest))
+        return stored_later(found.where, found.floor + 1, time_in_words(oldest))
     return None
 
 
@@ -133,7 +135,7 @@ def pieces_of(batches: Sequence[Logged]) -> list[Piece]:
     return [piece for batch in batches for piece in batch.pieces]
 
 
-def in_words(microseconds: int) -> str:
+def time_in_words(microseconds: int) -> str:
     """A time as the options take it."""
     at = datetime.fromtimestamp(microseconds // 1_000_000, timezone.utc)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -28,7 +28,7 @@ from .batches import (
     parted,
     pieces_of,
 )
-from .survey import History, history_of, opened
+from .survey import History, history_of, opened_log
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latest` may last: a query with several sources waits for each."""
@@ -45,7 +45,7 @@ class Follower:
         self,
         config: ReplayConfig,
         *,
-        open_log: Callable[[ReplayConfig], Journal] = opened,
+        open_log: Callable[[ReplayConfig], Journal] = opened_log,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -157,7 +157,7 @@ class Follower:
             self._sleep(min(pause, _NAP_AT_MOST_S))
         if pause <= _NAP_AT_MOST_S:
             self._looked_at = self._clock()
-            if self._history.has_news(found):
+            if self._history.has_new_batches(found):
                 self._survey()
 
     def _survey(self) -> LogSurvey:

@@ -44,7 +44,7 @@ class SegmentHistory:
         self._store = journal.store
         self._segments = Segments(journal)
 
-    def has_news(self, found: LogSurvey) -> bool:
+    def has_new_batches(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         head = max((each.number for each in found.batches), default=found.committed)
         newest = self._header(head + 1)
@@ -97,7 +97,7 @@ class PlanHistory:
         self._folder = folder
         self._store = folder.store
 
-    def has_news(self, found: LogSurvey) -> bool:
+    def has_new_batches(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         listed = self._store.names(slot_names.SLOTS, f"{found.committed + 1:012d}-")
         return any(map(_closed, listed))
@@ -111,7 +111,7 @@ class PlanHistory:
         repeated: set[PlanId] = set()
         decided: set[tuple[PlanId, int]] = set()
         for stored in self._store.entries(slot_names.SLOTS):
-            found = slot_names.parsed(stored.name)
+            found = slot_names.as_slot_name(stored.name)
             if found is not None and found.kind == "s":
                 slots.setdefault(found.plan, {})[found.slot] = (stored.size, stored.written)
             elif found is not None and found.kind == "r":
@@ -137,7 +137,7 @@ class PlanHistory:
 
 def _closed(name: str) -> PlanId | None:
     """The plan that is closed, if this object says so."""
-    found = slot_names.parsed(name)
+    found = slot_names.as_slot_name(name)
     return found.plan if found is not None and found.kind in _CLOSED else None
 
 
@@ -174,7 +174,7 @@ _KINDS = {kind.name: kind.for_reading() for kind in (WRITE_AHEAD, EXECUTORS)}
 class History(Protocol):
     """The committed batches of a log. Used by one thread. Writes nothing."""
 
-    def has_news(self, found: LogSurvey) -> bool:
+    def has_new_batches(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
 
     def survey(self, *, uncommitted: bool = False) -> LogSurvey:
@@ -189,7 +189,7 @@ def history_of(journal: Journal) -> History:
     return PlanHistory(journal) if isinstance(journal, PlanFolder) else SegmentHistory(journal)
 
 
-def opened(config: ReplayConfig) -> Journal:
+def opened_log(config: ReplayConfig) -> Journal:
     """Find out which log it is. Changes nothing. Returns a PlanFolder if executors wrote it.
 
     Raises InvalidOption if there is none, LogConflict for a log of another kind, LogDamaged,
