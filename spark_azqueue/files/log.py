@@ -44,7 +44,7 @@ from .decide import (
     unseen,
 )
 from .denials import Denials
-from .memory import MOST, File, Memory
+from .memory import MOST_REMEMBERED, File, Memory
 from .record import Begun, FileList, SnapshotHead
 from .refusals import (
     files_not_listed,
@@ -222,7 +222,7 @@ class FileLog(Journal):
 
     def _snapshot(self) -> None:
         previous = self._snapshots[-1] if self._snapshots else -1
-        if len(self.memory) > MOST * 6 // 5:
+        if len(self.memory) > MOST_REMEMBERED * 6 // 5:
             log.warning(
                 "the file log %s remembers %s files, too many for a snapshot: it keeps all its"
                 " lists until these are fewer",

@@ -253,8 +253,8 @@ LARGE_TASK_BYTES = 4 * 2**20
 LARGE_ROW_BYTES = 8 * 2**10
 """Rows of this many bytes as they are sent are large."""
 
-MOST_BYTES = 8 * 2**20
-LARGE_MOST_BYTES = 16 * 2**20
+MOST_PARTITION_BYTES = 8 * 2**20
+MOST_LARGE_PARTITION_BYTES = 16 * 2**20
 """Most bytes of a partition's texts, however well they compress."""
 
 FEWEST_ROWS, MOST_ROWS = 1024, 4096
@@ -286,10 +286,10 @@ def bytes_at_most(ratio: float, rows: int, size: int) -> int:
     ratio: of their compressed size to their size. rows, size: of the batch, in bytes.
     """
     sent = ratio * size
-    task, most = float(TASK_BYTES), MOST_BYTES
+    task, most = float(TASK_BYTES), MOST_PARTITION_BYTES
     if rows and sent / rows >= LARGE_ROW_BYTES:
         task = min(max(task, sent / _PARTITIONS), LARGE_TASK_BYTES)
-        most = LARGE_MOST_BYTES
+        most = MOST_LARGE_PARTITION_BYTES
     return int(min(max(task, task * _SURE / max(ratio, 1e-3)), most))
 
 

@@ -35,7 +35,7 @@ from .leasing import decided_rows, settle, slot_rows, without_deletes
 from .names import START, PlanId
 from .objects import Closed, SeenMessages, SlotReport
 from .plan import Plan
-from .recovery import Chain
+from .recovery import PlanRecovery
 
 log = logging.getLogger(__name__)
 
@@ -213,10 +213,14 @@ class Noting:
     """Once for a plan, and best effort. Used by one thread."""
 
     def __init__(
-        self, folder: PlanFolder, chain: Chain, cleaning: Cleaning, clock: Callable[[], float]
+        self,
+        folder: PlanFolder,
+        recovery: PlanRecovery,
+        cleaning: Cleaning,
+        clock: Callable[[], float],
     ) -> None:
         self._folder = folder
-        self._chain = chain
+        self._recovery = recovery
         self._cleaning = cleaning
         self._clock = clock
         self._closed_at = clock()
@@ -228,7 +232,7 @@ class Noting:
 
     def idle(self, plan: PlanId, *, ends: bool) -> None:
         """Nothing follows this committed plan now. ends: this may be the last call of the run."""
-        if plan in (START, self._chain.followed, self._noted):
+        if plan in (START, self._recovery.followed, self._noted):
             return
         if not ends and self._clock() - self._closed_at < _AFTER_S:
             return

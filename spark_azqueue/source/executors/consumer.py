@@ -37,7 +37,7 @@ from .names import START, PlanId
 from .objects import Closed, SeenMessages
 from .plan import Plan, Suspected, oldest
 from .planning import PlanSizing, ReadyQueues, chosen_queues
-from .recovery import Chain, PlanRecovery
+from .recovery import PlanRecovery
 from .rows import SlotAssignment
 from .totals import Drained, Totals
 
@@ -99,8 +99,7 @@ class ExecutorsConsumer:
         self._sizing = PlanSizing(config, executors, runtime.clock)
         self._drained = Drained(self._monitor, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or START_ON_EXECUTORS_S)
-        self._chain = Chain(self._folder, self._recovery)
-        self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
+        self._noting = Noting(self._folder, self._recovery, self._cleaning, runtime.clock)
         self._given_up = PlanOutcomes(
             config,
             self._folder,
@@ -108,7 +107,7 @@ class ExecutorsConsumer:
             self._closing,
             self._cleaning,
             self._totals,
-            self._chain,
+            self._recovery,
             runtime.now,
         )
         self._position = Position(self.initial)  # on 4.0 and 4.1, which do not tell it
@@ -288,7 +287,7 @@ class ExecutorsConsumer:
             now = int(self._now())
             said = self._given_up.said
             following = plan_again(plan, suspects, evidence, self._known, now, said)
-        return following and self._chain.put(plan, following, self._known)
+        return following and self._recovery.follow(plan, following, self._known)
 
     def _new(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
         """A plan of new messages, None if there is none now."""

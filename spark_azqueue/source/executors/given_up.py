@@ -38,7 +38,7 @@ from .leasing import slot_rows
 from .names import PlanId
 from .objects import Closed, SeenMessages
 from .plan import Plan, Slot, Suspected, groups_of
-from .recovery import Chain
+from .recovery import PlanRecovery
 from .totals import Totals
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class PlanOutcomes:
         closing: Closing,
         cleaning: Cleaning,
         totals: Totals,
-        chain: Chain,
+        recovery: PlanRecovery,
         now: Callable[[], float],
     ) -> None:
         """now: seconds since 1970."""
@@ -69,7 +69,7 @@ class PlanOutcomes:
         self._closing = closing
         self._cleaning = cleaning
         self._totals = totals
-        self._chain = chain
+        self._recovery = recovery
         self._now = now
         self._writer = uuid.uuid4().hex
         self._tried: PlanId | None = None  # it gets another try in this process
@@ -103,7 +103,7 @@ class PlanOutcomes:
             self._totals.leased(closed.settled, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         again = plan_again(plan, *found, known, now, self.said, gave_up=True)
-        return self._chain.put(plan, again, known)
+        return self._recovery.follow(plan, again, known)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
         """True if the plan has failed often enough. listed: its objects.

@@ -29,7 +29,7 @@ from spark_azqueue.journal.codec import (
     object_of,
     queue,
 )
-from spark_azqueue.options.log import SHORTEST_LEASE_S
+from spark_azqueue.options.log import MOST_STORED_BYTES, SHORTEST_LEASE_S
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, QueueRef
 
 from ..findings import evidence_from_json, evidence_to_json, history_from_json
@@ -151,9 +151,6 @@ MOST_MESSAGES = MOST_IN_A_BATCH
 
 MORE_THAN_BUDGET = 128 * 32
 """Messages of pages that were under way when a slot had enough."""
-
-MOST_SLOT_BYTES = 256 * 2**20
-"""Of one slot: it is stored in one piece."""
 
 _MOST_LIMIT = 10**6
 _LEAST_LEASING_S = 1.0
@@ -375,7 +372,7 @@ def _slot(value: object, account: str, batch: int) -> Slot:
     messages, size = number(found, "messages", 1), number(found, "bytes", 1)
     again = Part.from_json(found["from"], batch) if "from" in found else None
     most = MOST_MESSAGES + (MORE_THAN_BUDGET if again else 0)
-    if bool(queues) == bool(again) or messages > most or size > MOST_SLOT_BYTES:
+    if bool(queues) == bool(again) or messages > most or size > MOST_STORED_BYTES:
         raise Damaged("a slot is not valid")
     return Slot(queues, messages, size, again)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.options.log import ExecutorsConfig
+from spark_azqueue.options.log import MOST_STORED_BYTES, ExecutorsConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Peek, Peeked
@@ -19,7 +19,7 @@ from ..batches.batch import TARGET_ALONE_S, BatchSize
 from ..intake.backlog import Isolation
 from ..intake.polling import Pace, in_turn
 from .objects import Closed, Looked, SlotReport
-from .plan import MOST_MESSAGES, MOST_QUEUES_OF_PLAN, MOST_SLOT_BYTES, Learned, Plan, Slot
+from .plan import MOST_MESSAGES, MOST_QUEUES_OF_PLAN, Learned, Plan, Slot
 
 log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ def slots_of(
         if most_bytes is not None:
             size = int(most_bytes * part / whole)
         messages = max(1, min(int(share * part), most_of_slot, MOST_MESSAGES))
-        slots.append(Slot(mine, messages, max(1, min(size, MOST_SLOT_BYTES))))
+        slots.append(Slot(mine, messages, max(1, min(size, MOST_STORED_BYTES))))
     return tuple(slots)
 
 

@@ -1,4 +1,4 @@
-"""Whether a query may resume in a folder, and with which plan. Once, at its first call."""
+"""Whether a query may resume in a folder, and with which plan; which plan follows another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 import uuid
 
-from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.journal.claim import Claim
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.choices import LogStart
@@ -53,6 +53,8 @@ class PlanRecovery:
         self.times: dict[int, float] = {}
         """When each plan was stored, seconds since 1970."""
         self.floor = 0
+        self.followed: PlanId | None = None
+        """The newest plan behind which this process put another."""
         self.is_asked_bare = False
         """Spark 4.0 or 4.1 has asked for an offset before it named one."""
 
@@ -157,9 +159,21 @@ class PlanRecovery:
         more = f". Or is {WRAPPER} true? Set it to false" if self.is_asked_bare else ""
         return unknown(self._folder.where, newest, more=more)
 
-    def tell_removed(self, start: Plan) -> None:
-        """The batches that follow are removed. Raises LostSegment, unless failOnDataLoss=false."""
-        error = removed_following(self._folder.where, start.number)
+    def follow(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
+        """Let this plan follow that one, unless another does. Returns the one that follows.
+
+        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
+        """
+        folder = self._folder
+        if following.has_known:
+            folder.put_known(following.id, known)
+        self.followed = plan.id
+        stored = folder.put_following(plan.id, following)
+        if plan.number < folder.floor():  # what had followed it was removed
+            self._tell(removed_following(folder.where, plan.number))
+        return stored
+
+    def _tell(self, error: LostSegment) -> None:
         tell_loss(error, lose=not self._settings.fail_on_data_loss)
 
     @property
@@ -198,8 +212,7 @@ class PlanRecovery:
 
     def _first_kept(self, start: Plan) -> Plan:
         """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""
-        error = rolled_back_too_far(self._folder.where, start.number, self.floor)
-        tell_loss(error, lose=not self._settings.fail_on_data_loss)
+        self._tell(rolled_back_too_far(self._folder.where, start.number, self.floor))
         return self._after(self.floor)
 
     def _after(self, number: int) -> Plan:
@@ -211,26 +224,3 @@ class PlanRecovery:
         if found is None:
             raise lost_following(self._folder.where, number)
         return found
-
-
-class Chain:
-    """Used by one thread."""
-
-    def __init__(self, folder: PlanFolder, recovery: PlanRecovery) -> None:
-        self._folder = folder
-        self._recovery = recovery
-        self.followed: PlanId | None = None
-        """The newest plan behind which this process put another."""
-
-    def put(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
-        """Let this plan follow that one, unless another does. Returns the one that follows.
-
-        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
-        """
-        if following.has_known:
-            self._folder.put_known(following.id, known)
-        self.followed = plan.id
-        stored = self._folder.put_following(plan.id, following)
-        if plan.number < self._folder.floor():  # what had followed it was removed
-            self._recovery.tell_removed(plan)
-        return stored

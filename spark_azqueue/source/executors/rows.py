@@ -25,7 +25,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from ..columns import Columns
 from ..large_bodies import carried, resolved
 from ..logged.undecodable import LoggedRows
-from ..partitions import MOST_BYTES, MOST_ROWS, cut
+from ..partitions import MOST_PARTITION_BYTES, MOST_ROWS, cut
 from ..preflight import decided_by_queues, with_decided
 from ..rows import record_batch
 from ..suspects import Evidence
@@ -107,7 +107,7 @@ def rows_of_task(
 def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]:
     """These rows, in record batches of bounded size. Raises UndecodableBody."""
     rows = (row for row in logged.rows() if row is not None)
-    for part in cut(rows, MOST_ROWS, MOST_BYTES):
+    for part in cut(rows, MOST_ROWS, MOST_PARTITION_BYTES):
         yield record_batch(part, columns)
 
 

@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     """An object of a log to read: a segment, or with leaseOn=executors what a slot gave.
 
     logged_at: of its batch, microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
-    has_verdict: it may be decided that the batch has no rows, see `objects.py`. has_decisions: it
+    has_outcome: it may be decided that the batch has no rows, see `objects.py`. has_decisions: it
     is decided how some of its messages have rows. plan, slot: with leaseOn=executors. chained: on
     the first piece of each plan, to be checked against the folder.
     """

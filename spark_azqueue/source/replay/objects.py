@@ -30,7 +30,7 @@ from ..log.decisions import segment_rows
 from ..log.outcomes import outcome_on
 from ..log.segment import Segments
 from ..logged.undecodable import LoggedRows, Reading, has_decisions
-from ..partitions import MOST_BYTES, MOST_ROWS, cut
+from ..partitions import MOST_PARTITION_BYTES, MOST_ROWS, cut
 from ..refusals import lost_batch, removed_under_reader
 from ..rows import TYPES, Row, record_batch
 from .batches import UNKNOWN, Piece
@@ -166,7 +166,9 @@ def rows_of(
     asked = tuple(column for column in requested if column[0] not in own) or _ANY
     columns = carried(asked, config)
     for piece, rows, _ in rows_by_piece(objects, pieces, config, may_lack_removed=may_lack_removed):
-        batches = (record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_BYTES))
+        batches = (
+            record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_PARTITION_BYTES)
+        )
         for batch in resolved(batches, asked, config):
             yield _with_own(batch, piece, requested)
 

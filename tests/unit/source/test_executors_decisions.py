@@ -15,6 +15,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import HIGHEST, Damaged
 from spark_azqueue.journal.pending import PendingDelete
+from spark_azqueue.options.log import MOST_STORED_BYTES
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue
@@ -35,7 +36,6 @@ from spark_azqueue.source.executors.plan import (
     MORE_THAN_BUDGET,
     MOST_MESSAGES,
     MOST_QUEUES_OF_PLAN,
-    MOST_SLOT_BYTES,
     MOST_WAITING,
     Learned,
     Part,
@@ -74,11 +74,11 @@ def test_a_plan_that_gives_messages_again_says_so() -> None:
 @pytest.mark.parametrize(
     ("slot", "is_valid"),
     [
-        (Slot((ORDERS,), MOST_MESSAGES, MOST_SLOT_BYTES), True),
+        (Slot((ORDERS,), MOST_MESSAGES, MOST_STORED_BYTES), True),
         (Slot((ORDERS,), MOST_MESSAGES + 1, 1), False),
-        (Slot((ORDERS,), 1, MOST_SLOT_BYTES + 1), False),
-        (Slot((), MOST_MESSAGES + MORE_THAN_BUDGET, MOST_SLOT_BYTES, AGAIN), True),
-        (Slot((), HIGHEST, MOST_SLOT_BYTES, AGAIN), False),
+        (Slot((ORDERS,), 1, MOST_STORED_BYTES + 1), False),
+        (Slot((), MOST_MESSAGES + MORE_THAN_BUDGET, MOST_STORED_BYTES, AGAIN), True),
+        (Slot((), HIGHEST, MOST_STORED_BYTES, AGAIN), False),
         (Slot((), 1, 1), False),
         (Slot((ORDERS,), 1, 1, AGAIN), False),
     ],
@@ -335,8 +335,8 @@ def test_messages_that_are_seen_again_count_as_new_and_a_day_after_they_expired_
 def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at_its_end() -> None:
     now, noted = [0.0], list[PlanId]()
     folder = SimpleNamespace(mark_committed=noted.append)
-    chain, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
-    noting = Noting(folder, chain, cleaning, lambda: now[0])  # type: ignore[arg-type]
+    recovery, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
+    noting = Noting(folder, recovery, cleaning, lambda: now[0])  # type: ignore[arg-type]
     first, second, third = (PlanId(number, "1" * 32) for number in (1, 2, 3))
     now[0] = 100.0
     noting.closed()
@@ -356,7 +356,7 @@ def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at
     noting.idle(second, ends=True)
     assert noted == [first, second]
 
-    chain.followed = third
+    recovery.followed = third
     noting.idle(third, ends=True)
     assert noted == [first, second], "what follows it says that it is committed"
 
