@@ -22,7 +22,7 @@ from service_limits_section import service_limits
 from transactions_section import transactional
 
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.source.offsets import QueueOffset, text_of
+from spark_azqueue.source.offsets import QueueOffset, offset_text
 
 
 def source(lab: Lab) -> Saw:
@@ -145,7 +145,7 @@ def _offset(count: int) -> Saw:
         identity = str(uuid.UUID(int=chance.getrandbits(128), version=4))
         leases.append(Lease(queue, identity, base64.b64encode(raw).decode()))
     started = time.perf_counter()
-    text = text_of(QueueOffset("account", 1, tuple(leases), 1_790_000_000).to_json())
+    text = offset_text(QueueOffset("account", 1, tuple(leases), 1_790_000_000).to_json())
     return {"messages": count, "bytes": len(text), "ms": (time.perf_counter() - started) * 1000}
 
 

@@ -9,7 +9,7 @@ from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.log import names
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 
 _OUTCOME_AT_MOST = 1_024
 
@@ -28,7 +28,7 @@ def given_up(options: Mapping[str, str]) -> dict[int, set[str]]:
         number = number_in(name)
         if number is None or b'"committed"' in (store.get(name, _OUTCOME_AT_MOST) or b""):
             continue
-        segment = decode(store.get(names.segment(number), FRAME_AT_MOST) or b"")
+        segment = decode_segment(store.get(names.segment(number), FRAME_AT_MOST) or b"")
         found[number - 1] = {message.message_id for message in segment.messages}
     store.close()
     return found

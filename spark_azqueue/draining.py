@@ -22,7 +22,7 @@ from .finished import Again, Enough, Finish, QueueSeen, RunSeen, Step, Took, Unf
 from .metrics.read import Read
 from .metrics.report import Counters
 from .service.messages import MAX_VISIBILITY_S, QueueRef
-from .source.left import QueueLook, QueuesLeft, SourceLeft
+from .source.driver.left import QueueLook, QueuesLeft, SourceLeft
 from .source.offsets import QueueOffset
 from .supervisor import (
     Hears,

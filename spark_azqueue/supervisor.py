@@ -347,7 +347,7 @@ def reads(query: Any) -> Iterator[Read]:
 
 
 def _newest(query: Any) -> Iterator[Read]:
-    """The same of the newest event alone: events of large batches are large."""
+    """What the newest event says: that one alone, since events of large batches are large."""
     with contextlib.suppress(Exception):
         if (progress := query.lastProgress) and (found := read_of(parsed(progress))):
             yield found

@@ -239,7 +239,7 @@ def _parsed(schema: StructType | str) -> StructType:
 
 
 def _nullable(schema: StructType) -> StructType:
-    """The same types, with NULL allowed everywhere: no check of Spark looks at what comes back."""
+    """These types, with NULL allowed everywhere: no check of Spark looks at what comes back."""
 
     def opened(node: Any) -> Any:
         if isinstance(node, list):

@@ -64,7 +64,7 @@ def called_with_pandas(
 def called_with_arrow(
     function: Function, rows: pa.RecordBatch, wanted: Sequence[pa.Field], zone: str
 ) -> list[pa.Array]:
-    """The same with a pyarrow Table, which has no index: the order of the rows says which is which.
+    """Call it with a pyarrow Table, which has no index: the order of the rows says which is which.
 
     A record batch as the result does, too.
     """

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_azqueue.service.envelopes import times_of
 from spark_azqueue.service.messages import NEVER_EXPIRES
-from spark_azqueue.sink.dead_letters import Given, text_of
+from spark_azqueue.sink.dead_letters import Given, dead_letter_text
 
 COLUMNS = "body STRING, time_to_live INT"
 _SCHEMA = pa.schema({"body": pa.string(), "time_to_live": pa.int32()})
@@ -37,4 +37,4 @@ def _text(
     dequeue_count: int | None,
 ) -> str:
     more = times_of(insertion_time, dequeue_count)
-    return text_of(Given(message_id, queue, reason, body, stored, more))
+    return dead_letter_text(Given(message_id, queue, reason, body, stored, more))

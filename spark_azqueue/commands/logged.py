@@ -17,9 +17,9 @@ from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.options.parse import replay_config
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import Message
-from spark_azqueue.source.replay.batches import Piece, chosen, pieces_of
+from spark_azqueue.source.replay.batches import Piece, chosen_batches, pieces_of
 from spark_azqueue.source.replay.objects import objects_of, rows_by_piece
-from spark_azqueue.source.replay.survey import history_of, opened
+from spark_azqueue.source.replay.survey import history_of, opened_log
 
 from .shared import of_type
 
@@ -80,7 +80,7 @@ class LogRange:
     def __init__(
         self, options: ParsedOptions, found: argparse.Namespace, *, uncommitted: bool
     ) -> None:
-        """Find out which there are. uncommitted: also those that may still be abandoned.
+        """List the batches of the log. uncommitted: also those that may still be abandoned.
 
         Raises InvalidOption, LogConflict for a log of another kind, LostSegment, LogDamaged,
         ServiceError.
@@ -95,12 +95,12 @@ class LogRange:
         }
         given |= {name: text for name, text in bounds.items() if text is not None}
         self._config = replay_config(given | {"readLog": found.log, "onUndecodable": "permissive"})
-        self._journal = opened(self._config)
+        self._journal = opened_log(self._config)
         survey = history_of(self._journal).survey(uncommitted=uncommitted)
         self.where = survey.where
         self.at = 0
         """The number of the batch that is being read; 0 before the first."""
-        self._batches, losses = chosen(survey, self._config)
+        self._batches, losses = chosen_batches(survey, self._config)
         for error in losses:
             tell_loss(error, lose=not self._config.fail_on_data_loss)
 

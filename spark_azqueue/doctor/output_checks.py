@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spark_azqueue.journal.file_system import listed, read_start
+from spark_azqueue.journal.file_system import names_in, read_start
 
 from .finding import Finding
 
@@ -222,7 +222,7 @@ def _newest(folder: Path) -> int:
 def _names(folder: Path) -> Iterator[str]:
     """The names in a folder, none if it is missing. Raises _NotRead if too many, OSError."""
     with contextlib.suppress(FileNotFoundError):
-        for count, name in enumerate(listed(str(folder))):
+        for count, name in enumerate(names_in(str(folder))):
             if count >= NAMES_AT_MOST:
                 text = f"{folder} has more than {NAMES_AT_MOST:,} names: it was not looked at"
                 raise _NotRead(text, "Is it the folder that you mean?")

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType, VariantType
 
-MOST_BYTES = 2**20
+MOST_BODY_BYTES = 2**20
 """The longest body, as JSON: Event Grid's own limit for an event."""
 
 MOST_EVENTS = 5_000
@@ -135,7 +135,7 @@ def bounded(text: Column) -> Column:
     return F.when(text.rlike(_BALANCED), text)
 
 
-def bounded_json(text: Column, longest: int = MOST_BYTES) -> Column:
+def bounded_json(text: Column, longest: int = MOST_BODY_BYTES) -> Column:
     """The text if a reader of JSON may see it, else null: for `F.try_parse_json(bounded_json(…))`.
 
     Null if it is longer than `longest` bytes, if brackets outside of strings do not match, or if
@@ -190,7 +190,7 @@ def _text(body: Column) -> Column:
 
 
 def _is_too_long(body: Column) -> Column:
-    return F.octet_length(body) > MOST_BYTES
+    return F.octet_length(body) > MOST_BODY_BYTES
 
 
 def _begins_json(text: Column) -> Column:
@@ -222,7 +222,7 @@ def _unread(body: Column, text: Column, events: Column) -> Column:
     """Why a body gives no event; null if it gives one."""
     return (
         F.when(body.isNull(), "the body is null")
-        .when(_is_too_long(body), f"the body is longer than {MOST_BYTES:,} bytes")
+        .when(_is_too_long(body), f"the body is longer than {MOST_BODY_BYTES:,} bytes")
         .when(text.isNull(), "the body is neither JSON nor base64 of JSON")
         .when(
             events.isNull(),

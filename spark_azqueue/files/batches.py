@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_azqueue.errors import LogConflict
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.log import LogPlace
 from spark_azqueue.service.account import Account
@@ -43,6 +42,7 @@ from .log import FileLog, LookAt, Means, list_of
 from .memory import Bounds, File, Memory
 from .reading import Files
 from .record import Begun, FileList
+from .refusals import files_not_trusted
 from .rules import Rules, may_be_a_mount
 
 if TYPE_CHECKING:
@@ -178,11 +178,7 @@ class Arrivals:
         Also if none is left: an earlier call may have written rows of them under this number.
         """
         if missing := {file.place for file in record.files} - self.rules.roots.keys():
-            raise LogConflict(
-                f"the list of batch {record.batch} in the file log {files.where} has files of"
-                f" {sorted(missing)[0]}, which 'trusted' no longer names: name it until the"
-                " batch is done"
-            )
+            raise files_not_trusted(files.where, record.batch, sorted(missing)[0])
         if comes_again:
             rest = without(record.files, files.bad(record.batch))
             self._set_aside(spark, record, changed(rest, look(rest), self._etags(rest)))
@@ -281,7 +277,7 @@ class Arrivals:
 
 
 def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
-    """The same files; the names of their containers are taken out of `empty`."""
+    """These files; the names of their containers are taken out of `empty`."""
     for each in found:
         empty.discard(each.root.name)
         yield each

@@ -12,7 +12,7 @@ from spark_azqueue.service.messages import queue_name
 from spark_azqueue.service.redaction import shown
 
 from .globs import Glob
-from .memory import LATE_S, MOST
+from .memory import LATE_S, MOST_REMEMBERED
 from .rules import Rules, is_hidden, is_inside
 
 _WHOLE = ("max_files_per_trigger", "max_files_remembered")
@@ -222,9 +222,9 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
             f"max_files_per_trigger={files}, max_files_remembered={remembered},"
             f" backfill_interval={interval}: each has to be above 0"
         )
-    if remembered > MOST:
+    if remembered > MOST_REMEMBERED:
         raise ValueError(
-            f"max_files_remembered={remembered:,} is more than a log can hold ({MOST:,})"
+            f"max_files_remembered={remembered:,} is more than a log can hold ({MOST_REMEMBERED:,})"
         )
     if age is not None and age < LATE_S:
         raise ValueError(
@@ -241,7 +241,7 @@ def _is_seconds(value: Any) -> bool:
     if value is None:
         return True
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return is_number and bool(abs(value) <= codec.MOST)
+    return is_number and bool(abs(value) <= codec.HIGHEST)
 
 
 def _is_text(value: object) -> bool:

@@ -199,7 +199,7 @@ def choose(
 
 
 def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
-    """The same after a look at each of its files: only files with contents are read."""
+    """What is left after a look at each of its files: only files with contents are read."""
     seen = _seen(chosen.files, looks)
     why = {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME, Look.DENIED: NOT_ALLOWED}
     return Chosen(

@@ -85,10 +85,10 @@ def to_announce(
         file = File(each.root.name, each.path)
         aside = memory.aside_at(file)
         has_changed = each.at >= window.again
-        is_news = has_changed if rules.allow_overwrites else not memory.knows(file)
-        is_news = is_news and each.size > 0 and (aside is None or each.at > aside)
-        is_news = is_news and (has_changed or not trouble_with(each.path))
-        if window.since <= each.at < window.until and is_news and is_wanted(each.path, rules):
+        is_new = has_changed if rules.allow_overwrites else not memory.knows(file)
+        is_new = is_new and each.size > 0 and (aside is None or each.at > aside)
+        is_new = is_new and (has_changed or not trouble_with(each.path))
+        if window.since <= each.at < window.until and is_new and is_wanted(each.path, rules):
             yield each
 
 

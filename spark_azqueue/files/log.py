@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
-from spark_azqueue.errors import LogConflict
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.frame import FRAME_AT_MOST, framed, unframed, unpacked
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.numbers import number_in, tagged_in
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.redaction import shown
 
@@ -45,8 +44,16 @@ from .decide import (
     unseen,
 )
 from .denials import Denials
-from .memory import MOST, File, Memory
+from .memory import MOST_REMEMBERED, File, Memory
 from .record import Begun, FileList, SnapshotHead
+from .refusals import (
+    files_not_listed,
+    log_of_another_query,
+    new_log_of_used_checkpoint,
+    older_batch,
+    other_overwrites,
+    written_by_another,
+)
 from .rules import Rules, cut, trouble_with
 
 log = logging.getLogger(__name__)
@@ -125,11 +132,7 @@ class FileLog(Journal):
     def check_number(self, batch: int) -> None:
         """Raise LogConflict if this batch is older than what the log knows."""
         if batch < self.newest:
-            raise LogConflict(
-                f"the file log {self.where} has lists up to batch {self.newest}, and the query is"
-                f" at batch {batch}: its checkpoint is another one, or was rolled back. Use the"
-                " checkpoint that belongs to this log, or take a new log, checkpoint and output"
-            )
+            raise older_batch(self.where, self.newest, batch)
 
     def claim(self, query: str) -> None:
         """Raise LogConflict if it is the log of another query. The first that calls this has it.
@@ -140,12 +143,7 @@ class FileLog(Journal):
             self._put_word(objects.QUERY, query)
             self._query = self._word(objects.QUERY)
         if self._query != query:
-            raise LogConflict(
-                f"the file log {self.where} is of the query with the id {self._query}, and this one"
-                f" has the id {query}: the log belongs to another checkpoint, and each query has a"
-                " log of its own. Take a new log, checkpoint and output; the events are still in"
-                " the queue"
-            )
+            raise log_of_another_query(self.where, self._query, query)
 
     def put(self, record: FileList) -> FileList:
         """Write the list of a batch down, which has none so far. Returns it as it is then."""
@@ -156,7 +154,7 @@ class FileLog(Journal):
         name, data = _batch(record.batch), record.to_bytes()
         # An attempt of this very call may have put it without an answer.
         if not self.is_ours(name, data):
-            raise self._not_alone(record.batch)
+            raise written_by_another(self.where, record.batch)
         self._check_alone(record.batch)
         self.store.put_new(_newest(record.batch), objects.small_to_bytes(batch=record.batch))
         if self._marked >= 0:
@@ -174,13 +172,7 @@ class FileLog(Journal):
         behind = self._snapshots[-1] if self._snapshots else -1
         numbers = _numbers(self.store.names("batch"))
         if found := [each for each in numbers if each > behind and each not in known]:
-            raise self._not_alone(max(found))
-
-    def _not_alone(self, batch: int) -> LogConflict:
-        return LogConflict(
-            f"another query wrote the list of batch {batch} into the file log {self.where}, while"
-            " this one ran: end one of the two, then start the other again"
-        )
+            raise written_by_another(self.where, max(found))
 
     def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
         """Write down which files of the newest list could not be read.
@@ -204,19 +196,11 @@ class FileLog(Journal):
         found = self._small(_BEGUN, Begun.read)
         if found is None:
             if resumed:
-                raise LogConflict(
-                    f"the file log {self.where} is new, but the checkpoint has batches already, so"
-                    " what they read is not known: restore the log, or name the one that belongs"
-                    " to this checkpoint, or take a new log, checkpoint and output"
-                )
+                raise new_log_of_used_checkpoint(self.where)
             self.store.put_new(_BEGUN, now.to_bytes())
             found = self._small(_BEGUN, Begun.read) or now
         if found.allow_overwrites != now.allow_overwrites:
-            raise LogConflict(
-                f"the file log {self.where} began with allow_overwrites={found.allow_overwrites},"
-                " and remembers files in that way: set it so, or take a new log, checkpoint and"
-                " output"
-            )
+            raise other_overwrites(self.where, found.allow_overwrites)
         return found
 
     def listed(self) -> float | None:
@@ -238,7 +222,7 @@ class FileLog(Journal):
 
     def _snapshot(self) -> None:
         previous = self._snapshots[-1] if self._snapshots else -1
-        if len(self.memory) > MOST * 6 // 5:
+        if len(self.memory) > MOST_REMEMBERED * 6 // 5:
             log.warning(
                 "the file log %s remembers %s files, too many for a snapshot: it keeps all its"
                 " lists until these are fewer",
@@ -302,13 +286,11 @@ def _named(store: LogStore, folder: str, up_to: int) -> list[str]:
     return [name for number, name in found if number is not None and number <= up_to]
 
 
-_NAME = re.compile(r"[a-z]+/(\d{12})(?:-\d{3,})?")
-
-
 def _number(name: str) -> int | None:
     """The number in a name; None for a name that is not ours."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
+    if part := tagged_in(name):
+        return part.number if part.tag.isdecimal() else None
+    return number_in(name)
 
 
 LookAt = Callable[[Sequence[File]], Looks]
@@ -402,10 +384,4 @@ def _check_same(
         before = sum((file.place, file.path) < (place, path) for file in new)
         new = new[:before] + new[before + count :]
     if new:
-        raise LogConflict(
-            f"the list of batch {batch} in the file log {log.where} does not have {len(new):,}"
-            f" files that the batch has events of, such as {new[0].path!r}. If trusted or"
-            " path_glob_filter was changed, set it back until this batch is done; else the"
-            " checkpoint was rolled back: take a new log, checkpoint and output. The events are"
-            " still in the queue"
-        )
+        raise files_not_listed(log.where, batch, len(new), new[0].path)

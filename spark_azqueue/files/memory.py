@@ -22,7 +22,7 @@ SKEW_S = 900
 LATE_S = 14 * DAY_S
 """No event of Event Grid's comes later: it tries for a day, and a message lives for a week."""
 
-MOST = 10_000_000
+MOST_REMEMBERED = 10_000_000
 """Files to remember, at most. A snapshot holds a fifth more."""
 
 _KEY = 16

@@ -153,7 +153,7 @@ class Files:
     def _look_by_spark(
         self, spark: SparkSession, root: Root, files: Sequence[File], before: Mapping[str, Look]
     ) -> dict[str, Look]:
-        """The same by Spark's reader, which may have a credential that Hadoop in the driver lacks.
+        """What Spark's reader sees, which may have a credential that Hadoop in the driver lacks.
 
         Each file by itself if one of them fails. before: what Hadoop said. Raises OSError if it
         cannot say it either.
@@ -268,7 +268,7 @@ class Files:
             )
 
     def _is_there_by_spark(self, spark: SparkSession, root: Root, looks: Looks) -> bool:
-        """The same by Spark's reader: whether another path of it is there, or else by a listing."""
+        """Whether Spark's reader sees another path of it, or else a listing of it."""
         other = (
             path
             for (place, path), look in looks.items()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from spark_azqueue.journal.codec import (
-    MOST,
+    HIGHEST,
     Damaged,
     flag,
     list_of,
@@ -164,7 +164,7 @@ def small_to_bytes(**values: Any) -> bytes:
 
 
 def word_to_bytes(name: str, word: str) -> bytes:
-    """The same with one text. Raises ValueError if it could not be read again."""
+    """A small object with one text. Raises ValueError if it could not be read again."""
     return _readable(small_to_bytes(**{name: word}), lambda data: read_word(data, name))
 
 
@@ -207,7 +207,7 @@ class SnapshotHead(NamedTuple):
 
 
 def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
-    """The same bytes: what is written can be read. Raises ValueError if it cannot."""
+    """These bytes: what is written can be read. Raises ValueError if it cannot."""
     try:
         read(data)
     except Damaged as error:
@@ -288,6 +288,6 @@ def _or_infinite(found: Any, name: str) -> float:
 
 def _seconds(found: Any, name: str) -> float:
     value = found.get(name)
-    if type(value) not in (int, float) or not 0 <= value <= MOST:  # nor for NaN
+    if type(value) not in (int, float) or not 0 <= value <= HIGHEST:  # nor for NaN
         raise Damaged(f"'{name}' is missing or not valid")
     return float(value)

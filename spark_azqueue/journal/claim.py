@@ -14,11 +14,10 @@ from __future__ import annotations
 import json
 import secrets
 
-from spark_azqueue.errors import LogConflict
-
-from .codec import MOST
+from .codec import HIGHEST
 from .journal import Journal
 from .numbers import Tagged, tagged_in
+from .refusals import another_writer
 from .store import LogStore
 
 CLAIMS = "claims"
@@ -55,13 +54,13 @@ class Claim:
         is_certain = journal.is_new or 0 < above == highest  # a new log had no claim
         if not is_certain:
             number += secrets.randbelow(_GAP)
-        if number > MOST:
+        if number > HIGHEST:
             raise journal.damaged(claim_name(above, "…"), "no claim can have a higher number")
         store.put_new(claim_name(number, writer), json.dumps({"writer": writer}).encode())
         own = Tagged(number, writer)
         there = _claims(store)
         if own not in there or max(there) > own:
-            raise taken(store.where)
+            raise another_writer(store.where)
         for each in there:
             if each < own:
                 store.delete(claim_name(*each))
@@ -70,19 +69,9 @@ class Claim:
     def check(self) -> None:
         """Raise LogConflict if another process has claimed the log since."""
         if self._journal.store.get(self._name, 1) is None:
-            raise taken(self._journal.where)
+            raise another_writer(self._journal.where)
 
 
 def _claims(store: LogStore) -> list[Tagged]:
     found = map(tagged_in, store.names(CLAIMS))
     return [each for each in found if each is not None]
-
-
-def taken(where: str) -> LogConflict:
-    """The error of a process that may not write the log any more."""
-    return LogConflict(
-        f"another process writes the write-ahead log {where}, so this query stops; nothing is lost."
-        " Is the query running twice? A second start, a copied checkpoint, a driver that was"
-        " believed dead, or two load() calls with one folder: give each its own folder, and two"
-        " load() calls a new checkpointLocation, too"
-    )

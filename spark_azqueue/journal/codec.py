@@ -14,11 +14,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, get_type_hints
 
-from spark_azqueue.errors import LogDamaged
 from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
-MOST = 10**12 - 1
+HIGHEST = 10**12 - 1
 """The highest number that a log counts to."""
 
 LATEST = 253_402_300_800
@@ -42,15 +41,6 @@ class Located(Protocol):
     @property
     def where(self) -> str:
         """Its folder."""
-
-
-def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
-    """The error of a query for this object."""
-    kind, where = place.kind, place.where
-    return LogDamaged(
-        f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
-        f" read from it or written over it. Restore it, or {kind.last_resort}"
-    )
 
 
 def sealed(value: object) -> bytes:
@@ -109,7 +99,7 @@ def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
     return value
 
 
-def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = MOST) -> int:
+def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = HIGHEST) -> int:
     """A whole number that a log can hold."""
     value = found.get(name)
     if type(value) is not int or not least <= value <= most:
@@ -123,7 +113,7 @@ def time(found: Mapping[str, Any], name: str) -> int:
 
 
 def number_or_0(found: Mapping[str, Any], name: str) -> int:
-    """The same; 0 if an earlier release did not write it."""
+    """A number, see `number`; 0 if an earlier release did not write it."""
     return number(found, name) if name in found else 0
 
 

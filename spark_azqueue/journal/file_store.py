@@ -26,8 +26,8 @@ from spark_azqueue.service.names import (
 from .codec import LATEST
 from .file_system import (
     check_real,
-    listed,
     make_folder,
+    names_in,
     read_start,
     refresh,
     remove,
@@ -38,6 +38,7 @@ from .file_system import (
     unlink,
     write_new,
 )
+from .refusals import failed_call, too_many_names, without_links
 
 # How file systems say that they have no hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
@@ -46,20 +47,6 @@ _LINK_REFUSED = _NO_LINKS | {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
     *(errno.ENOTDIR, errno.ENAMETOOLONG),
 }
-
-_ADVICE = {
-    errno.ENOSPC: "Make room there",
-    errno.EDQUOT: "Make room there, or raise the quota",
-    errno.EROFS: "Mount it for writing",
-    errno.EACCES: "Let the user of the driver's process read and write there",
-    errno.EPERM: "Let the user of the driver's process read and write there",
-    errno.ENOENT: "Is the disk {mounted}? For a new log, create the folder above; else restore it",
-    errno.ENOTDIR: "Name a folder in the option '{option}'",
-    errno.EISDIR: "Remove the folder that has the name of a file of the log",
-    errno.EINVAL: "Remove what has the name of a file of the log: a pipe, or a device",
-    errno.ELOOP: "Remove the symbolic link: within the log, folders and files are real ones",
-}
-_OTHERWISE = "Check the disk, or the server that holds it, then start the query again"
 
 
 class FileStore:
@@ -140,13 +127,9 @@ class FileStore:
             self._check_real(path)
             refresh(path)
             try:
-                for seen, name in enumerate(listed(path)):
+                for seen, name in enumerate(names_in(path)):
                     if seen >= MOST_NAMES:
-                        raise LogUnavailable(
-                            f"could not list {path}: it has more than {MOST_NAMES:,} names, and a"
-                            f" {self.kind.words} has far fewer. Is it another program's folder?",
-                            sent=False,
-                        )
+                        raise too_many_names(self.kind, path, MOST_NAMES)
                     if name.startswith(prefix) and is_listed(name):
                         found.append(f"{folder}/{name}")
             except FileNotFoundError:
@@ -202,21 +185,14 @@ class FileStore:
             os.link(first, second)
         except OSError as error:
             if error.errno in _NO_LINKS:
-                raise self._not_atomic(f"link(): {symbol(error)}") from None
+                raise without_links(self.kind, self._path, f"link(): {symbol(error)}") from None
             raise
         try:
             os.link(first, second)
         except FileExistsError:
             return
-        raise self._not_atomic("a second link() to one name is not refused")
-
-    def _not_atomic(self, reason: str) -> LogUnavailable:
-        return LogUnavailable(
-            f"the file system of {self._path} cannot create a file only if it does not exist"
-            f" ({reason}), so two queries could overwrite each other's log. Use a disk or NFS, or"
-            f" {self.kind.option}=blob:<container>/<folder>",
-            sent=False,
-        )
+        reason = "a second link() to one name is not refused"
+        raise without_links(self.kind, self._path, reason)
 
     def _link(self, temporary: str, target: str) -> bool:
         try:
@@ -237,11 +213,4 @@ class FileStore:
             raise self._failed(doing, path, error, may_exist) from None
 
     def _failed(self, doing: str, path: str, error: OSError, may_exist: bool) -> LogUnavailable:
-        kind = self.kind
-        advice = _ADVICE.get(error.errno or 0, _OTHERWISE)
-        advice = advice.format(option=kind.option, mounted=kind.mounted)
-        return LogUnavailable(
-            f"could not {doing} {path} of the {self.kind.words}: {symbol(error)}"
-            f" ({error.strerror or error}). {advice}",
-            sent=may_exist,
-        )
+        return failed_call(self.kind, doing, path, error, may_exist=may_exist)

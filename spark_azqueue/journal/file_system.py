@@ -72,7 +72,7 @@ def read_start(path: str, most: int) -> bytes:
     return b"".join(parts)
 
 
-def listed(path: str) -> Iterator[str]:
+def names_in(path: str) -> Iterator[str]:
     """The names in a folder, in any order."""
     with os.scandir(path) as entries:
         for entry in entries:

@@ -117,7 +117,7 @@ def check_count(messages: int, packed: bytes) -> None:
         raise Damaged("it has more messages than its bytes can hold")
 
 
-def digest_of(data: bytes) -> str:
+def digest_in(data: bytes) -> str:
     """The digest in the object's bytes, without checking it."""
     return data[-len(END) - _DIGEST : -len(END)].hex()
 
@@ -134,7 +134,7 @@ def unframed(magic: bytes, data: bytes) -> Frame:
     packed = body[after:]
     if len(packed) != packed_size or raw_size > FRAME_AT_MOST:
         raise Damaged("its sizes do not fit")
-    return Frame(head_of(magic, data[:after]), packed, raw_size, digest_of(data))
+    return Frame(head_of(magic, data[:after]), packed, raw_size, digest_in(data))
 
 
 def head_size(magic: bytes, start: bytes) -> int:

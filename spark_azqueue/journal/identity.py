@@ -10,10 +10,15 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_azqueue.errors import LogConflict, LogDamaged
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
 from .codec import Located, sealed, text, unsealed
+from .refusals import (
+    folder_of_another_account,
+    folder_of_another_kind,
+    missing_identity,
+    unreadable_identity,
+)
 
 IDENTITY = "log.json"
 """Its name."""
@@ -53,10 +58,7 @@ class Identity(NamedTuple):
         read, kind = cls.of_any_kind(data, place)
         if kind.name == place.kind.name:
             return read
-        raise LogConflict(
-            f"{place.where} is the folder of a {kind.words}, and '{place.kind.option}' names it for"
-            f" a {place.kind.words}: name another one"
-        )
+        raise folder_of_another_kind(place, kind)
 
     @classmethod
     def of_any_kind(cls, data: bytes | None, place: Located) -> tuple[Identity, Kind]:
@@ -69,7 +71,7 @@ class Identity(NamedTuple):
                 return read, _KINDS[kind]
         except (ValueError, TypeError, KeyError):
             pass
-        raise unreadable(place)
+        raise unreadable_identity(place, IDENTITY)
 
     def to_bytes(self, kind: Kind) -> bytes:
         """The object to store."""
@@ -81,10 +83,7 @@ class Identity(NamedTuple):
     def check(self, account: str, place: Located) -> None:
         """Raise LogConflict if the options name another account."""
         if self.account != account:
-            raise LogConflict(
-                f"the {place.kind.words} {place.where} belongs to the account '{self.account}', but"
-                f" the options name '{account}': name another folder"
-            )
+            raise folder_of_another_account(place, self.account, account)
 
 
 def identify(store: LogStore, account: str, contents: str) -> Identity | None:
@@ -99,10 +98,7 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
             return None
         found = store.get(IDENTITY, IDENTITY_AT_MOST)  # another process may have begun meanwhile
     if found is None:
-        raise LogDamaged(
-            f"the {store.kind.words} {store.where} has {contents}/…, but its {IDENTITY} is"
-            " missing: restore it, or name another folder"
-        )
+        raise missing_identity(store, IDENTITY, contents)
     identity = Identity.read(found, store)
     identity.check(account, store)
     return identity
@@ -121,16 +117,8 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
         store.put_new(IDENTITY, ours.to_bytes(store.kind))
         found = identify(store, account, contents)
         if found is None:
-            raise unreadable(store)
+            raise unreadable_identity(store, IDENTITY)
         found = found._replace(is_new=found == ours)
     if not found.is_new:  # what is in a folder that was no log before is not ours
         store.sweep(_ABANDONED_AFTER_S)
     return found
-
-
-def unreadable(place: Located) -> LogDamaged:
-    """The error for an invalid identity object."""
-    return LogDamaged(
-        f"'{IDENTITY}' in the {place.kind.words} {place.where} is not as spark-azqueue wrote it,"
-        " or a newer one did: restore it, upgrade, or name another folder"
-    )

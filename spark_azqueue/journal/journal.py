@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from spark_azqueue.errors import LogDamaged, ServiceError
 
-from .codec import Damaged, damaged
+from .codec import Damaged
 from .identity import Identity, identify, opened
+from .refusals import damaged, vanished
 from .store import LogStore
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class Journal:
             raise self.damaged(name, error) from None
 
     def need(self, name: str, most: int, parse: Callable[[bytes], T]) -> T:
-        """The same, of an object that has to exist."""
+        """Read an object that has to exist. most, parse: see `read`."""
         found = self.read(name, most, parse)
         if found is None:
             raise self.damaged(name, "it is missing")
@@ -94,7 +95,7 @@ class Journal:
             return None
         found = read()
         if found is None:
-            raise self.gone(name)
+            raise vanished(self.store, name)
         return found
 
     def is_ours(self, name: str, data: bytes) -> bool:
@@ -116,13 +117,6 @@ class Journal:
     def damaged(self, name: str, why: str | Damaged) -> LogDamaged:
         """The error for an object that is not as it was written."""
         return damaged(self.store, name, Damaged(str(why)))
-
-    def gone(self, name: str) -> LogDamaged:
-        """The error for an object that existed when ours was put, and does not now."""
-        return LogDamaged(
-            f"'{name}' in the {self.store.kind.words} {self.where} existed a moment ago, and is"
-            " gone: does something else delete objects of this folder?"
-        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Stream(Protocol):
-    """What `unpack` reads from."""
+    """What `unpack_messages` reads from."""
 
     def read(self, size: int) -> bytes:
         """Return the next bytes: fewer than `size` at the end alone."""
@@ -81,7 +81,7 @@ _NONE = -1
 """A next_visible_time that is not known."""
 
 
-def pack(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:
+def pack_messages(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:
     """The messages and their receipts, all of them from these queues."""
     messages = [message for message, _ in received]
     number_of = {name: number for number, name in enumerate(queues)}
@@ -102,7 +102,7 @@ def pack(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:
     return joined(columns)
 
 
-def unpack(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Received, ...]:
+def unpack_messages(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Received, ...]:
     """Read `count` messages back, and no more. Raises Damaged."""
     numbers = read_numbers("I", stream, count)
     if any(number >= len(queues) for number in numbers):

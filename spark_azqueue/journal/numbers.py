@@ -46,7 +46,7 @@ class Tagged(NamedTuple):
 
 
 def number_in(name: str) -> int | None:
-    """The number of a segment or a outcome, None for another name."""
+    """The number of a segment or an outcome, None for another name."""
     found = _PLAIN.fullmatch(name)
     return int(found[1]) if found else None
 

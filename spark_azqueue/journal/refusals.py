@@ -1,112 +1,130 @@
-"""Does a checkpoint fit a write-ahead log? What is refused, and the sentences that say so.
-
-Once for both kinds of write-ahead logs and their readers. The folder of another account or kind is
-refused in `identity.py`, a second writer in `claim.py`.
-"""
+"""What a log refuses of its folder, whatever kind of log it is: the sentences; and `tell_loss`."""
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Collection, Iterable
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import AzQueueError, CheckpointMismatch, LostSegment
-from spark_azqueue.options.selection import QueueSelection
-from spark_azqueue.service.messages import QueueRef, Received
+from spark_azqueue.errors import AzQueueError, LogConflict, LogDamaged, LogUnavailable
+from spark_azqueue.service.names import Kind
+
+from .codec import Damaged, Located
+from .file_system import symbol
 
 log = logging.getLogger(__name__)
 
 
-def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
-    """May a query use this folder whose checkpoint is at batch `number` of its log?
+def tell_loss(error: AzQueueError, *, lose: bool, then: str = "") -> None:
+    """Raise this error; with `lose` (failOnDataLoss=false) warn of it, and continue.
 
-    Raises CheckpointMismatch if it is a new one, or emptied.
+    then: what follows from the loss, for the warning.
     """
-    if is_empty:
-        raise CheckpointMismatch(
-            f"the write-ahead log {where} is empty, and the checkpoint is at batch {number}: is it"
-            " mounted, and the right folder? Restore it, or start with a new folder, a new"
-            " checkpointLocation and a new output",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
-
-
-def check_queues(selection: QueueSelection, queues: Collection[QueueRef], where: str) -> None:
-    """Does the query read any of these queues, from which its newest batch was made?
-
-    where: the folder. Raises CheckpointMismatch.
-    """
-    if queues and not any(map(selection.includes, queues)):
-        names = sorted(queue.name for queue in queues)
-        raise CheckpointMismatch(
-            f"the write-ahead log {where} was written from the queues {names}, and"
-            " option 'queue' names none of them: is it the folder of another query?",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
-
-
-def check_held(
-    selection: QueueSelection, received: Iterable[Received], number: int, where: str
-) -> None:
-    """Messages of batch `number` are to be deleted or released: does this query read their queues?
-
-    For each segment, before anything is sent for it: a queue may have been taken out of the
-    options, and anyone who can write into the folder may name any. where: the folder. Raises
-    CheckpointMismatch.
-    """
-    names = selection.not_read(lease.queue for _, lease in received)
-    if names:
-        raise CheckpointMismatch(
-            f"batch {number} of the write-ahead log {where} has messages of {names}, which are not"
-            " deleted yet and which option 'queue' does not name any more: add it until they are"
-            " (an availableNow run does it), with createQueue=true if the queue is gone",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
-
-
-def tell_loss(error: AzQueueError, *, lose: bool) -> None:
-    """Raise this error; with `lose` (failOnDataLoss=false) warn of it, and continue."""
     if not lose:
         raise error
-    log.warning("%s", error)
+    log.warning("%s%s", error, f"; failOnDataLoss=false: {then}" if then else "")
 
 
-def behind(where: str, newest: int, asked: int) -> CheckpointMismatch:
-    """The error for a log that ends before the batch at which the checkpoint is."""
-    return CheckpointMismatch(
-        f"the write-ahead log {where} is behind the checkpoint: it ends with batch {newest}, and"
-        f" the checkpoint is at {asked}. Restore the log, or start with a new folder, a new"
-        " checkpointLocation and a new output",
-        condition=Condition.LOG_CHECKPOINT_MISMATCH,
+def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
+    """An object is not as it was written."""
+    kind, where = place.kind, place.where
+    return LogDamaged(
+        f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
+        f" read from it or written over it. Restore it, or {kind.last_resort}"
     )
 
 
-def removed(where: str, asked: int, floor: int) -> LostSegment:
-    """The error for a checkpoint that is at a batch below those that the log keeps."""
-    return LostSegment(
-        f"the checkpoint is at batch {asked}, but the write-ahead log {where} holds batches from"
-        f" {floor + 1} on: batches {asked + 1} to {floor} were removed (see"
-        " writeAheadLogRetention). Go back no further, or set failOnDataLoss=false to go on"
-        " without them"
+def vanished(place: Located, name: str) -> LogDamaged:
+    """An object existed when ours was put, and does not now."""
+    return LogDamaged(
+        f"'{name}' in the {place.kind.words} {place.where} existed a moment ago, and is"
+        " gone: does something else delete objects of this folder?"
     )
 
 
-def unknown(where: str, newest: int, asked: int = 0, more: str = "") -> CheckpointMismatch:
-    """The error for a checkpoint that does not know a log that was used. more: ends the text."""
-    return CheckpointMismatch(
-        f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
-        f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
-        " lost. Name another folder, or restore the checkpoint; or take a new output, and set"
-        " writeAheadLogStart=afterCommitted, or earliest to get all batches again that the log"
-        f" holds{more}",
-        condition=Condition.LOG_CHECKPOINT_MISMATCH,
+def unreadable_identity(place: Located, name: str) -> LogDamaged:
+    """The identity object is not valid."""
+    return LogDamaged(
+        f"'{name}' in the {place.kind.words} {place.where} is not as spark-azqueue wrote it,"
+        " or a newer one did: restore it, upgrade, or name another folder"
     )
 
 
-def of_another(where: str, more: str = "") -> CheckpointMismatch:
-    """The error for a checkpoint that names another log. more: a sentence that ends it."""
-    return CheckpointMismatch(
-        f"the checkpoint belongs to another write-ahead log than {where}: name its folder, or start"
-        f" with a new checkpointLocation and a new output{more}",
-        condition=Condition.LOG_CHECKPOINT_MISMATCH,
+def missing_identity(place: Located, name: str, contents: str) -> LogDamaged:
+    """A folder has objects of a log, and no identity."""
+    return LogDamaged(
+        f"the {place.kind.words} {place.where} has {contents}/…, but its {name} is"
+        " missing: restore it, or name another folder"
+    )
+
+
+def folder_of_another_kind(place: Located, kind: Kind) -> LogConflict:
+    """The folder holds a log of this kind. place: what the options say that it is."""
+    return LogConflict(
+        f"{place.where} is the folder of a {kind.words}, and '{place.kind.option}' names it for"
+        f" a {place.kind.words}: name another one"
+    )
+
+
+def folder_of_another_account(place: Located, account: str, named: str) -> LogConflict:
+    """The log is of this account. named: the one in the options."""
+    return LogConflict(
+        f"the {place.kind.words} {place.where} belongs to the account '{account}', but"
+        f" the options name '{named}': name another folder"
+    )
+
+
+def another_writer(where: str) -> LogConflict:
+    """A process may not write the write-ahead log any more."""
+    return LogConflict(
+        f"another process writes the write-ahead log {where}, so this query stops; nothing is lost."
+        " Is the query running twice? A second start, a copied checkpoint, a driver that was"
+        " believed dead, or two load() calls with one folder: give each its own folder, and two"
+        " load() calls a new checkpointLocation, too"
+    )
+
+
+def too_many_names(kind: Kind, path: str, most: int) -> LogUnavailable:
+    """A folder has more names than can be listed."""
+    return LogUnavailable(
+        f"could not list {path}: it has more than {most:,} names, and a"
+        f" {kind.words} has far fewer. Is it another program's folder?",
+        sent=False,
+    )
+
+
+def without_links(kind: Kind, path: str, reason: str) -> LogUnavailable:
+    """A file system cannot create a file only if it does not exist."""
+    return LogUnavailable(
+        f"the file system of {path} cannot create a file only if it does not exist"
+        f" ({reason}), so two queries could overwrite each other's log. Use a disk or NFS, or"
+        f" {kind.option}=blob:<container>/<folder>",
+        sent=False,
+    )
+
+
+_ADVICE = {
+    errno.ENOSPC: "Make room there",
+    errno.EDQUOT: "Make room there, or raise the quota",
+    errno.EROFS: "Mount it for writing",
+    errno.EACCES: "Let the user of the driver's process read and write there",
+    errno.EPERM: "Let the user of the driver's process read and write there",
+    errno.ENOENT: "Is the disk {mounted}? For a new log, create the folder above; else restore it",
+    errno.ENOTDIR: "Name a folder in the option '{option}'",
+    errno.EISDIR: "Remove the folder that has the name of a file of the log",
+    errno.EINVAL: "Remove what has the name of a file of the log: a pipe, or a device",
+    errno.ELOOP: "Remove the symbolic link: within the log, folders and files are real ones",
+}
+_OTHERWISE = "Check the disk, or the server that holds it, then start the query again"
+
+
+def failed_call(
+    kind: Kind, doing: str, path: str, error: OSError, *, may_exist: bool
+) -> LogUnavailable:
+    """A call of the file system failed. may_exist: the file may be there, or appear later."""
+    advice = _ADVICE.get(error.errno or 0, _OTHERWISE)
+    advice = advice.format(option=kind.option, mounted=kind.mounted)
+    return LogUnavailable(
+        f"could not {doing} {path} of the {kind.words}: {symbol(error)}"
+        f" ({error.strerror or error}). {advice}",
+        sent=may_exist,
     )

@@ -60,7 +60,7 @@ class LogStore(Protocol):
         """
 
     def entries(self, folder: str, prefix: str = "") -> list[Stored]:
-        """The same as `names`, with what the place says of each object. At the same cost."""
+        """List a folder as `names` does, at the same cost, with what the place says of each."""
 
     def delete(self, name: str) -> None:
         """Delete an object. Succeeds if it is absent. Raises ServiceError."""

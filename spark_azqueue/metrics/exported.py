@@ -78,7 +78,7 @@ class Metric(NamedTuple):
 
 
 class HistogramMetric(NamedTuple):
-    """The same for a histogram, which stays like a counter. samples: labels, and the histogram."""
+    """A histogram, which stays like a counter. samples: labels, and the histogram."""
 
     name: str
     meaning: str

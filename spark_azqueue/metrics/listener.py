@@ -135,7 +135,7 @@ class AzQueueListener(StreamingQueryListener):
         return known[-1] if known else None
 
     def totals(self, query: Any) -> QueryMetrics | None:
-        """The same, with the counters of all runs that the listener saw added up.
+        """The newest metrics of a query, its counters added up over all runs that the listener saw.
 
         So they do not begin at 0 in each run, as those of `latest` and `metrics` do.
         """
@@ -385,7 +385,7 @@ class SeldomRead:
         return self.now(query_id)
 
     def now(self, query_id: str) -> TransactionReport | None:
-        """The same, read now."""
+        """The newest transaction of this query, read now."""
         found = None
         try:
             found = self._read(query_id)

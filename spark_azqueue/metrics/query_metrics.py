@@ -138,7 +138,7 @@ class QueryMetrics:
     ] = None
 
     def plus(self, before: QueryMetrics | None) -> QueryMetrics:
-        """The same, with the counters of earlier runs added. before: None if there was none."""
+        """These metrics, with the counters of earlier runs added. before: None without any."""
         if before is None:
             return self
         both = [each.counters for each in (before, self) if each.counters]

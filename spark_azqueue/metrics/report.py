@@ -18,7 +18,7 @@ from .latency import Latencies, added, latencies_from_json, latencies_to_json
 
 REPORT_VERSION = 1
 
-MOST_QUEUES = 100
+MOST_QUEUES_REPORTED = 100
 """The most queues with metrics of their own, except for the backlog: each is a time series."""
 
 AT = "at"
@@ -126,7 +126,7 @@ class CountsByQueue:
     def add_counts(self, counts: _Counts) -> None:
         """Add these, by name."""
         for name, count in counts.items():
-            is_known = name in self._counts or len(self._counts) < MOST_QUEUES
+            is_known = name in self._counts or len(self._counts) < MOST_QUEUES_REPORTED
             kept = name if is_known else OTHERS
             self._counts[kept] = _plus(self._counts[kept], count)
 
@@ -267,7 +267,7 @@ class Report:
         return value | {name: counts for name, counts in maps.items() if counts}
 
     def for_an_offset(self, now: float) -> dict[str, Any]:
-        """The same in 4 KB at most, since offsets are copied often, and with the time.
+        """The report in 4 KB at most, since offsets are copied often, and with the time.
 
         now: seconds since 1970.
         """

@@ -21,8 +21,8 @@ from .option import Option, ParsedOptions, option, shared, taken
 _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 _invalid_executors = partial(InvalidOption, condition=Condition.INVALID_EXECUTORS_OPTION)
 
-MOST_BYTES = 256 * 2**20
-"""With a log, the most that `maxBytesPerTrigger` may be: a batch is stored in one request."""
+MOST_STORED_BYTES = 256 * 2**20
+"""With a log, the most that a batch or slot may have: each is stored in one piece."""
 
 _EXPECTED = "blob:<container>/<folder>, or file:/<folder> (an absolute path)"
 _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
@@ -173,10 +173,11 @@ def check_log(
             " 'onUndecodable' handle messages that do not decode, and the query bodies that do not"
             " parse (a permissive from_json)"
         )
-    if max_bytes > MOST_BYTES:
+    if max_bytes > MOST_STORED_BYTES:
         raise _invalid(
             f"'maxBytesPerTrigger' is {max_bytes:,}, and with 'writeAheadLog' at most"
-            f" {MOST_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower it"
+            f" {MOST_STORED_BYTES:,} (256m) are allowed: each batch is stored in one piece. Lower"
+            " it"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.options.choices import MessageFormat, Operation
 
-Columns = tuple[tuple[str, str], ...]
+GivenColumns = tuple[tuple[str, str], ...]
 Row = tuple[object, ...]
 """A row as it comes from Spark."""
 
@@ -92,7 +92,7 @@ _REQUIRED: dict[str, str] = {
 
 
 def check_supplied(
-    supplied: Columns,
+    supplied: GivenColumns,
     *,
     ignore_extra: bool,
     queue: str | None,

@@ -108,7 +108,7 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
     )
 
 
-def text_of(given: Given) -> str:
+def dead_letter_text(given: Given) -> str:
     """The text to store about a message: the envelope, or the body alone if only that fits.
 
     An envelope that is too long if neither does: the sink can put it into a blob. Raises InvalidRow

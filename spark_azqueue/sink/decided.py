@@ -13,7 +13,7 @@ from typing import Any
 from spark_azqueue.options.choices import Operation
 from spark_azqueue.options.parse import sink_config
 
-from .columns import Columns, Row, check_supplied
+from .columns import GivenColumns, Row, check_supplied
 from .row_errors import requests
 from .sender import Sender
 from .tally import Sent
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _KEEPS = ("done", "dead", "retry", "left")
 """Decisions; a later one keeps the message longer."""
 
-_RECEIPT: Columns = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
+_RECEIPT: GivenColumns = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
 
 
 def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
@@ -71,7 +71,7 @@ def _receipt(row: Any) -> tuple[str, str, str]:
 
 
 def _send(
-    operation: Operation, columns: Columns, rows: Sequence[Row], options: Mapping[str, str]
+    operation: Operation, columns: GivenColumns, rows: Sequence[Row], options: Mapping[str, str]
 ) -> Sent:
     if not rows:
         return Sent()

@@ -127,7 +127,7 @@ _ROW_BYTES = 300
 """About what the objects of a row take besides its text: a short text is the smallest part."""
 
 _LEASED_ROW_BYTES = 400
-"""The same with a message id and a receipt."""
+"""What they take with a message id and a receipt."""
 
 RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
@@ -169,7 +169,7 @@ def _enqueue(
         raise InvalidRow(reason)
     if config.transaction:
         check_delay(delay_s, ttl)
-    text, large = text_of(body, config)
+    text, large = text_or_blob(body, config)
     return put_of(config, queue, text, delay, ttl, row=number, large=large)
 
 
@@ -202,7 +202,7 @@ def _update(
 ) -> UpdateRow:
     lease = _lease(row, columns, config)
     body = body_of(row, columns)
-    text, large = (None, None) if body is None else text_of(body, config)
+    text, large = (None, None) if body is None else text_or_blob(body, config)
     delay = _delay(row, columns, config, clock)
     return UpdateRow(lease, delay, text, row=number, large=large)
 
@@ -226,7 +226,7 @@ def body_of(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
     return body if isinstance(body, (str, bytes, bytearray)) else None
 
 
-def text_of(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str, Large | None]:
+def text_or_blob(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str, Large | None]:
     """The text to store in the message; "" and a Large body if that becomes a blob first."""
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)

@@ -40,11 +40,11 @@ from spark_azqueue.service.redaction import shown
 
 from .columns import Row, SinkColumns, value_of
 from .events import attributes_of
-from .requests import Clock, EnqueueRow, RowRequest, body_of, put_of, request_of, text_of
+from .requests import Clock, EnqueueRow, RowRequest, body_of, put_of, request_of, text_or_blob
 
 _NAMED_AT_MOST = 200
 
-Body = str | bytes | bytearray | None
+MaybeBody = str | bytes | bytearray | None
 
 
 def requests(
@@ -95,7 +95,7 @@ def _set_aside(
     number: int,
     error: Exception,
     queue: str | None,
-    body: Body,
+    body: MaybeBody,
     config: SinkConfig,
     more: Mapping[str, Any] = MappingProxyType({}),
 ) -> EnqueueRow:
@@ -106,13 +106,13 @@ def _set_aside(
     if config.claim_check is None and not _fits(text, config.encoding):
         text = _cut(said, body, config.encoding)
     target = QueueRef(config.account.name, config.row_error_queue)
-    sent, large = text_of(text, config)
+    sent, large = text_or_blob(text, config)
     return put_of(
         *(config, target, sent, 0, NEVER_EXPIRES), row=number, large=large, reason=str(error)
     )
 
 
-def _report(said: dict[str, Any], body: Body, most: int | None = None) -> str:
+def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> str:
     """The JSON with the first `most` bytes of the body, all of them if None."""
     if body is None:
         fields = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
@@ -133,7 +133,7 @@ def _report(said: dict[str, Any], body: Body, most: int | None = None) -> str:
     return json.dumps({**said, **fields})
 
 
-def _cut(said: dict[str, Any], body: Body, encoding: Encoding) -> str:
+def _cut(said: dict[str, Any], body: MaybeBody, encoding: Encoding) -> str:
     """The JSON with as much of the body as fits into a message."""
     fits, too_much = 0, MAX_STORED_BYTES
     while too_much - fits > 1:

@@ -29,7 +29,7 @@ from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
 from .tally import Sent, TaskCounts, Traffic, TrafficCounter, of_row, outcome_of
 from .transaction.record import Hidden
-from .transaction.show import delete
+from .transaction.show import delete_hidden
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +223,7 @@ class Sender:
         """
         if self._is_transaction:
             leases = (each.lease for each in self.hidden)
-            deleted, _, left = delete(self._client, leases, self._config.send_parallelism)
+            deleted, _, left = delete_hidden(self._client, leases, self._config.send_parallelism)
             left += self._traffic.unanswered
             return f"Messages that were put hidden: {deleted} deleted, {left} left to expire."
         if self.receipts is None:

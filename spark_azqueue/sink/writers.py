@@ -185,7 +185,7 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
 
 
 class RowStreamWriter(AzQueueStreamWriter):
-    """The same for Spark 4.0, which passes rows instead of Arrow batches."""
+    """Writes the micro-batches of a stream on Spark 4.0, which passes rows, no Arrow batches."""
 
     @short_tracebacks
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:

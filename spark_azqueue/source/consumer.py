@@ -13,8 +13,8 @@ from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
 from .columns import Columns
+from .driver.leased import LeasedConsumer
 from .executors.consumer import ExecutorsConsumer
-from .leased import LeasedConsumer
 from .log.consumer import LogConsumer
 from .offsets import OffsetJson
 

@@ -34,8 +34,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import (
     MAX_VISIBILITY_S,
@@ -49,14 +47,22 @@ from .findings import Findings
 from .partitions import (
     NO_BLOB,
     DamagedOffset,
-    pack,
     pack_blobs,
+    pack_leases,
     pack_pending,
     pack_texts,
-    unpack,
     unpack_blobs,
+    unpack_leases,
     unpack_pending,
     unpack_texts,
+)
+from .refusals import (
+    offset_of_another_account,
+    offset_of_executors,
+    offset_of_newer_release,
+    offset_of_reader,
+    offset_with_log,
+    unreadable_offset,
 )
 
 OFFSET_VERSION = 1
@@ -124,7 +130,7 @@ class QueueOffset:
         offset["queues"] = {
             queue: {
                 "messages": len(leases),
-                "leases": pack(leases),
+                "leases": pack_leases(leases),
                 **self._blobs_of(leases),
                 **self._texts_of(leases),
             }
@@ -178,7 +184,7 @@ class QueueOffset:
             blobs: dict[Lease, str] = {}
             texts: dict[Lease, int] = {}
             for queue, count, packed in _counted(offset.get("queues"), MOST_IN_A_BATCH):
-                some = unpack(QueueRef(account, queue), packed.get("leases"), count)
+                some = unpack_leases(QueueRef(account, queue), packed.get("leases"), count)
                 leases += some
                 if "blobs" in packed:
                     named = zip(some, unpack_blobs(packed["blobs"], count), strict=True)
@@ -206,25 +212,14 @@ def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
     version, batch = version_and_batch(offset, account=account)
     check_lease_on_driver(version)
     if version != OFFSET_VERSION:
-        raise CheckpointMismatch(
-            "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
-            " set: set it as before. To go on without it, read the queue empty with the log and"
-            " trigger(availableNow=True), then start with a new checkpointLocation and a new"
-            " output",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise offset_with_log()
     return batch
 
 
 def check_lease_on_driver(version: int) -> None:
     """Raise CheckpointMismatch for an offset of leaseOn=executors."""
     if version == _PLAN_VERSION:
-        raise CheckpointMismatch(
-            "the checkpoint was written with leaseOn=executors: set it as before, with the same"
-            " writeAheadLog. To change over, read the queues empty with"
-            " trigger(availableNow=True), then start with a new checkpointLocation",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise offset_of_executors()
 
 
 def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, int]:
@@ -236,18 +231,10 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
         if type(version) is not int or version < OFFSET_VERSION:
             raise DamagedOffset("its version is missing or not valid")
     if version == HISTORY_VERSION:
-        raise CheckpointMismatch(
-            "the checkpoint belongs to a query that reads a write-ahead log (readLog), and this one"
-            " reads a queue: start with a new checkpointLocation, or set 'readLog' again",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise offset_of_reader()
     if version > NEWEST_VERSION:
         shown = version if version < 1_000_000 else "unknown"
-        raise CheckpointMismatch(
-            f"the checkpoint was written by a newer spark-azqueue (offset version {shown};"
-            f" this one reads up to {NEWEST_VERSION}): upgrade spark-azqueue, or start with a new"
-            " checkpointLocation (messages not yet deleted will come again)"
-        )
+        raise offset_of_newer_release(shown, NEWEST_VERSION)
     with refusing_damage():
         if not isinstance(found, str):
             raise DamagedOffset("its account is missing")
@@ -255,10 +242,7 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
             raise DamagedOffset("its batch number is missing or not valid")
     if found != account:
         shown = found if _ACCOUNT.fullmatch(found) else "(not shown: no account has such a name)"
-        raise CheckpointMismatch(
-            f"the checkpoint belongs to the storage account '{shown}', but the options name"
-            f" '{account}': use that account, or another checkpointLocation"
-        )
+        raise offset_of_another_account(shown, account)
     return version, batch
 
 
@@ -308,14 +292,10 @@ def refusing_damage() -> Iterator[None]:
     try:
         yield
     except DamagedOffset as error:
-        raise CheckpointMismatch(
-            f"the checkpoint holds an offset that spark-azqueue cannot read, or did not write:"
-            f" {error}. Restore the checkpoint, or start with a new checkpointLocation (messages"
-            " not yet deleted will come again)"
-        ) from None
+        raise unreadable_offset(error) from None
 
 
-def text_of(offset: Mapping[str, Any]) -> str:
+def offset_text(offset: Mapping[str, Any]) -> str:
     """A canonical text: the same for equal offsets, whatever their key order."""
     return json.dumps(offset, sort_keys=True, separators=(",", ":"))
 

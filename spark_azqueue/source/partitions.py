@@ -37,7 +37,7 @@ class DamagedOffset(ValueError):  # noqa: N818
     """An offset is not as it was written. The text says which part is damaged."""
 
 
-def pack(leases: Iterable[Lease]) -> str:
+def pack_leases(leases: Iterable[Lease]) -> str:
     """Pack the leases of one queue. Raises ServiceError for one that could not be unpacked."""
     rows = list(leases)
     ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
@@ -46,7 +46,7 @@ def pack(leases: Iterable[Lease]) -> str:
     return base64.b64encode(zlib.compress(payload, 6)).decode("ascii")
 
 
-def unpack(queue: QueueRef, text: object, count: int) -> list[Lease]:
+def unpack_leases(queue: QueueRef, text: object, count: int) -> list[Lease]:
     """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
     raw = _raw(text, "leases", _deflated_at_most(count))
     payload = _inflated(raw, _unpacked_at_most(count), "leases")
@@ -248,13 +248,13 @@ TASK_BYTES = 900 * 1024
 """Most bytes of a partition as it is sent."""
 
 LARGE_TASK_BYTES = 4 * 2**20
-"""The same for large rows, if the batch then still has eight partitions."""
+"""Most bytes of a partition of large rows, if the batch then still has eight partitions."""
 
 LARGE_ROW_BYTES = 8 * 2**10
 """Rows of this many bytes as they are sent are large."""
 
-MOST_BYTES = 8 * 2**20
-LARGE_MOST_BYTES = 16 * 2**20
+MOST_PARTITION_BYTES = 8 * 2**20
+MOST_LARGE_PARTITION_BYTES = 16 * 2**20
 """Most bytes of a partition's texts, however well they compress."""
 
 FEWEST_ROWS, MOST_ROWS = 1024, 4096
@@ -286,10 +286,10 @@ def bytes_at_most(ratio: float, rows: int, size: int) -> int:
     ratio: of their compressed size to their size. rows, size: of the batch, in bytes.
     """
     sent = ratio * size
-    task, most = float(TASK_BYTES), MOST_BYTES
+    task, most = float(TASK_BYTES), MOST_PARTITION_BYTES
     if rows and sent / rows >= LARGE_ROW_BYTES:
         task = min(max(task, sent / _PARTITIONS), LARGE_TASK_BYTES)
-        most = LARGE_MOST_BYTES
+        most = MOST_LARGE_PARTITION_BYTES
     return int(min(max(task, task * _SURE / max(ratio, 1e-3)), most))
 
 

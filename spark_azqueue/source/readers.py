@@ -128,11 +128,11 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def _leased(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
-        from .executors.rows import slot_rows
+        from .executors.rows import rows_of_task
 
         task = TaskContext.get()
         is_repeated = task is not None and task.attemptNumber() > 0
-        yield from slot_rows(
+        yield from rows_of_task(
             partition.stream, self._config, self._requested, is_repeated=is_repeated
         )
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .offsets import OffsetJson, refusing_damage, text_of
+from .offsets import OffsetJson, offset_text, refusing_damage
 from .partitions import DamagedOffset
 
 REPORT = "report"
@@ -37,7 +37,7 @@ class CarriedReports:
             plain = {name: value for name, value in offset.items() if name != REPORT}
             report = offset.get(REPORT)
             try:
-                text_of({REPORT: report})  # it goes back to Spark as text
+                offset_text({REPORT: report})  # it goes back to Spark as text
                 digest = _digest(plain)
             except RecursionError:
                 raise DamagedOffset("it is nested too deep") from None
@@ -45,7 +45,7 @@ class CarriedReports:
         return plain
 
     def whole(self, offset: OffsetJson, report: Callable[[], Any]) -> OffsetJson:
-        """The same with its report. report: for a new one, None for none.
+        """An offset with its report. report: for a new one, None for none.
 
         Before Spark has named an offset in this run, nothing tells what is new.
         """
@@ -65,4 +65,4 @@ class CarriedReports:
 
 
 def _digest(plain: Mapping[str, Any]) -> bytes:
-    return hashlib.blake2b(text_of(plain).encode(), digest_size=16).digest()
+    return hashlib.blake2b(offset_text(plain).encode(), digest_size=16).digest()

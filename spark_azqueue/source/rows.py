@@ -175,7 +175,7 @@ def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Referen
 def content_as(
     message: Message, encoding: Encoding, body_type: BodyType, container: str | None
 ) -> tuple[str | bytes, Reference | None]:
-    """The same. container: of large bodies; None: no body is a reference."""
+    """The body of a message by these options. container: of large bodies; None for none."""
     if not message.intact:
         character = unwritable(message.text)
         raise UndecodableBody(

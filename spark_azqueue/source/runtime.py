@@ -12,7 +12,7 @@ from spark_azqueue.service.workers import MakeWorkers, Workers
 
 @dataclass(frozen=True)
 class Runtime:
-    """The same for all parts of one consumer.
+    """What all parts of one consumer share: threads, time and queues.
 
     client: the queues, if not those of the account. renews: False leaves renewals to calls of
     `renew_due` (when executors lease, nothing is renewed). make_workers: makes a pool of threads.

@@ -27,7 +27,7 @@ from .intake.queues import LOOK_AGAIN_S, MOST_QUEUES
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 5.0
+LOOK_PATIENCE_S = 5.0
 """How long one look waits for the answers of the queues."""
 
 ASKER_WAITS_S = 2.0
@@ -61,9 +61,9 @@ class QueuesWatch:
         self._submit = make_workers(1, "watch").submit
         self._queues = selection.named
         self._backlog = Backlog(
-            self._client, self._queues, clock, peeks=SHOWN_AT_MOST, patience_s=PATIENCE_S
+            self._client, self._queues, clock, peeks=SHOWN_AT_MOST, patience_s=LOOK_PATIENCE_S
         )
-        self._poison = Backlog(self._client, (), clock, patience_s=PATIENCE_S)
+        self._poison = Backlog(self._client, (), clock, patience_s=LOOK_PATIENCE_S)
         self._lock = threading.Lock()  # of what follows
         self._under_way: Future[None] | None = None
         self._looked_at: float | None = None

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 from spark_azqueue.source.log.state import LogOffset
 from spark_azqueue.testing import FakeQueueService
 
@@ -49,7 +49,7 @@ def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
     assert progress.began == (0, 1)
     assert (progress.hidden, progress.hidden_until) == (3, 1795262100)
     assert progress.has_ended
-    header = decode((folder / "seg/000000000003").read_bytes()).header
+    header = decode_segment((folder / "seg/000000000003").read_bytes()).header
     assert header.progress.pending == ()
     assert header.progress.pending_list
 
@@ -60,7 +60,7 @@ def test_offsets_segments_and_marks_are_read_as_they_were_meant(release: str) ->
     folder = LOGS / release
     identity = json.loads((folder / "log" / "log.json").read_text().splitlines()[0])
     for number, (messages, cut) in enumerate(SEGMENTS[release], 1):
-        segment = decode((folder / f"log/seg/{number:012d}").read_bytes())
+        segment = decode_segment((folder / f"log/seg/{number:012d}").read_bytes())
         assert [(each.queue.name, each.text) for each in segment.messages] == messages
         assert (segment.header.cut, segment.header.log) == (cut, identity["log"])
         text = (folder / f"checkpoint/offsets/{number - 1}").read_text().splitlines()[-1]

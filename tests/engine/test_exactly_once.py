@@ -28,7 +28,7 @@ from searching import holders
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.calls import Count
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
@@ -183,7 +183,7 @@ def test_bodies_are_in_no_offset_event_or_log(job: QueriesJob, tmp_path: Path) -
     assert places == {"log", "events"}, "the search finds"
     assert {name.split("/")[0] for name in holders(query.folder, marker)} <= {"output", "wal"}
     assert {name.split("/")[0] for name in holders(tmp_path, marker)} <= {"bodies"}
-    segment = decode((query.log / "seg" / "000000000001").read_bytes())
+    segment = decode_segment((query.log / "seg" / "000000000001").read_bytes())
     assert {message.text for message in segment.messages} == {f"{marker} {i}" for i in range(10)}
     assert "checkpoint/offsets/0" in holders(query.folder, segment.digest[:16])
 

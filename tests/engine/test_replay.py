@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_azqueue.options.parse import replay_config
-from spark_azqueue.source.replay.survey import history_of, opened
+from spark_azqueue.source.replay.survey import history_of, opened_log
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
@@ -80,7 +80,7 @@ def wait_until_ended(log: Path) -> None:
         names = [path.name for path in log.rglob("*") if path.is_file()]
         found = map(re.compile(r"(\d{12})(?:-\w+-s\d+)?").fullmatch, names)
         newest = max((int(each[1]) for each in found if each), default=0)
-        committed = history_of(opened(config)).survey().committed
+        committed = history_of(opened_log(config)).survey().committed
         return committed >= newest and not any(name.startswith(".tmp-") for name in names)
 
     wait_for(has_ended, "the source's process to end, which notes what is committed")

@@ -243,7 +243,7 @@ def test_a_mark_of_an_orderly_end_counts_for_the_very_next_process_only(
         monkeypatch.context() as patch
     ):  # it dequeues what is owed, and is killed before it deletes
         patch.setattr(spark, "make_workers", make_workers)
-        patch.setattr("spark_azqueue.source.engine._DELETES_AT_MOST_S", 0.0)
+        patch.setattr("spark_azqueue.source.driver.engine._DELETES_AT_MOST_S", 0.0)
         spark.start_only_the_process()
         assert spark.consumer
         spark.consumer.latest(spark.checkpoint.offsets[-1], 8)

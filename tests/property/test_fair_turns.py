@@ -24,7 +24,7 @@ from spark_azqueue.source.batches.receiver import Receiver
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import Looked
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.planning import ReadyQueues, chosen, slots_of
+from spark_azqueue.source.executors.planning import ReadyQueues, chosen_queues, slots_of
 from spark_azqueue.source.intake.backlog import Isolation
 from spark_azqueue.source.intake.polling import FairTurns
 
@@ -191,21 +191,21 @@ class Slots:
 
     def starts(self) -> None:
         """Another process."""
-        self._news = ReadyQueues(
+        self._ready = ReadyQueues(
             None,  # type: ignore[arg-type]
             Isolation(IsolationLevel.READ_UNCOMMITTED),
             1.0,
             lambda: 0.0,
             lambda _: False,
         )
-        self._news.read_from(self.queues)
+        self._ready.read_from(self.queues)
 
     def plan(self, number: int, chance: random.Random) -> Plan:
         waiting = [queue for queue in self.queues if chance.random() < 0.9] or self.queues
-        queues = chosen(
+        queues = chosen_queues(
             waiting,
-            self._news.was_emptied,
-            self._news.last_turn,
+            self._ready.was_emptied,
+            self._ready.last_turn,
             QueuePriority.FAIR,
             number,
             self._width,
@@ -234,7 +234,7 @@ class Slots:
         return said
 
     def on_plan_closed(self, plan: Plan, said: dict[str, Looked]) -> None:
-        self._news.on_plan_closed(plan, said, ran_here=True)
+        self._ready.on_plan_closed(plan, said, ran_here=True)
 
 
 @given(

@@ -17,7 +17,7 @@ from spark_azqueue.service.blobs.references import Reference, new_name, read_ref
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -49,7 +49,7 @@ def kept(spark: LoggedSpark) -> set[str]:
     found = set()
     for name, data in spark.store.objects.items():
         if name.startswith("seg/"):
-            for message in decode(data).messages:
+            for message in decode_segment(data).messages:
                 reference = read_reference(message.text, "bodies")
                 assert reference
                 found.add(reference.name)

@@ -22,7 +22,7 @@ from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.log import SegmentReader, WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress, PendingLists
 from spark_azqueue.source.log.segment import Segment
-from spark_azqueue.source.log.undecodable import Copy
+from spark_azqueue.source.logged.undecodable import Copy
 
 from .test_log_poison import PoisonedWithSurprises
 

@@ -28,7 +28,7 @@ from spark_azqueue.service.blobs.references import Reference, new_name
 from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.source.columns import Columns
 from spark_azqueue.source.large_bodies import resolved
-from spark_azqueue.source.log.undecodable import Reading
+from spark_azqueue.source.logged.undecodable import Reading
 from spark_azqueue.source.rows import record_batches
 
 from .test_exactly_once import TRIGGER, ExactlyOnce

@@ -17,7 +17,7 @@ from world import SOURCE, Service
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.workers import Submits, Workers
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
 
@@ -157,7 +157,7 @@ def test_what_is_deleted_already_is_not_owed_after_a_clean_stop() -> None:
         spark.stop()
 
     is_over(service, spark, 60)
-    newest = decode(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"]).header
+    newest = decode_segment(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"]).header
     assert newest.progress.pending == ()
     assert len(segments(spark)) <= 13
 
@@ -333,7 +333,7 @@ def test_a_segment_has_the_receipts_of_what_was_renewed_while_it_waited() -> Non
     spark.trigger(meanwhile=long_work)
     spark.trigger(dies="after_log")
 
-    segment = decode(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"])
+    segment = decode_segment(spark.store.objects[f"seg/{segments(spark)[-1]:012d}"])
     assert len(segment.received) == 8
     receipts = {lease.pop_receipt for _, lease in segment.received}
     assert receipts == {view.receipt for view in service.views()}

@@ -25,7 +25,7 @@ from world import SOURCE, Service
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError, TooManyPoison
 from spark_azqueue.journal.codec import sealed, unsealed
 from spark_azqueue.options.choices import DeleteAfter
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 
 from .test_exactly_once import ExactlyOnce, TwoDrivers, WithSurprises
 from .test_promises import run_machine
@@ -38,7 +38,7 @@ def messages_given_up(spark: LoggedSpark) -> set[str]:
     found = set()
     for number in spark.given_up():
         if data := spark.store.objects.get(f"seg/{number:012d}"):
-            found |= {message.message_id for message in decode(data).messages}
+            found |= {message.message_id for message in decode_segment(data).messages}
     return found
 
 

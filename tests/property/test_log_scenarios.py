@@ -23,7 +23,7 @@ from spark_azqueue.options.choices import DeleteAfter, LogStart
 from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -348,7 +348,7 @@ def test_a_query_that_is_restarted_again_and_again_owes_nothing() -> None:
 
     assert bodies(spark) == each_once(60)
     newest = max(name for name in spark.store.objects if name.startswith("seg/"))
-    assert decode(spark.store.objects[newest]).header.progress.pending == ()
+    assert decode_segment(spark.store.objects[newest]).header.progress.pending == ()
     assert sum(name.startswith("seg/") for name in spark.store.objects) <= 13
     assert sum(name.startswith("claims/") for name in spark.store.objects) == 1
     assert sum(name.startswith("marks/") for name in spark.store.objects) <= 1
@@ -411,7 +411,7 @@ def newest_pending(spark: LoggedSpark) -> list[int]:
     found = [LogProgress()]
     for name, data in spark.store.objects.items():
         if name.startswith("seg/"):
-            found.append(decode(data).header.progress)
+            found.append(decode_segment(data).header.progress)
         elif name.startswith("marks/"):
             found.append(LogProgress.from_mark(data, account="memory"))
     return [pending.expires for pending in max(found, key=lambda each: each.age).pending]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_azqueue.errors import CheckpointMismatch, ServiceError
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.source.offsets import QueueOffset, text_of
+from spark_azqueue.source.offsets import QueueOffset, offset_text
 
 # A receipt is opaque: nothing but the service knows what may be in it, as long as it is printable.
 printable = "".join(map(chr, range(32, 127))).replace('"', "").replace("\\", "")
@@ -90,12 +90,14 @@ def test_an_offset_has_one_text(offset):
     again = QueueOffset.from_json(kept(offset), account=offset.account)
 
     assert json.dumps(again.to_json()) == json.dumps(offset.to_json())
-    assert text_of(again.to_json()) == text_of(offset.to_json()) == text_of(kept(offset))
+    assert (
+        offset_text(again.to_json()) == offset_text(offset.to_json()) == offset_text(kept(offset))
+    )
 
 
 @given(offsets, offsets)
 def test_other_offsets_have_other_texts(one, other):
-    assert (one == other) is (text_of(one.to_json()) == text_of(other.to_json()))
+    assert (one == other) is (offset_text(one.to_json()) == offset_text(other.to_json()))
 
 
 @given(st.lists(leases_in("acc"), max_size=20))

@@ -442,7 +442,7 @@ def receipt_lost() -> None:
 
 def foreign_mark() -> None:
     service, log = fresh()
-    late = names.mark(Transaction(KEY, 0), "f" * 32, 6)
+    late = names.progress_mark(Transaction(KEY, 0), "f" * 32, 6)
     process(service, log).plan()
     log.objects[late] = b"of a record that was removed"
     process(service, log, lossy=True).run(six())

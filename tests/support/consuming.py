@@ -7,7 +7,7 @@ from concurrent.futures import wait
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.driver.leased import LeasedConsumer
 from spark_azqueue.source.rows import record_batches
 from spark_azqueue.source.runtime import Runtime
 

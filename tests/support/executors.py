@@ -38,7 +38,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.objects import MAGIC, SlotHeader, decode
+from spark_azqueue.source.executors.objects import SLOT_MAGIC, SlotHeader, decode_slot
 from spark_azqueue.source.executors.plan import Part, Plan
 
 
@@ -107,14 +107,14 @@ class World(User):
 
     def _created(self, name: str, data: bytes) -> None:
         self.times[name] = self.queues.clock.now()
-        at = names.parsed(name)
+        at = names.as_slot_name(name)
         self._to_check |= at is not None and at.kind == "next"
         if at is None or at.kind != "s":
             return
         if names.following(at.plan) in self.log.objects:
             self.too_late.add(Place(at.plan, at.slot))
-        log = SlotHeader.from_bytes(unframed(MAGIC, data).head).log
-        received = decode(data, log=log, plan=at.plan, slot=at.slot).received
+        log = SlotHeader.from_bytes(unframed(SLOT_MAGIC, data).head).log
+        received = decode_slot(data, log=log, plan=at.plan, slot=at.slot).received
         for number, (message, _) in enumerate(received):
             self.stood.setdefault(message.message_id, {})[Place(at.plan, at.slot)] = number
 
@@ -161,7 +161,9 @@ class World(User):
 
     def outcomes(self) -> set[PlanId]:
         """The plans in the folder that were given up."""
-        plans = {at.plan for at in map(names.parsed, self.log.objects) if at and at.kind == "next"}
+        plans = {
+            at.plan for at in map(names.as_slot_name, self.log.objects) if at and at.kind == "next"
+        }
         return {plan for plan in plans if self.gave_up(plan)}
 
     def reachable(self, at: Checkpoint) -> set[PlanId]:
@@ -181,7 +183,9 @@ class World(User):
         parts = [part for group in newest.waiting for part in group]
         for number, slot in enumerate(newest.slots):
             stands = self.log.objects.get(names.slot(newest.id, number))
-            is_there = stands and not SlotHeader.from_bytes(unframed(MAGIC, stands).head).tombstone
+            is_there = (
+                stands and not SlotHeader.from_bytes(unframed(SLOT_MAGIC, stands).head).tombstone
+            )
             if slot.again and not is_there:
                 parts.append(slot.again)
         return [part for part in parts if part.messages]

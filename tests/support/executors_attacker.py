@@ -33,7 +33,7 @@ from spark_azqueue.source.executors.objects import (
     SlotHeader,
     SlotReport,
     SlotSegment,
-    encode,
+    encode_slot,
 )
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
 
@@ -74,7 +74,7 @@ class Attacked(World):
         if log is None:
             return
         (at,) = self.checkpoints
-        stored = {each.plan for each in map(names.parsed, self.log.objects) if each}
+        stored = {each.plan for each in map(names.as_slot_name, self.log.objects) if each}
         given = [at.plan(batch).id for batch in range(len(at.offsets))][-2:]
         newest = [START, *given][-2:]
         plan = self.chance.choice([*newest, *newest, *sorted(stored)])
@@ -157,7 +157,7 @@ def _slot(world: Attacked, log: str, plan: PlanId) -> None:
         reading={"messageEncoding": "base64", "bodyType": "string", "onUndecodable": "fail"},
         looked={VICTIM: Looked(3)},
     )
-    world.log.objects[names.slot(plan, place)] = encode(
+    world.log.objects[names.slot(plan, place)] = encode_slot(
         header, SlotSegment(header, received).received
     )
     world.log.objects.pop(names.settled(plan, place), None)
@@ -186,7 +186,7 @@ def _mark(world: Attacked, log: str, plan: PlanId) -> None:
         [
             (names.known(plan), known.to_bytes()),
             (names.committed(plan), b'{"version":1}'),
-            (names.attempt(plan, _hex(world)), b'{"version":1}'),
+            (names.plan_attempt(plan, _hex(world)), b'{"version":1}'),
             (names.floor(max(1, plan.number - RETENTION)), b'{"version":1}'),
         ]
     )

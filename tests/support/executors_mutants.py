@@ -22,7 +22,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
 from spark_azqueue.source.executors.rows import SlotAssignment
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.log import undecodable as decisions
+from spark_azqueue.source.logged import undecodable as decisions
 from spark_azqueue.source.offsets import OffsetJson
 
 Patch = pytest.MonkeyPatch
@@ -202,7 +202,7 @@ def _puts_all_but_decisions() -> Callable[..., bool]:
     real = MemoryLogStore.put_new
 
     def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
-        at = names.parsed(name)
+        at = names.as_slot_name(name)
         return True if at is not None and at.kind == "r" else real(self, name, data)
 
     return put_new

@@ -22,7 +22,7 @@ from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.given_up import plan_again
 from spark_azqueue.source.executors.objects import Closed, SeenMessages, SlotSegment
 from spark_azqueue.source.executors.plan import Plan
-from spark_azqueue.source.executors.recovery import Chain
+from spark_azqueue.source.executors.recovery import PlanRecovery
 
 Patch = pytest.MonkeyPatch
 
@@ -134,12 +134,12 @@ def _before_the_outcome(scene: Scene, actor: Actor) -> None:
 
 
 def verdict_in_memory(patch: Patch) -> None:
-    real = Chain.put
+    real = PlanRecovery.follow
 
-    def put(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
+    def put(self: PlanRecovery, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         return following if following.gave_up else real(self, plan, following, known)
 
-    patch.setattr(Chain, "put", put)
+    patch.setattr(PlanRecovery, "follow", put)
 
 
 def own_verdict_stands(patch: Patch) -> None:
@@ -169,17 +169,17 @@ def no_copy(patch: Patch) -> None:
 
 
 def copied_after_the_verdict(patch: Patch) -> None:
-    copy, put = given_up.copy_to_poison_queue, Chain.put
+    copy, put = given_up.copy_to_poison_queue, PlanRecovery.follow
     due: list[tuple[Any, ...]] = []
 
-    def put_and_copy(self: Chain, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
+    def put_and_copy(self: PlanRecovery, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         found = put(self, plan, following, known)
         while due:
             copy(*due.pop())
         return found
 
     patch.setattr(given_up, "copy_to_poison_queue", lambda *given: due.append(given))
-    patch.setattr(Chain, "put", put_and_copy)
+    patch.setattr(PlanRecovery, "follow", put_and_copy)
 
 
 def tries_in_memory(patch: Patch) -> None:

@@ -26,7 +26,7 @@ from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.source.columns import Columns, source_columns
 from spark_azqueue.source.large_bodies import carried
 from spark_azqueue.source.log.consumer import LogConsumer
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 from spark_azqueue.source.rows import record_batches
 
 Row = tuple[str, str]
@@ -310,7 +310,9 @@ class LoggedSpark(Spark):
         given_up = {f"seg/{number:012d}" for number in self.given_up()}
         found = {name for name in self.store.objects if name.startswith("seg/")} - given_up
         segments = (self.store.objects[name] for name in found)
-        return {(m.message_id, m.text) for data in segments for m, _ in decode(data).received}
+        return {
+            (m.message_id, m.text) for data in segments for m, _ in decode_segment(data).received
+        }
 
     def restart_with(self, **options: str) -> None:
         """The query stops, and its next process has these options as well."""

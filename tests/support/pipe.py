@@ -15,8 +15,8 @@ from spark_azqueue.sink.sender import Sender
 from spark_azqueue.sink.tally import Sent
 from spark_azqueue.sink.writers import tuples as tuples_of
 from spark_azqueue.source.columns import Columns, source_columns
+from spark_azqueue.source.driver.leased import LeasedConsumer
 from spark_azqueue.source.large_bodies import carried, resolved
-from spark_azqueue.source.leased import LeasedConsumer
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.rows import record_batches

@@ -15,9 +15,9 @@ from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.names import Kind
 from spark_azqueue.source.columns import CORRUPT, Columns
 from spark_azqueue.source.replay import survey
-from spark_azqueue.source.replay.batches import chosen, parted, pieces_of
+from spark_azqueue.source.replay.batches import chosen_batches, parted, pieces_of
 from spark_azqueue.source.replay.objects import OWN_COLUMNS, objects_of, rows_of
-from spark_azqueue.source.replay.survey import history_of, journal_of, opened
+from spark_azqueue.source.replay.survey import history_of, journal_of, opened_log
 
 COLUMNS = (*OWN_COLUMNS, ("body", "string"), ("pop_receipt", "string"))
 
@@ -36,13 +36,13 @@ def log_in(store: MemoryLogStore, patch: pytest.MonkeyPatch) -> Callable[[], Jou
         return store
 
     patch.setattr(survey, "store_of", store_of)
-    return lambda: opened(a_config())
+    return lambda: opened_log(a_config())
 
 
 def read(log: Callable[[], Journal], *, between: Callable[[], object] = int, **given: str) -> Rows:
     """What a batch read gives: the numbers of batches and bodies."""
     config, found = a_config(**given), log()
-    batches, losses = chosen(history_of(found).survey(), config)
+    batches, losses = chosen_batches(history_of(found).survey(), config)
     if losses and config.fail_on_data_loss:
         raise losses[0]
     between()

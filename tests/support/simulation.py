@@ -18,7 +18,7 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.driver.leased import LeasedConsumer
 from spark_azqueue.source.leases.states import State
 from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.source.rows import record_batches

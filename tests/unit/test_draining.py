@@ -18,7 +18,7 @@ import spark_azqueue
 from spark_azqueue import errors
 from spark_azqueue.draining import DrainBar, DrainResult, drain
 from spark_azqueue.service.messages import Lease
-from spark_azqueue.source.left import QueuesLeft, SourceLeft
+from spark_azqueue.source.driver.left import QueuesLeft, SourceLeft
 from spark_azqueue.supervisor import run_until_done
 from spark_azqueue.testing import FakeQueueService
 

@@ -53,7 +53,7 @@ from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome, outcome_on
 from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, PendingLists
-from spark_azqueue.source.log.undecodable import About, Decision
+from spark_azqueue.source.logged.undecodable import About, Decision
 from spark_azqueue.source.suspects import Evidence, FailureHistory
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
@@ -206,7 +206,7 @@ def executors_log(store: MemoryLogStore) -> None:
 
 def executors_about(log: str) -> About:
     slot = plan_names.slot(FIRST, 0)
-    return About(log, slot, 1, ACCOUNT, lambda place: plan_names.decision(FIRST, 0, place))
+    return About(log, slot, 1, ACCOUNT, lambda place: plan_names.slot_decision(FIRST, 0, place))
 
 
 def read_executors_log(store: MemoryLogStore) -> None:

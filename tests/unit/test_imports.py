@@ -101,3 +101,48 @@ def test_each_class_name_occurs_once():
                 found.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
 
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def public_names(path):
+    """The functions and constants of a module that others may import, but for its logger."""
+    for node in ast.parse(path.read_text()).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node]
+        for each in targets:
+            each = getattr(each, "target", each)
+            name = getattr(each, "id", "") or getattr(each, "name", "")
+            is_class = isinstance(node, ast.ClassDef)
+            if not (is_class or name.startswith("_") or name == "log" or len(name) < 2):
+                yield name
+
+
+def test_each_public_function_and_constant_of_a_log_or_a_mode_has_a_name_of_its_own():
+    """Who meets `decode` in a call knows which: what a segment, a slot and a body are differs."""
+    found: dict[str, list[str]] = {}
+    for folder in ("journal", "source", "sink"):
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            for name in public_names(path):
+                found.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+LOG_ERRORS = {"LogDamaged", "LostSegment", "LogConflict", "LateSegment", "LogUnavailable"}
+LOG_ERRORS |= {"CheckpointMismatch"}
+LOG_ERRORS |= {"TransactionConflict", "TransactionUnknown", "TransactionExpired"}
+
+
+def test_what_a_log_refuses_is_said_in_the_room_for_it():
+    """The flow reads `raise lost_slot(…)`; the sentences stand together, so each is said once."""
+    made = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and called(node) in LOG_ERRORS
+    }
+
+    assert made == {
+        "files/refusals.py",
+        "journal/refusals.py",
+        "sink/transaction/refusals.py",
+        "source/refusals.py",
+    }

@@ -7,9 +7,10 @@ import logging
 import pytest
 from log_stores import MemoryLogStore
 
-from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
+from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.journal.journal import Journal
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
 
@@ -113,3 +114,19 @@ def test_a_removal_that_fails_ends_with_one_warning(caplog: pytest.LogCaptureFix
     (warning,) = caplog.messages
     assert warning.startswith(f"could not remove an old '{names[2]}': ")
     assert store.names("seg") == names[2:]
+
+
+def test_a_loss_is_raised_or_told_with_what_follows_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = LostSegment("segment 3 does not exist")
+    with pytest.raises(LostSegment) as caught:
+        tell_loss(error, lose=False, then="its rows are missing")
+    assert caught.value is error
+    assert not caplog.messages
+
+    tell_loss(error, lose=True)
+    tell_loss(error, lose=True, then="its rows are missing")
+
+    alone = "[AZQUEUE_LOST_SEGMENT] segment 3 does not exist"
+    assert caplog.messages == [alone, f"{alone}; failOnDataLoss=false: its rows are missing"]

@@ -50,15 +50,17 @@ def test_no_field_has_its_default() -> None:
 
 
 def test_the_columns_of_a_log_have_every_field() -> None:
-    packed = io.BytesIO(messages.pack(RECEIVED, QUEUES))
+    packed = io.BytesIO(messages.pack_messages(RECEIVED, QUEUES))
 
-    assert messages.unpack(packed, QUEUES, 1) == RECEIVED
+    assert messages.unpack_messages(packed, QUEUES, 1) == RECEIVED
 
 
 def test_a_slot_of_a_plan_has_every_field() -> None:
     plan = PlanId(1, "a" * 32)
     header = objects.SlotHeader("f" * 32, plan, 0, "shop", "b" * 32, messages=1, queues=QUEUES)
 
-    found = objects.decode(objects.encode(header, RECEIVED), log="f" * 32, plan=plan, slot=0)
+    found = objects.decode_slot(
+        objects.encode_slot(header, RECEIVED), log="f" * 32, plan=plan, slot=0
+    )
 
     assert found.received == RECEIVED

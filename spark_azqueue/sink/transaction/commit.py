@@ -13,12 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spark_azqueue.errors import (
-    LogDamaged,
-    ServiceError,
-    TransactionConflict,
-    TransactionUnknown,
-)
+from spark_azqueue.errors import LogDamaged, ServiceError
+from spark_azqueue.journal.refusals import vanished
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.options.transaction import TransactionConfig
@@ -33,11 +29,12 @@ from .listing import Listing, PassedOver, Step
 from .log import TransactionLog, TransactionRecord, about
 from .names import Transaction
 from .record import Prepared, RecordHead, nonce_of, placed
-from .show import ServiceClock, Shown, clock_at, delete, show
+from .refusals import emptied, overtaken, record_gone
+from .show import ServiceClock, Shown, clock_at, delete_hidden, show
 from .task import (
     WritePlan,
     agreed,
-    check_count,
+    check_chunks,
     check_time,
     given_rows,
     is_known,
@@ -84,7 +81,7 @@ class Committed:
         return whole | asdict(self.shown)
 
     def in_words(self) -> str:
-        """The same as a sentence."""
+        """What the commit did, as a sentence."""
         if self.step is Step.OVER:
             return (
                 "A higher number is recorded in the transaction log, so nothing was sent of these"
@@ -251,7 +248,7 @@ class Transactions:
         if newest > below[0].number:
             return self.finish_below(transaction)
         if record is None:
-            raise self._log.gone(names.record(below[0]))
+            raise vanished(self._log.store, names.record(below[0]))
         log.warning(
             "%s is not known to be visible in whole: it is shown before %d is recorded",
             *(about(record.head), transaction.number),
@@ -263,12 +260,7 @@ class Transactions:
         """List the key. Raises TransactionConflict if a higher number is recorded."""
         listing = self._log.listing(transaction.key)
         if listing.has_higher(transaction):
-            raise TransactionConflict(
-                f"a higher number than {transaction.number} was recorded in {self._log.where} while"
-                " this transaction was written, so this process shows no more of it: another"
-                " process of this query, or of this txnAppId, has gone on. Is the same job started"
-                " twice? A repeated df.write says whether its number was written"
-            )
+            raise overtaken(self._log.where, transaction.number)
         return listing
 
     def _record(
@@ -288,12 +280,9 @@ class Transactions:
             if found is not None:
                 return found
         if any(each.skipped for each in prepared):
-            raise TransactionConflict(
-                f"{transaction} was recorded in {self._log.where} when the tasks began, so they put"
-                " nothing, and its record is gone: was it discarded? Start again"
-            )
+            raise record_gone(self._log.where, transaction)
         chunks, parts, inline = placed([chunk for each in prepared for chunk in each.chunks])
-        check_count(len(chunks))
+        check_chunks(len(chunks))
         head = RecordHead(
             transaction,
             nonce=nonce_of(prepared),
@@ -327,14 +316,7 @@ class Transactions:
         if not self._log.uuid:
             self._log.identify()
         if {each.log for each in prepared} != {self._log.uuid}:
-            raise self._emptied()
-
-    def _emptied(self) -> TransactionUnknown:
-        return TransactionUnknown(
-            f"the transaction log {self._log.where} was emptied or replaced while this transaction"
-            " was written: what the log knew is gone, so nothing is shown. Restore the folder, or"
-            " name another one"
-        )
+            raise emptied(self._log.where)
 
     def _look_again(self, head: RecordHead, run: str) -> Listing:
         """List the log again, with the record in hand: only the newest may be shown.
@@ -344,7 +326,7 @@ class Transactions:
         """
         listing = self._log.listing(head.transaction.key)
         if run and listing.start(head.transaction, run) is None:
-            raise self._emptied()
+            raise emptied(self._log.where)
         return listing if listing.is_finished(head) else self._not_overtaken(head.transaction)
 
     def _show(
@@ -410,7 +392,7 @@ class Transactions:
     def _leave(self, prepared: Sequence[Prepared]) -> int:
         """Delete what these tasks put. Returns how many messages may stay hidden."""
         leases = leases_of(prepared, self._config.account.name)
-        deleted = delete(self._client, leases, self._config.send_parallelism)
+        deleted = delete_hidden(self._client, leases, self._config.send_parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from spark_azqueue.service.retry import CONTROL
 
 from .log import TransactionLog as TransactionLog
 from .log import TransactionRecord, about
-from .show import DeleteCounts, Shown, clock_at, delete, show
+from .show import DeleteCounts, Shown, clock_at, delete_hidden, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def discard(
         for chunk in wal.hidden(each.record, each.done):
             yield from (hidden.lease for hidden in chunk)
 
-    found = delete(client, leases(), config.send_parallelism)
+    found = delete_hidden(client, leases(), config.send_parallelism)
     if not found.left:
         notes = asdict(Shown(before=found.gone)) | {"discarded": found.deleted}
         wal.mark(each.record.head, each.record.head.rows, notes)

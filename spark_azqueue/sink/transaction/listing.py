@@ -6,11 +6,10 @@ import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spark_azqueue.errors import TransactionConflict, TransactionUnknown
-
 from . import names
 from .names import ObjectKind, RecordName, Transaction
 from .record import RecordHead, holds
+from .refusals import batch_not_known, gap_below, recorded_by_another
 
 
 class Step(enum.Enum):
@@ -67,7 +66,7 @@ class Listing:
         return cls(where, objects, recorded, names.starts_in(objects), lost)
 
     def for_tasks(self) -> Listing:
-        """The same without what tasks do not need."""
+        """This listing without what tasks do not need."""
         newest = {key: numbers[-1:] for key, numbers in self.recorded.items()}
         return replace(self, listed=(), recorded=newest)
 
@@ -153,11 +152,7 @@ class Listing:
         number = transaction.number
         if number > newest:
             if is_strict and (gap := self.gap(transaction)):
-                raise TransactionUnknown(
-                    f"{gap} Nothing was sent. If the last batch was written in whole, or may be"
-                    " there twice, set failOnDataLoss=false for one start; else name or restore the"
-                    " right folder"
-                )
+                raise gap_below(gap)
             return Step.WRITE
         return Step.SHOW if number == newest else Step.OVER
 
@@ -172,28 +167,14 @@ class Listing:
         number = transaction.number
         start = self.start(transaction, run)
         if start is not None and number > start and writer != run:
-            raise TransactionConflict(
-                f"batch {number} of this query is in the transaction log {self.where} already, and"
-                f" this run did not write it. When the run began, batch {start} was the newest: so"
-                " another process writes with the same id. What this run put for the batch is not"
-                " visible. If it is an earlier process of this query, end it and start the query"
-                " again; if it is a query with a copied checkpoint, that needs a 'transactionLog'"
-                " of its own"
-            )
+            raise recorded_by_another(self.where, number, start)
 
     def check_written(self, transaction: Transaction, newest: RecordHead) -> None:
         """Raise TransactionUnknown for a batch of a stream below the newest record, if that does
         not know it to be written: nothing was sent, and it may be nowhere."""
         number = transaction.number
         if transaction.is_batch_of_stream and not holds(newest.written, number):
-            raise TransactionUnknown(
-                f"batch {newest.transaction.number} of this query is recorded in the transaction"
-                f" log {self.where}, and that record does not say that batch {number}, at which the"
-                " query is, was ever written. Nothing was sent. Does somebody else write into the"
-                " folder? Restore it, or name another one. If the checkpoint was rolled back, and"
-                " the batch was written in whole, set failOnDataLoss=false until the query is"
-                " behind that record"
-            )
+            raise batch_not_known(self.where, number, newest.transaction.number)
 
     def gap(self, transaction: Transaction) -> str:
         """What is wrong if the log does not know the batch before this one; "" if it does.

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
-from spark_azqueue.journal.codec import LATEST, MOST, Damaged, sealed, unsealed
+from spark_azqueue.errors import LogDamaged, ServiceError
+from spark_azqueue.journal.codec import HIGHEST, LATEST, Damaged, sealed, unsealed
 from spark_azqueue.journal.frame import check_count, codec, unpacked
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.messages import check_once, joined, listed, numbers, read_numbers
+from spark_azqueue.journal.refusals import vanished
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.account import Account
@@ -30,13 +30,14 @@ from .names import Transaction
 from .record import (
     CHUNK_AT_MOST,
     CHUNK_ROWS,
-    HEAD_AT_MOST,
     PART_BYTES,
+    RECORD_HEAD_AT_MOST,
     Chunk,
     Hidden,
     RecordHead,
     chunks_in,
 )
+from .refusals import foreign_queues
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ def _packed(hidden: Sequence[Hidden]) -> Chunk:
     return Chunk(len(hidden), len(raw), codec().compress(raw, asbytes=True))
 
 
-def unpack(chunk: Chunk, account: str) -> list[Hidden]:
+def unpack_chunk(chunk: Chunk, account: str) -> list[Hidden]:
     """The messages again. account: of their queues. Raises Damaged."""
     count = chunk.rows
     check_count(count, chunk.data)
@@ -145,7 +146,7 @@ class TransactionLog(Journal):
                 raise Damaged("it is of another account")
             return record
 
-        return self.read(names.record(transaction), HEAD_AT_MOST, parse)
+        return self.read(names.record(transaction), RECORD_HEAD_AT_MOST, parse)
 
     def begin(self, key: str, newest: int, run: str) -> None:
         """Write down that this run begins, and which number is the newest."""
@@ -170,20 +171,22 @@ class TransactionLog(Journal):
         """The record that was there a moment ago. Raises LogDamaged if it is gone."""
         found = self.record(transaction)
         if found is None:
-            raise self.gone(names.record(transaction))
+            raise vanished(self.store, names.record(transaction))
         return found
 
     def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
         """Write down that the first `count` messages need no showing. notes: for people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
-        self.store.put_new(names.mark(head.transaction, head.nonce, count), sealed(value))
+        self.store.put_new(names.progress_mark(head.transaction, head.nonce, count), sealed(value))
 
     def last_show(self, head: RecordHead) -> dict[str, float]:
         """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
 
         Anyone who may write to the folder may have changed them: what was not counted is left out.
         """
-        data = self.store.get(names.mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST)
+        data = self.store.get(
+            names.progress_mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST
+        )
         try:
             found = unsealed(data) if data else {}
         except Damaged:
@@ -193,7 +196,7 @@ class TransactionLog(Journal):
         return {
             name: value
             for name, value in found.items()
-            if type(value) in (int, float) and 0 <= value <= MOST
+            if type(value) in (int, float) and 0 <= value <= HIGHEST
         }
 
     def hidden(self, record: TransactionRecord, skip: int) -> Iterator[list[Hidden]]:
@@ -217,7 +220,7 @@ class TransactionLog(Journal):
                 data = self._part(name, sum(each.packed for each in refs))
             try:
                 for chunk in chunks_in(refs, data, over):
-                    hidden = unpack(chunk, self.account)
+                    hidden = unpack_chunk(chunk, self.account)
                     self._check_queues(record.head, hidden)
                     yield hidden[left:]
                     left = 0
@@ -233,13 +236,7 @@ class TransactionLog(Journal):
         if self._queues is None:
             return
         if foreign := sorted({each.lease.queue.name for each in hidden}.difference(self._queues)):
-            raise LogConflict(
-                f"{about(head)} in the transaction log {self.where} has messages of the queues"
-                f" {foreign}, which the options 'queue' and 'rowErrorQueue' do not name: nothing of"
-                " it is shown. If the options were changed, set them back for one start, or run"
-                " python -m spark_azqueue finish with --queue; if not, see who else writes there",
-                condition=Condition.TRANSACTION_OTHER_QUEUE,
-            )
+            raise foreign_queues(self.where, about(head), foreign)
 
     def check(self, record: TransactionRecord, skip: int) -> None:
         """Read all that `hidden` would give. Raises what it does, before anything is shown."""

@@ -25,7 +25,7 @@ STREAMS = "s"
 
 _BATCHES = "t"
 
-MOST = 2**63 - 1
+HIGHEST_TXN_VERSION = 2**63 - 1
 """The highest number: `txnVersion` is a long, as Delta's."""
 
 
@@ -98,12 +98,12 @@ def part(transaction: Transaction, nonce: str, number: int) -> str:
     return f"{FOLDER}/{transaction}-{nonce}-p{number:06d}"
 
 
-def mark(transaction: Transaction, nonce: str, count: int) -> str:
+def progress_mark(transaction: Transaction, nonce: str, count: int) -> str:
     """Name of a mark."""
     return f"{FOLDER}/{transaction}-{nonce}-m{count:012d}"
 
 
-def parsed(name: str) -> RecordName | None:
+def as_record_name(name: str) -> RecordName | None:
     """Read a name; None for one of something else."""
     found = _NAME.fullmatch(name)
     if found is None:
@@ -115,7 +115,7 @@ def parsed(name: str) -> RecordName | None:
 
 def all_parsed(listed: Iterable[str]) -> tuple[RecordName, ...]:
     """Read a listing; names of something else are left out."""
-    return tuple(filter(None, map(parsed, listed)))
+    return tuple(filter(None, map(as_record_name, listed)))
 
 
 def records_in(listed: Iterable[RecordName]) -> dict[str, list[int]]:

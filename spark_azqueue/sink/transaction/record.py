@@ -36,7 +36,7 @@ from spark_azqueue.journal.codec import (
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT
 from spark_azqueue.service.messages import Lease
 
-from .names import MOST, Transaction
+from .names import HIGHEST_TXN_VERSION, Transaction
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """First and last number of each, ascending, with a gap between two."""
@@ -109,7 +109,7 @@ INLINE_AT_MOST = 2**20
 PART_BYTES = 4 * 2**20
 """About how many bytes of chunks make a part."""
 
-HEAD_AT_MOST = 16 * 2**20
+RECORD_HEAD_AT_MOST = 16 * 2**20
 CHUNKS_AT_MOST = 200_000
 _VALUES_AT_MOST = 6 * CHUNKS_AT_MOST + 3 * RANGES_AT_MOST + 1_000
 """Of a header."""
@@ -132,7 +132,9 @@ class ChunkRef:
 
 
 _TRANSACTION = Coded(
-    lambda found, _: Transaction(text(found, "key"), number(found, "number", most=MOST)),
+    lambda found, _: Transaction(
+        text(found, "key"), number(found, "number", most=HIGHEST_TXN_VERSION)
+    ),
     Transaction._asdict,
     is_spread=True,
 )
@@ -296,7 +298,7 @@ def read_ranges(value: object, below: int) -> Ranges:
             not isinstance(each, list)
             or len(each) != 2
             or any(type(number) is not int for number in each)
-            or not before + 1 < each[0] <= each[1] < below <= MOST
+            or not before + 1 < each[0] <= each[1] < below <= HIGHEST_TXN_VERSION
         ):
             raise Damaged("'written' is not valid")
         before = each[1]

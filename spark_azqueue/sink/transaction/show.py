@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_azqueue.errors import Outcome, QueueNotFound, TransactionExpired
+from spark_azqueue.errors import Outcome, QueueNotFound
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.transaction import VISIBLE_AT_LEAST_S
 from spark_azqueue.service.messages import Lease, QueueRef, VisibleAt
 from spark_azqueue.service.queues.calls import Delete, Show
@@ -24,6 +25,7 @@ from spark_azqueue.service.retry import REPLAY, SETTLE, RetryPolicy
 
 from .log import TransactionLog, TransactionRecord, about
 from .record import Hidden
+from .refusals import expired_unseen
 
 log = logging.getLogger(__name__)
 
@@ -186,28 +188,17 @@ class _Showing:
         what = about(self._record.head)
         self._found.expired = expired = sum(self._expired.values())
         if self._missing:
-            if self._is_strict:
-                raise self._missing
-            log.warning("%s: queues are gone, and its messages with them: %s", what, self._missing)
+            then = f"the messages of {what} that were in it are lost"
+            tell_loss(self._missing, lose=not self._is_strict, then=then)
         if self._found.vanished:
             log.warning(
                 "%s: %d of %d messages were gone before they were shown: was a queue cleared, or"
                 " deleted and made anew?",
                 *(what, self._found.vanished, self._record.head.rows),
             )
-        if not expired:
-            return
-        text = (
-            f"{what}: up to {expired:,} of {self._record.head.rows:,} messages expired before they"
-            f" were known to be visible, in {_listed(self._expired)}: it took too long from the"
-            " put to a start that showed them"
-        )
-        if self._is_strict:
-            raise TransactionExpired(
-                f"{text}. Raise 'timeToLive' (7 days at most). To go on without them, set"
-                " failOnDataLoss=false for one start"
-            )
-        log.warning("%s", text)
+        if expired:
+            error = expired_unseen(what, expired, self._record.head.rows, _counted(self._expired))
+            tell_loss(error, lose=not self._is_strict)
 
 
 class DeleteCounts(NamedTuple):
@@ -218,7 +209,7 @@ class DeleteCounts(NamedTuple):
     left: int
 
 
-def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
+def delete_hidden(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
     """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
     wanted = deleted = gone = 0
 
@@ -240,5 +231,5 @@ def delete(client: QueueClient, leases: Iterator[Lease], most: int | None) -> De
     return DeleteCounts(deleted, gone, wanted - deleted - gone)
 
 
-def _listed(counts: dict[str, int]) -> str:
+def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"queue '{name}' ({count:,})" for name, count in sorted(counts.items()))

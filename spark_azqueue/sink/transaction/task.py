@@ -5,7 +5,6 @@ Spark pickles the plan to the tasks, and what they prepared to the driver. Value
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import uuid
@@ -13,16 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import AzQueueError, TransactionExpired, TransactionUnknown
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.transaction import TransactionConfig
 from spark_azqueue.service.messages import Lease
 
 from . import names
 from .listing import Listing, PassedOver, Step
-from .log import about, chunks_of, unpack
+from .log import about, chunks_of, unpack_chunk
 from .names import Transaction
 from .record import CHUNKS_AT_MOST, Hidden, Prepared, Ranges, RecordHead, holds
+from .refusals import too_little_time, version_not_known
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +54,11 @@ def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
     """The messages that they put."""
     for each in prepared:
         for chunk in each.chunks:
-            for hidden in unpack(chunk, account):
+            for hidden in unpack_chunk(chunk, account):
                 yield hidden.lease
 
 
-def check_count(chunks: int) -> None:
+def check_chunks(chunks: int) -> None:
     """Raise AzQueueError for more chunks than a record is read with."""
     if chunks > CHUNKS_AT_MOST:
         raise AzQueueError(
@@ -73,11 +73,7 @@ def check_time(head: RecordHead) -> None:
     left = head.expires - head.recorded
     needed = LEAST_LEFT_S + head.rows // SHOW_RATE
     if left < needed:
-        raise TransactionExpired(
-            f"{about(head)}: its first message expires in {left:,} s, and to show all"
-            f" {head.rows:,} may take {needed:,} s, so nothing was recorded and nothing is"
-            " visible. Raise 'timeToLive' (7 days at most), or write smaller batches"
-        )
+        raise too_little_time(about(head), left, head.rows, needed)
 
 
 def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
@@ -113,18 +109,8 @@ def is_known(
     """
     if holds(written, number):
         return True
-    text = (
-        f"txnVersion {number} of txnAppId {json.dumps(settings.app_id)} is not known to be written:"
-        f" in {where}, {newest} is the newest, and numbers have to grow. Nothing was sent. To write"
-        " these rows, take a number above that. If this number was begun before, see first what is"
-        " visible or still hidden of it (python -m spark_azqueue finish)"
-    )
-    if settings.fail_on_data_loss:
-        raise TransactionUnknown(
-            f"{text}. To pass them over, set failOnDataLoss=false for one start",
-            condition=Condition.TRANSACTION_NOT_WRITTEN,
-        )
-    log.warning("%s. They are passed over, since failOnDataLoss=false", text)
+    error = version_not_known(where, settings.app_id, number, newest)
+    tell_loss(error, lose=not settings.fail_on_data_loss, then="its rows are passed over")
     return False
 
 

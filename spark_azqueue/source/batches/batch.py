@@ -136,7 +136,7 @@ TARGET_S = 1.5
 """How long a batch should take: long beside Spark's fixed part of 0.2 to 0.5 s."""
 
 TARGET_ALONE_S = 6.0
-"""The same if nothing is dequeued while Spark works, so that queues rest between two batches."""
+"""How long, if nothing is dequeued while Spark works: queues rest between two batches."""
 
 _PAYS = 1.3
 """A doubling pays if it brought this many times the messages per second."""

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, QueueNotFound, UndecodableBody
+from spark_azqueue.errors import QueueNotFound, UndecodableBody
 from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import can_be_put
@@ -27,6 +26,7 @@ from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder
 from ..leases.timing import SHORTEST_S, Term
+from ..refusals import queue_of_dead_letter
 from ..rows import Row, decoded, is_dead_letter, is_to_come_again
 from .batch import Batch, BatchRows, fitting
 from .poison import Suspects
@@ -151,7 +151,7 @@ class BatchBuilder:
         return self.build_here(number, most)
 
     def build_here(self, number: int, most: int) -> Batch | None:
-        """The same as `build`, for the thread of the prefetch."""
+        """Build a batch in the thread of the prefetch. See `build`."""
         self._receiver.begin(number, most)
         try:
             since = self._prefetch.began()
@@ -367,12 +367,7 @@ def copy_to_poison_queue(
     message of a queue that the query does not read: a log has it, and steers no request.
     """
     if not config.selection.includes(message.queue):
-        raise CheckpointMismatch(
-            f"message {message.message_id} in the write-ahead log is to be dead-lettered, and"
-            f" option 'queue' does not name its queue '{message.queue.name}' any more: add it until"
-            " its batch is over",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise queue_of_dead_letter(message.message_id, message.queue.name)
     poison = config.poison_queue_for(message.queue)
     for text in _copies(message, reason, config.poison_format):
         _put(client, poison, text)

@@ -26,7 +26,7 @@ from typing import Any
 
 from spark_azqueue.errors import AzQueueError
 
-from ..offsets import OffsetJson, text_of
+from ..offsets import OffsetJson, offset_text
 
 # Only the newest few can be replayed. To settle an older one twice has no effect.
 _KNOWN_AT_MOST = 1_000
@@ -67,20 +67,20 @@ class CommitTracker:
 
     def __init__(self, initial: OffsetJson, position: Position) -> None:
         """position: follows the calls of `handed_out` and `plan`."""
-        self._initial = text_of(initial)
+        self._initial = offset_text(initial)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._pending: _HandedOut | None = None
         self._position = position
 
     def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
         """Note that `latestOffset` is about to return this new offset."""
-        self._pending = _HandedOut(text_of(start), offset)
+        self._pending = _HandedOut(offset_text(start), offset)
         self._position.handed_out(offset)
-        self._mark(text_of(offset), _Known.HANDED_OUT)
+        self._mark(offset_text(offset), _Known.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
         """The offset to return again if Spark asks twice from one start without using it."""
-        if self._pending and self._pending.start == text_of(start):
+        if self._pending and self._pending.start == offset_text(start):
             return self._pending.offset
         return None
 
@@ -90,7 +90,7 @@ class CommitTracker:
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
         """What to do if this offset is committed. Call `settled` once that is done or begun."""
-        text = text_of(offset)
+        text = offset_text(offset)
         if text == self._initial:
             return Proof.NOTHING
         known = self._known.get(_digest(text))
@@ -100,8 +100,8 @@ class CommitTracker:
 
     def settled(self, offset: Mapping[str, Any]) -> None:
         """Note that this offset is settled, or that its deletes are begun."""
-        text = text_of(offset)
-        if self._pending and text_of(self._pending.offset) == text:
+        text = offset_text(offset)
+        if self._pending and offset_text(self._pending.offset) == text:
             self._pending = None
         self._mark(text, _Known.SETTLED)
 
@@ -110,13 +110,13 @@ class CommitTracker:
 
         Raises AzQueueError if the rows of `end` are asked for again after its commit.
         """
-        text = text_of(end)
-        if text_of(start) == text:
+        text = offset_text(end)
+        if offset_text(start) == text:
             self._position.probed(end)
             return PlanAction.NOTHING
         self._position.planned(end)
         known = self._known.get(_digest(text))
-        pending = self._pending is not None and text_of(self._pending.offset) == text
+        pending = self._pending is not None and offset_text(self._pending.offset) == text
         if known is _Known.SETTLED or (known is _Known.HANDED_OUT and not pending):
             raise AzQueueError(
                 f"Spark asks for the rows of batch {end.get('batch')} again after committing it;"
@@ -128,7 +128,7 @@ class CommitTracker:
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
         """Note that every receipt in it is dead: its commit will delete nothing."""
-        self._mark(text_of(offset), _Known.REPLAYED)
+        self._mark(offset_text(offset), _Known.REPLAYED)
 
     def _mark(self, text: str, known: _Known) -> None:
         key = _digest(text)
@@ -160,7 +160,7 @@ class Position:
     """The newest offset that Spark has named or was handed, moved by its calls."""
 
     def __init__(self, initial: OffsetJson) -> None:
-        self._initial = text_of(initial)
+        self._initial = offset_text(initial)
         self._asked = 0  # bare calls since the offset was named or returned; it is the first
         self._offset = initial
         self._state = _State.UNKNOWN
@@ -185,7 +185,7 @@ class Position:
 
         It never asks for rows up to the initial one. Nothing is proven by that.
         """
-        return self._state is _State.NAMED and text_of(self._offset) != self._initial
+        return self._state is _State.NAMED and offset_text(self._offset) != self._initial
 
     @property
     def is_due(self) -> bool:
@@ -206,16 +206,16 @@ class Position:
         Its wrapper for availableNow does. It would write that answer, from a call that did not know
         the offset, into its log.
         """
-        return self._asked_first and text_of(offset) != self._initial
+        return self._asked_first and offset_text(offset) != self._initial
 
     def assumed(self, offset: OffsetJson) -> None:
         """A bare `latestOffset()` returns this one, as if Spark had named it. It may be new."""
-        self._newest = text_of(offset)
+        self._newest = offset_text(offset)
 
     def handed_out(self, offset: OffsetJson) -> None:
         """`latestOffset` is about to return this new offset."""
         self._offset, self._state = offset, _State.NAMED
-        self._newest = text_of(offset)
+        self._newest = offset_text(offset)
         self._asked = 1
         self.batches += 1
 
@@ -234,4 +234,4 @@ class Position:
         """partitions(s, end) with another s. Returns True if this run has returned `end`."""
         self._asked_first = False
         self._offset, self._state = end, _State.PLANNED
-        return text_of(end) == self._newest
+        return offset_text(end) == self._newest

@@ -21,21 +21,21 @@ from dataclasses import replace
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
-from spark_azqueue.journal.refusals import check_held
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
-from ..log.undecodable import Reading
+from ..logged.undecodable import Reading
+from ..refusals import check_held
 from . import names
 from .folder import PlanFolder, PlanStatus, tombstone
 from .leasing import decided_rows, settle, slot_rows, without_deletes
 from .names import START, PlanId
 from .objects import Closed, SeenMessages, SlotReport
 from .plan import Plan
-from .recovery import Chain
+from .recovery import PlanRecovery
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class Cleaning:
                 return  # a later plan or the poison queue has the messages
         begun = []
         for name in objects:
-            found = names.parsed(name)
+            found = names.as_slot_name(name)
             # A slot that is not settled was put when the plan was gone: it gave no rows.
             if found is None or found.kind != "d":
                 continue
@@ -201,7 +201,7 @@ def _turn(name: str) -> int:
     """The marks of attempts go last: a plan without one was not given up. What says that a slot is
     settled goes first: the name of the slot is free when it goes, for a task that comes too late.
     """
-    found = names.parsed(name)
+    found = names.as_slot_name(name)
     return {"d": 0, "t": 2}.get(found.kind if found else "", 1)
 
 
@@ -213,10 +213,14 @@ class Noting:
     """Once for a plan, and best effort. Used by one thread."""
 
     def __init__(
-        self, folder: PlanFolder, chain: Chain, cleaning: Cleaning, clock: Callable[[], float]
+        self,
+        folder: PlanFolder,
+        recovery: PlanRecovery,
+        cleaning: Cleaning,
+        clock: Callable[[], float],
     ) -> None:
         self._folder = folder
-        self._chain = chain
+        self._recovery = recovery
         self._cleaning = cleaning
         self._clock = clock
         self._closed_at = clock()
@@ -228,7 +232,7 @@ class Noting:
 
     def idle(self, plan: PlanId, *, ends: bool) -> None:
         """Nothing follows this committed plan now. ends: this may be the last call of the run."""
-        if plan in (START, self._chain.followed, self._noted):
+        if plan in (START, self._recovery.followed, self._noted):
             return
         if not ends and self._clock() - self._closed_at < _AFTER_S:
             return

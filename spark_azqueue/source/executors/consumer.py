@@ -32,12 +32,12 @@ from ..runtime import DEFAULT, Runtime
 from ..suspects import LAST, Evidence, status, turn
 from .closing import Cleaning, Closing, Noting
 from .folder import PlanFolder
-from .given_up import PlanOutcomes, in_turn, plan_again
+from .given_up import PlanOutcomes, by_turn, plan_again
 from .names import START, PlanId
 from .objects import Closed, SeenMessages
 from .plan import Plan, Suspected, oldest
-from .planning import PlanSizing, ReadyQueues, chosen
-from .recovery import Chain, PlanRecovery
+from .planning import PlanSizing, ReadyQueues, chosen_queues
+from .recovery import PlanRecovery
 from .rows import SlotAssignment
 from .totals import Drained, Totals
 
@@ -75,14 +75,14 @@ class ExecutorsConsumer:
         self._recovery = PlanRecovery(self._folder, settings, config.selection)
         # Tasks lease, and have deleted their messages before the batch ends that they belong to.
         self._monitor = QueueMonitor(config, self._client, runtime)
-        self._news = ReadyQueues(
+        self._ready = ReadyQueues(
             self._client,
             self._monitor.isolation,
             config.max_poll_interval,
             runtime.clock,
             self._monitor.vanished,
         )
-        self._monitor.used_by(self._news)
+        self._monitor.used_by(self._ready)
         closers = runtime.make_workers(_SLOTS_AT_ONCE, "slots")
         self._closing = Closing(config, self._folder, self._client, closers)
         if removals is None and config.claim_check:
@@ -99,8 +99,7 @@ class ExecutorsConsumer:
         self._sizing = PlanSizing(config, executors, runtime.clock)
         self._drained = Drained(self._monitor, runtime.clock, runtime.now, runtime.sleep)
         self._totals = Totals(config.visibility_timeout or START_ON_EXECUTORS_S)
-        self._chain = Chain(self._folder, self._recovery)
-        self._noting = Noting(self._folder, self._chain, self._cleaning, runtime.clock)
+        self._noting = Noting(self._folder, self._recovery, self._cleaning, runtime.clock)
         self._given_up = PlanOutcomes(
             config,
             self._folder,
@@ -108,7 +107,7 @@ class ExecutorsConsumer:
             self._closing,
             self._cleaning,
             self._totals,
-            self._chain,
+            self._recovery,
             runtime.now,
         )
         self._position = Position(self.initial)  # on 4.0 and 4.1, which do not tell it
@@ -125,7 +124,7 @@ class ExecutorsConsumer:
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self._cutoff = int(self._monitor.open().timestamp()) * 1_000_000
-        self._news.only_until(self._cutoff)
+        self._ready.only_until(self._cutoff)
         self._monitor.limit()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
@@ -274,13 +273,13 @@ class ExecutorsConsumer:
         settled = closed.settled
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
-        self._news.on_plan_closed(plan, looked, ran_here=ran_here)
+        self._ready.on_plan_closed(plan, looked, ran_here=ran_here)
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, evicted)
 
     def _next(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
         """Plan the next batch: of suspects, or of new messages. None if there is no message now."""
-        suspects, evidence = in_turn(self._suspects, self._evidence), self._evidence
+        suspects, evidence = by_turn(self._suspects, self._evidence), self._evidence
         following = None
         if not suspects or turn(suspects[0].history, evidence)[0] == LAST:
             following = self._new(plan, most, may_end=may_end)
@@ -288,7 +287,7 @@ class ExecutorsConsumer:
             now = int(self._now())
             said = self._given_up.said
             following = plan_again(plan, suspects, evidence, self._known, now, said)
-        return following and self._chain.put(plan, following, self._known)
+        return following and self._recovery.follow(plan, following, self._known)
 
     def _new(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
         """A plan of new messages, None if there is none now."""
@@ -300,10 +299,10 @@ class ExecutorsConsumer:
             return None
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         while True:
-            queues = chosen(
-                self._news.with_messages(),
-                self._news.was_emptied,
-                self._news.last_turn,
+            queues = chosen_queues(
+                self._ready.with_messages(),
+                self._ready.was_emptied,
+                self._ready.last_turn,
                 self._config.queue_priority,
                 plan.number + 1,
                 self._sizing.width,
@@ -311,7 +310,7 @@ class ExecutorsConsumer:
             )
             if queues or self._suspects or self._cutoff is None or self._drained.is_over():
                 break
-            self._news.look_again()
+            self._ready.look_again()
         self._totals.is_idle = not queues and not self._suspects
         if not queues:
             if not self._suspects:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import Damaged, loaded, object_of
 from spark_azqueue.journal.frame import FIRST_READ, FRAME_AT_MOST
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.refusals import of_another
+from spark_azqueue.journal.refusals import vanished
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.service.names import Stored
 
+from ..refusals import empty_on_executor, of_another
 from . import names
 from .names import PlanId
 from .objects import (
@@ -25,9 +25,9 @@ from .objects import (
     SlotHeader,
     SlotReport,
     SlotSegment,
-    bytes_at_most,
-    decode,
-    encode,
+    decode_slot,
+    encode_slot,
+    report_bytes_at_most,
 )
 from .plan import MOST_MESSAGES, Plan
 
@@ -73,12 +73,7 @@ class PlanFolder(Journal):
             return
         self_uuid, self.uuid = self.uuid, ""  # looked at again the next time
         if not self_uuid:
-            raise CheckpointMismatch(
-                f"{self.where} is empty here, and the driver writes its log there: with"
-                " leaseOn=executors every executor needs the same folder. Mount it on each of them"
-                " at this path, or use writeAheadLog=blob:<container>/<folder>",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise empty_on_executor(self.where)
         task = ". If this error comes from a task, its executor has another folder mounted there"
         raise of_another(self.where, f"{task} than the driver")
 
@@ -99,10 +94,10 @@ class PlanFolder(Journal):
     def segment_of(
         self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
     ) -> tuple[SlotSegment, int] | None:
-        """The same, of a plan of which nothing but its id is known. most: messages of its slot."""
+        """What a slot gave of a plan of which only the id is known. most: messages of its slot."""
 
         def parse(data: bytes) -> tuple[SlotSegment, int]:
-            found = decode(data, log=self.uuid, plan=plan, slot=slot, most=most)
+            found = decode_slot(data, log=self.uuid, plan=plan, slot=slot, most=most)
             if found.header.account != self.account:
                 raise Damaged("it is of another account")
             return found, len(data)
@@ -116,22 +111,22 @@ class PlanFolder(Journal):
         `may_have_taken_effect`, it may be there, or appear later.
         """
         header = segment.header
-        data = encode(header, segment.received)
+        data = encode_slot(header, segment.received)
         return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
 
     def first_segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int]:
         """What was put for a slot, when a later put was refused; and its size in bytes."""
         found = self.segment(plan, slot)
         if found is None:
-            raise self.gone(names.slot(plan.id, slot))
+            raise vanished(self.store, names.slot(plan.id, slot))
         return found
 
     def settled(self, plan: Plan, slot: int) -> SlotReport | None:
         """What was written when the deletes of a slot were answered; None if they are not yet."""
-        return self.settled_of(plan.id, slot, bytes_at_most(plan.slots[slot].messages))
+        return self.settled_of(plan.id, slot, report_bytes_at_most(plan.slots[slot].messages))
 
     def settled_of(self, plan: PlanId, slot: int, most_bytes: int) -> SlotReport | None:
-        """The same, of a plan of which nothing but its id is known."""
+        """The report of a slot of a plan of which only the id is known."""
         name = names.settled(plan, slot)
         return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
@@ -148,7 +143,7 @@ class PlanFolder(Journal):
         marks: list[str] = []
         attempts = 0
         for name in self.store.names(names.SLOTS, names.prefix(plan)):
-            each = names.parsed(name)
+            each = names.as_slot_name(name)
             if each is not None and each.plan == plan:
                 if each.kind == "s":
                     segments.add(each.slot)
@@ -197,7 +192,7 @@ class PlanFolder(Journal):
 
         Once for each process, however often it is asked.
         """
-        name = names.attempt(plan, writer)
+        name = names.plan_attempt(plan, writer)
         self.store.put_new(name, _MARK)
         return name
 
@@ -245,13 +240,13 @@ class PlanFolder(Journal):
         """The objects of all plans, in the order of the plans."""
         found: dict[PlanId, list[Stored]] = {}
         for each in self.store.entries(names.SLOTS):
-            name = names.parsed(each.name)
+            name = names.as_slot_name(each.name)
             if name is not None:
                 found.setdefault(name.plan, []).append(each)
         return dict(sorted(found.items()))
 
     def objects(self) -> dict[PlanId, dict[str, int]]:
-        """The same: their sizes by name."""
+        """The objects of all plans: their sizes by name."""
         return sizes_of(self.stored())
 
 

@@ -8,6 +8,7 @@ poison queue. A plan that another one follows already was committed, and is neve
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterable
 
@@ -17,8 +18,8 @@ from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
 from ..batches.builder import copy_to_poison_queue
-from ..log.outcomes import warn_of_split
-from ..log.undecodable import Reading
+from ..logged.undecodable import Reading
+from ..refusals import abandoned
 from ..suspects import (
     HISTORIES_AT_MOST,
     LAST,
@@ -36,9 +37,11 @@ from .folder import PlanFolder, PlanStatus
 from .leasing import slot_rows
 from .names import PlanId
 from .objects import Closed, SeenMessages
-from .plan import Plan, Slot, Suspected, cut
-from .recovery import Chain
+from .plan import Plan, Slot, Suspected, groups_of
+from .recovery import PlanRecovery
 from .totals import Totals
+
+log = logging.getLogger(__name__)
 
 
 class PlanOutcomes:
@@ -55,7 +58,7 @@ class PlanOutcomes:
         closing: Closing,
         cleaning: Cleaning,
         totals: Totals,
-        chain: Chain,
+        recovery: PlanRecovery,
         now: Callable[[], float],
     ) -> None:
         """now: seconds since 1970."""
@@ -66,7 +69,7 @@ class PlanOutcomes:
         self._closing = closing
         self._cleaning = cleaning
         self._totals = totals
-        self._chain = chain
+        self._recovery = recovery
         self._now = now
         self._writer = uuid.uuid4().hex
         self._tried: PlanId | None = None  # it gets another try in this process
@@ -100,7 +103,7 @@ class PlanOutcomes:
             self._totals.leased(closed.settled, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         again = plan_again(plan, *found, known, now, self.said, gave_up=True)
-        return self._chain.put(plan, again, known)
+        return self._recovery.follow(plan, again, known)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
         """True if the plan has failed often enough. listed: its objects.
@@ -144,9 +147,9 @@ class PlanOutcomes:
             self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)
             return _or_nothing(closed, closed.suspects, history, evidence), evidence
-        warn_of_split(plan.number, self._folder.where, tries, count)
+        log.warning("%s", abandoned(self._folder.where, plan.number, tries, count))
         least = -(-count // max(1, HISTORIES_AT_MOST - len(closed.suspects)))
-        pieces = cut(stored, max(self._rule.share(history), least))
+        pieces = groups_of(stored, max(self._rule.share(history), least))
         suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)
         return _or_nothing(closed, suspects, history, evidence), evidence
 
@@ -164,7 +167,7 @@ def _or_nothing(
     closed: Closed, suspects: tuple[Suspected, ...], history: FailureHistory, evidence: Evidence
 ) -> tuple[Suspected, ...]:
     """These, and first no message if each of them has to wait: the plan behind it may be new."""
-    if suspects and turn(in_turn(suspects, evidence)[0].history, evidence)[0] < LAST:
+    if suspects and turn(by_turn(suspects, evidence)[0].history, evidence)[0] < LAST:
         return suspects
     return Suspected((closed.stored[0]._replace(end=0),), history), *suspects
 
@@ -184,7 +187,7 @@ def plan_again(
     known: what gives no second row. said: see `status`. gave_up: `before` has
     no rows.
     """
-    first, *others = in_turn(suspects, evidence)
+    first, *others = by_turn(suspects, evidence)
     return Plan(
         before.account,
         before.log,
@@ -201,6 +204,6 @@ def plan_again(
     )
 
 
-def in_turn(suspects: Iterable[Suspected], evidence: Evidence) -> list[Suspected]:
+def by_turn(suspects: Iterable[Suspected], evidence: Evidence) -> list[Suspected]:
     """Those that are due first come first; before them one without messages."""
     return sorted(suspects, key=lambda each: (each.messages > 0, turn(each.history, evidence)))

@@ -36,7 +36,7 @@ from ..batches.builder import copy_to_poison_queue
 from ..batches.receiver import Receiver
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
-from ..log.undecodable import About, LoggedRows, Reading
+from ..logged.undecodable import About, LoggedRows, Reading
 from ..rows import decoded, is_dead_letter, is_to_come_again
 from . import names
 from .folder import PlanFolder
@@ -268,7 +268,7 @@ def slot_rows(
         names.slot(header.plan, header.slot),
         header.plan.number,
         header.account,
-        lambda place: names.decision(header.plan, header.slot, place),
+        lambda place: names.slot_decision(header.plan, header.slot, place),
     )
     return LoggedRows(segment.received, header.reading, today, folder, about, read_as)
 
@@ -281,7 +281,7 @@ def decided_rows(
     *,
     is_new: bool = False,
 ) -> LoggedRows:
-    """The same, and all is decided: each dead letter has its copy in the poison queue.
+    """The rows of what a slot gave, all decided: each dead letter has its copy in its poison queue.
 
     But with onUndecodable=fail: a task settles its slot all the same, and the log keeps the
     messages for other options. is_new: it was put by this very task. Raises ServiceError,

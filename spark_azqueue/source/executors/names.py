@@ -59,7 +59,7 @@ def settled(plan: PlanId, number: int) -> str:
     return f"{SLOTS}/{plan}-d{number:04d}"
 
 
-def decision(plan: PlanId, number: int, place: int) -> str:
+def slot_decision(plan: PlanId, number: int, place: int) -> str:
     """Name of a decision about what a slot gave; they count from 0."""
     return f"{SLOTS}/{plan}-r{number:04d}-{place:04d}"
 
@@ -74,14 +74,14 @@ def following(plan: PlanId) -> str:
     return f"{SLOTS}/{plan}-next"
 
 
-def attempt(plan: PlanId, writer: str) -> str:
+def plan_attempt(plan: PlanId, writer: str) -> str:
     """Name of the mark that this process was asked for a plan that an earlier one had issued."""
     return f"{SLOTS}/{plan}-t{writer}"
 
 
 def is_attempt(name: str) -> bool:
     """True for such a mark. A plan without one was not given up."""
-    found = parsed(name)
+    found = as_slot_name(name)
     return found is not None and found.kind == "t"
 
 
@@ -95,7 +95,7 @@ def may_hide(objects: Iterable[str]) -> bool:
 
     One that was killed before its put hides what it had dequeued, and leaves nothing else.
     """
-    marks = [found for found in map(parsed, objects) if found is not None]
+    marks = [found for found in map(as_slot_name, objects) if found is not None]
     firsts = Counter(found.slot for found in marks if found.kind == "b")
     return any(found.kind == "c" for found in marks) or any(each > 1 for each in firsts.values())
 
@@ -123,7 +123,7 @@ class SlotName(NamedTuple):
     slot: int = 0
 
 
-def parsed(name: str) -> SlotName | None:
+def as_slot_name(name: str) -> SlotName | None:
     """Read the name of an object of a plan; None for another one."""
     found = _NAME.fullmatch(name)
     if found is None:

@@ -38,7 +38,7 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.frame import check_count, framed, unframed, unpacked
-from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.messages import pack_messages, unpack_messages
 from spark_azqueue.journal.pending import (
     MESSAGE_BYTES,
     MESSAGE_VALUES,
@@ -49,12 +49,12 @@ from spark_azqueue.journal.pending import (
 )
 from spark_azqueue.service.messages import MessageKey, QueueRef, Received
 
-from ..log.progress import READING
+from ..logged.options import READING
 from .names import MOST_SLOTS, PlanId
 from .plan import (
     MORE_THAN_BUDGET,
     MOST_MESSAGES,
-    MOST_QUEUES,
+    MOST_QUEUES_OF_PLAN,
     Group,
     Learned,
     Part,
@@ -63,7 +63,7 @@ from .plan import (
     learned,
 )
 
-MAGIC = b"azqueue slot 1\n"
+SLOT_MAGIC = b"azqueue slot 1\n"
 
 _VERSION = 1
 
@@ -113,7 +113,7 @@ class Counts:
 
 def _looked(found: Mapping[str, Any], name: str) -> Mapping[str, Looked]:
     by_name = object_of(found.get(name), "queues")
-    if len(by_name) > MOST_QUEUES:
+    if len(by_name) > MOST_QUEUES_OF_PLAN:
         raise Damaged("it names too many queues")
     for each in by_name:
         queue(each, found["account"])
@@ -152,7 +152,7 @@ class SlotHeader:
     repeated: Annotated[bool, FLAG] = False
     oldest: Annotated[int | None, MAYBE_TIME] = None
     expires: Annotated[int | None, MAYBE_TIME] = None
-    queues: Annotated[tuple[QueueRef, ...], queues(MOST_QUEUES)] = ()
+    queues: Annotated[tuple[QueueRef, ...], queues(MOST_QUEUES_OF_PLAN)] = ()
     reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
     looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
     counts: Annotated[Counts, _COUNTS] = field(default_factory=Counts)
@@ -175,19 +175,21 @@ class SlotSegment:
     received: tuple[Received, ...]
 
 
-def encode(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
+def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
-    return framed(MAGIC, header.to_bytes(), pack(received, header.queues) if received else b"")
+    return framed(
+        SLOT_MAGIC, header.to_bytes(), pack_messages(received, header.queues) if received else b""
+    )
 
 
-def decode(
+def decode_slot(
     data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES
 ) -> SlotSegment:
     """Read what this slot gave. Raises Damaged, also for the segment of another one.
 
     most: how many messages its plan allows.
     """
-    frame = unframed(MAGIC, data)
+    frame = unframed(SLOT_MAGIC, data)
     header = SlotHeader.from_bytes(frame.head)
     if (header.log, header.plan, header.slot) != (log, plan, slot):
         raise Damaged("it belongs to another log, or to another place in it")
@@ -197,7 +199,7 @@ def decode(
         return SlotSegment(header, ())
     check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
-        return SlotSegment(header, unpack(stream, header.queues, header.messages))
+        return SlotSegment(header, unpack_messages(stream, header.queues, header.messages))
 
 
 KNOWN_AT_MOST = PENDING_AT_MOST
@@ -207,7 +209,7 @@ _REPORT_VERSION = 1
 _MOST_GONE = KNOWN_AT_MOST + 8_192
 _BESIDE = 2**17
 """Bytes for all but the lists of messages."""
-_VALUES_BESIDE = 20 * MOST_QUEUES + 1_000
+_VALUES_BESIDE = 20 * MOST_QUEUES_OF_PLAN + 1_000
 """Values of all but these lists."""
 
 KNOWN_BYTES_AT_MOST = _BESIDE + MESSAGE_BYTES * KNOWN_AT_MOST
@@ -217,7 +219,7 @@ def _values_at_most(messages: int) -> int:
     return _VALUES_BESIDE + MESSAGE_VALUES * messages
 
 
-def bytes_at_most(messages: int = MOST_MESSAGES) -> int:
+def report_bytes_at_most(messages: int = MOST_MESSAGES) -> int:
     """Most bytes of the object of a slot that leases this many: each delete may be pending."""
     return _BESIDE + MESSAGE_BYTES * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
@@ -355,7 +357,7 @@ class Closed:
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """The same, with their histories."""
+        """What is delivered after this plan, with the histories of its messages."""
         pairs = zip(self.plan.slots, self.slots, strict=True)
         unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
         group = tuple(part for part in unread if part.messages)

@@ -19,10 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.codec import (
-    MOST,
+    HIGHEST,
     Damaged,
     flag,
     hexadecimal,
@@ -31,7 +29,7 @@ from spark_azqueue.journal.codec import (
     object_of,
     queue,
 )
-from spark_azqueue.options.log import SHORTEST_LEASE_S
+from spark_azqueue.options.log import MOST_STORED_BYTES, SHORTEST_LEASE_S
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, QueueRef
 
 from ..findings import evidence_from_json, evidence_to_json, history_from_json
@@ -47,6 +45,7 @@ from ..offsets import (
     version_and_batch,
 )
 from ..partitions import DamagedOffset
+from ..refusals import offset_of_driver
 from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId
 
@@ -119,7 +118,7 @@ def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
     return groups
 
 
-def cut(parts: Iterable[Part], most: int) -> list[Group]:
+def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
     """Cut these parts into groups of `most` messages, in their order; the last may have fewer."""
     parts = [each for each in parts if each.messages]
     groups: list[list[Part]] = []
@@ -144,7 +143,7 @@ def oldest(groups: Iterable[Group]) -> int | None:
 
 PLAN_OFFSET_VERSION = 3
 
-MOST_QUEUES = 256
+MOST_QUEUES_OF_PLAN = 256
 """Of one plan, so that an offset stays small; others come in the next one."""
 
 MOST_MESSAGES = MOST_IN_A_BATCH
@@ -152,9 +151,6 @@ MOST_MESSAGES = MOST_IN_A_BATCH
 
 MORE_THAN_BUDGET = 128 * 32
 """Messages of pages that were under way when a slot had enough."""
-
-MOST_BYTES = 256 * 2**20
-"""Of one slot: it is stored in one piece."""
 
 _MOST_LIMIT = 10**6
 _LEAST_LEASING_S = 1.0
@@ -294,7 +290,7 @@ class Plan:
         return value
 
     def to_bytes(self) -> bytes:
-        """The same as text."""
+        """The offset as text."""
         return json.dumps(self.to_json(), separators=(",", ":")).encode()
 
     @classmethod
@@ -312,13 +308,7 @@ class Plan:
         if version == OFFSET_VERSION and batch == 0:
             return cls.start(account)
         if version != PLAN_OFFSET_VERSION:
-            raise CheckpointMismatch(
-                "the checkpoint was written with leaseOn=driver, and leaseOn=executors is set:"
-                " remove it. To change over, read the queues empty with trigger(availableNow=True)"
-                " as before, then start with a new checkpointLocation and a new folder of the"
-                " write-ahead log",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise offset_of_driver()
         with refusing_damage():
             try:
                 return _read(offset, account, batch)
@@ -333,7 +323,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
     lease_s = number(offset, "lease", SHORTEST_LEASE_S, MAX_VISIBILITY_S)
     slots = tuple(_slot(each, account, batch) for each in list_of(offset, "slots", MOST_SLOTS))
     names = [each.name for slot in slots for each in slot.queues]
-    if not slots or len(names) > MOST_QUEUES or len(set(names)) != len(names):
+    if not slots or len(names) > MOST_QUEUES_OF_PLAN or len(set(names)) != len(names):
         raise Damaged("its slots are not valid")
     waiting = (
         groups_from_json(list_of(offset, "waiting", MOST_WAITING), batch)
@@ -378,11 +368,11 @@ def _nonce(found: Mapping[str, Any], name: str) -> str:
 
 def _slot(value: object, account: str, batch: int) -> Slot:
     found = object_of(value, "slot")
-    queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES))
+    queues = tuple(queue(each, account) for each in list_of(found, "queues", MOST_QUEUES_OF_PLAN))
     messages, size = number(found, "messages", 1), number(found, "bytes", 1)
     again = Part.from_json(found["from"], batch) if "from" in found else None
     most = MOST_MESSAGES + (MORE_THAN_BUDGET if again else 0)
-    if bool(queues) == bool(again) or messages > most or size > MOST_BYTES:
+    if bool(queues) == bool(again) or messages > most or size > MOST_STORED_BYTES:
         raise Damaged("a slot is not valid")
     return Slot(queues, messages, size, again)
 
@@ -404,4 +394,4 @@ def learned(value: object) -> Learned:
 
 
 def _is_limit(value: object) -> bool:
-    return type(value) is int and 0 < value <= min(_MOST_LIMIT, MOST)
+    return type(value) is int and 0 < value <= min(_MOST_LIMIT, HIGHEST)

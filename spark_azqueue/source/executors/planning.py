@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from spark_azqueue.options.choices import QueuePriority
-from spark_azqueue.options.log import ExecutorsConfig
+from spark_azqueue.options.log import MOST_STORED_BYTES, ExecutorsConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MAX_PER_REQUEST, QueueRef
 from spark_azqueue.service.queues.calls import Peek, Peeked
@@ -19,7 +19,7 @@ from ..batches.batch import TARGET_ALONE_S, BatchSize
 from ..intake.backlog import Isolation
 from ..intake.polling import Pace, in_turn
 from .objects import Closed, Looked, SlotReport
-from .plan import MOST_BYTES, MOST_MESSAGES, MOST_QUEUES, Learned, Plan, Slot
+from .plan import MOST_MESSAGES, MOST_QUEUES_OF_PLAN, Learned, Plan, Slot
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +133,9 @@ class ReadyQueues:
         count = 1 if self._cutoff is None else MAX_PER_REQUEST
         calls = [(queue, Peek(queue, count)) for queue in queues]
         answers = answers_of(self._client, calls, self._vanished)
-        return {queue for queue, peeked in answers if self._is_news(queue, peeked)}
+        return {queue for queue, peeked in answers if self._has_new(queue, peeked)}
 
-    def _is_news(self, queue: QueueRef, peeked: Peeked) -> bool:
+    def _has_new(self, queue: QueueRef, peeked: Peeked) -> bool:
         messages = [
             message
             for message in peeked.messages
@@ -236,7 +236,7 @@ _TRY_AGAIN_AFTER = 50
 """This many plans after fewer slots ran at once than there were, more are tried again."""
 
 
-def chosen(
+def chosen_queues(
     with_messages: Sequence[QueueRef],
     was_emptied: Callable[[QueueRef], bool],
     last_turn: Callable[[QueueRef], int],
@@ -255,9 +255,9 @@ def chosen(
     if priority is QueuePriority.STRICT:
         full = (place for place, queue in enumerate(queues) if not was_emptied(queue))
         queues = queues[: next(full, len(queues)) + 1]
-        return queues[: min(MOST_QUEUES, most)]
+        return queues[: min(MOST_QUEUES_OF_PLAN, most)]
     queues = sorted(in_turn(queues, number, min(slots, most)), key=last_turn)
-    return queues[: min(MOST_QUEUES, most)]
+    return queues[: min(MOST_QUEUES_OF_PLAN, most)]
 
 
 def slots_of(
@@ -292,7 +292,7 @@ def slots_of(
         if most_bytes is not None:
             size = int(most_bytes * part / whole)
         messages = max(1, min(int(share * part), most_of_slot, MOST_MESSAGES))
-        slots.append(Slot(mine, messages, max(1, min(size, MOST_BYTES))))
+        slots.append(Slot(mine, messages, max(1, min(size, MOST_STORED_BYTES))))
     return tuple(slots)
 
 

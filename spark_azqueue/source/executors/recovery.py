@@ -1,27 +1,28 @@
-"""Whether a query may resume in a folder, and with which plan. Once, at its first call."""
+"""Whether a query may resume in a folder, and with which plan; which plan follows another."""
 
 from __future__ import annotations
 
 import logging
 import math
 import uuid
-from typing import NoReturn
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.journal.claim import Claim
-from spark_azqueue.journal.refusals import (
-    behind,
-    check_not_empty,
-    check_queues,
-    removed,
-    tell_loss,
-    unknown,
-)
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import WRAPPER, LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
+from ..refusals import (
+    behind,
+    check_not_empty,
+    check_queues_of_log,
+    lost_following,
+    not_following,
+    removed_following,
+    rolled_back_too_far,
+    unknown,
+)
 from . import names
 from .folder import PlanFolder, sizes_of
 from .names import START, PlanId
@@ -52,6 +53,8 @@ class PlanRecovery:
         self.times: dict[int, float] = {}
         """When each plan was stored, seconds since 1970."""
         self.floor = 0
+        self.followed: PlanId | None = None
+        """The newest plan behind which this process put another."""
         self.is_asked_bare = False
         """Spark 4.0 or 4.1 has asked for an offset before it named one."""
 
@@ -93,7 +96,7 @@ class PlanRecovery:
         elif start.number < self.floor:
             first = self._first_kept(start)
         elif not self.stands(start.id):
-            self._is_behind(start.number, newest.number if newest else 0)
+            raise behind(folder.where, newest.number if newest else 0, start.number)
         self._claim = Claim.take(folder, uuid.uuid4().hex)
         return first
 
@@ -104,7 +107,7 @@ class PlanRecovery:
 
     def check_queues(self, plan: Plan) -> None:
         """Raise CheckpointMismatch if the query reads none of this plan's queues."""
-        check_queues(self._selection, plan.queues, self._folder.where)
+        check_queues_of_log(self._selection, plan.queues, self._folder.where)
 
     def behind(
         self, start: Plan, end: Plan, *, issued: PlanId | None = None, has_answered: bool = False
@@ -116,30 +119,31 @@ class PlanRecovery:
         to Spark. has_answered: it was asked for an offset, so nothing is repeated any more.
         Raises CheckpointMismatch, LostSegment.
         """
+        folder = self._folder
         if start.id != START and start.number < end.number <= self.floor:
             return [end]  # its tasks say what is lost
         if end.id == issued and (start.id == START or start.number < self.floor):
             return [end]
         if start.id == START:
-            following = self._folder.following(START)
+            following = folder.following(START)
             # A new checkpoint began with it: the first, one behind unused plans, or an old one.
             if end.id != START and (
                 (following is not None and following.id == end.id) or self.stands(end.id)
             ):
                 return [end]
-            self._is_behind(end.number, 0)
+            raise behind(folder.where, 0, end.number)
         plans = [self._first_kept(start)] if start.number < self.floor else []
         at = plans[-1] if plans else start
         while at.id != end.id:
             if at.number >= end.number:
-                self._does_not_follow(start, end, at)
-            following = self._folder.following(at.id)
+                raise not_following(folder.where, start.number, end.number, at.number)
+            following = folder.following(at.id)
             if following is None:
-                self._is_behind(end.number, at.number)
+                raise behind(folder.where, at.number, end.number)
             at = following
             plans.append(at)
         if len(plans) > 1 and has_answered:
-            self._does_not_follow(start, end, plans[0])
+            raise not_following(folder.where, start.number, end.number, plans[0].number)
         return plans
 
     def stands(self, plan: PlanId) -> bool:
@@ -155,21 +159,27 @@ class PlanRecovery:
         more = f". Or is {WRAPPER} true? Set it to false" if self.is_asked_bare else ""
         return unknown(self._folder.where, newest, more=more)
 
-    def tell_removed(self, start: Plan) -> None:
-        """The batches that follow are removed. Raises LostSegment, unless failOnDataLoss=false."""
-        error = LostSegment(
-            f"the checkpoint is at batch {start.number}, and the write-ahead log"
-            f" {self._folder.where} no longer has the batch that followed: was the checkpoint"
-            " rolled back further than writeAheadLogRetention, or has another query with a copy of"
-            " it gone on? Restore a newer checkpoint, or set failOnDataLoss=false to go on without"
-            " the rows of these batches"
-        )
+    def follow(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
+        """Let this plan follow that one, unless another does. Returns the one that follows.
+
+        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
+        """
+        folder = self._folder
+        if following.has_known:
+            folder.put_known(following.id, known)
+        self.followed = plan.id
+        stored = folder.put_following(plan.id, following)
+        if plan.number < folder.floor():  # what had followed it was removed
+            self._tell(removed_following(folder.where, plan.number))
+        return stored
+
+    def _tell(self, error: LostSegment) -> None:
         tell_loss(error, lose=not self._settings.fail_on_data_loss)
 
     @property
     def _is_used(self) -> bool:
         """True if a batch of it may have been read."""
-        found = (names.parsed(name) for objects in self.objects.values() for name in objects)
+        found = (names.as_slot_name(name) for objects in self.objects.values() for name in objects)
         return self.floor > 0 or any(each is not None and each.kind == "d" for each in found)
 
     def _newest(self) -> Plan | None:
@@ -202,8 +212,7 @@ class PlanRecovery:
 
     def _first_kept(self, start: Plan) -> Plan:
         """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""
-        error = removed(self._folder.where, start.number, self.floor)
-        tell_loss(error, lose=not self._settings.fail_on_data_loss)
+        self._tell(rolled_back_too_far(self._folder.where, start.number, self.floor))
         return self._after(self.floor)
 
     def _after(self, number: int) -> Plan:
@@ -213,43 +222,5 @@ class PlanRecovery:
         followed = (self._folder.following(plan) for plan in before)
         found = next((plan for plan in followed if plan is not None), None)
         if found is None:
-            raise LostSegment(
-                f"the write-ahead log {self._folder.where} does not say what followed batch"
-                f" {number}: restore it, or start with a new folder"
-            )
+            raise lost_following(self._folder.where, number)
         return found
-
-    def _does_not_follow(self, start: Plan, end: Plan, at: Plan) -> NoReturn:
-        raise CheckpointMismatch(
-            f"Spark asks for the rows behind batch {start.number} up to batch {end.number}, and in"
-            f" the write-ahead log {self._folder.where} batch {at.number} follows: was the"
-            " checkpoint changed, or restored without the log? Restore what belongs together, or"
-            " start with a new folder, a new checkpointLocation and a new output",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
-
-    def _is_behind(self, number: int, newest: int) -> NoReturn:
-        raise behind(self._folder.where, newest, number)
-
-
-class Chain:
-    """Used by one thread."""
-
-    def __init__(self, folder: PlanFolder, recovery: PlanRecovery) -> None:
-        self._folder = folder
-        self._recovery = recovery
-        self.followed: PlanId | None = None
-        """The newest plan behind which this process put another."""
-
-    def put(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
-        """Let this plan follow that one, unless another does. Returns the one that follows.
-
-        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
-        """
-        if following.has_known:
-            self._folder.put_known(following.id, known)
-        self.followed = plan.id
-        stored = self._folder.put_following(plan.id, following)
-        if plan.number < self._folder.floor():  # what had followed it was removed
-            self._recovery.tell_removed(plan)
-        return stored

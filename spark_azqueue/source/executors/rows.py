@@ -24,8 +24,8 @@ from spark_azqueue.service.queues.client import QueueClient
 
 from ..columns import Columns
 from ..large_bodies import carried, resolved
-from ..log.undecodable import LoggedRows
-from ..partitions import MOST_BYTES, MOST_ROWS, cut
+from ..logged.undecodable import LoggedRows
+from ..partitions import MOST_PARTITION_BYTES, MOST_ROWS, cut
 from ..preflight import decided_by_queues, with_decided
 from ..rows import record_batch
 from ..suspects import Evidence
@@ -78,7 +78,7 @@ class _Kept(NamedTuple):
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 
 
-def slot_rows(
+def rows_of_task(
     task: bytes, config: SourceConfig, requested: Columns, *, is_repeated: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a slot, the same at every call. task: see `SlotAssignment`.
@@ -107,7 +107,7 @@ def slot_rows(
 def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]:
     """These rows, in record batches of bounded size. Raises UndecodableBody."""
     rows = (row for row in logged.rows() if row is not None)
-    for part in cut(rows, MOST_ROWS, MOST_BYTES):
+    for part in cut(rows, MOST_ROWS, MOST_PARTITION_BYTES):
         yield record_batch(part, columns)
 
 

@@ -18,19 +18,19 @@ its deletes are answered.
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from spark_azqueue.errors import LostSegment, ServiceError
-from spark_azqueue.journal.refusals import check_held, tell_loss
+from spark_azqueue.errors import ServiceError
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import ENDLESS_US, UNKNOWN_TIME, Lease, Received
 from spark_azqueue.service.queues.client import QueueClient
 
-from ..log.undecodable import LoggedRows, Reading
+from ..logged.undecodable import LoggedRows, Reading
+from ..refusals import check_held, lost_slot, lost_slot_to_split, removed_under_task
 from . import names
 from .folder import PlanFolder, tombstone
 from .leasing import (
@@ -43,10 +43,8 @@ from .leasing import (
     slot_rows,
     without_deletes,
 )
-from .objects import Counts, SlotHeader, SlotReport, SlotSegment, bytes_at_most
+from .objects import Counts, SlotHeader, SlotReport, SlotSegment, report_bytes_at_most
 from .plan import Plan
-
-log = logging.getLogger(__name__)
 
 _LATER_ATTEMPT_WAITS_S = 2.0
 _LOOK_AGAIN_S = 0.25
@@ -161,23 +159,14 @@ class SlotTask:
             is_over = self._folder.segment(plan, self._slot) is None
         if not is_over:
             return False
-        error = LostSegment(
-            f"slot {self._slot} of batch {plan.number} is no longer in the write-ahead log"
-            f" {self._folder.where}: restore it (did a lifecycle rule delete it, or was the"
-            " checkpoint rolled back further than writeAheadLogRetention?), or set"
-            " failOnDataLoss=false to go on without its rows"
-        )
+        error = lost_slot(self._folder.where, self._slot, plan.number)
         tell_loss(error, lose=self._lose)
         return True
 
     def check_floor(self) -> None:
         """Before the first delete: a plan that is being cleaned has its rows no longer."""
         if self._plan.number <= self._folder.floor():
-            raise LostSegment(
-                f"batch {self._plan.number} of the write-ahead log {self._folder.where} was removed"
-                " while this task was at work, which happens to tasks of a batch that ended long"
-                " ago: nothing was deleted"
-            )
+            raise removed_under_task(self._folder.where, self._plan.number)
 
     def _check_held(self, segment: SlotSegment) -> None:
         """Before the first delete. A slot that retries has nothing to delete."""
@@ -309,13 +298,9 @@ def segment_again(
         reading=Reading.of(config).options,
     )
     source = folder.segment_of(part.plan, part.slot)
-    size = bytes_at_most(len(source[0].received)) if source else 0
+    size = report_bytes_at_most(len(source[0].received)) if source else 0
     if source is None or folder.settled_of(part.plan, part.slot, size) is None:
-        error = LostSegment(
-            f"slot {part.slot} of batch {part.plan.number} is no longer in the write-ahead log"
-            f" {folder.where}, and its messages come again in batch {plan.number}: restore it, or"
-            " set failOnDataLoss=false to go on without its rows"
-        )
+        error = lost_slot_to_split(folder.where, part.slot, part.plan.number, plan.number)
         tell_loss(error, lose=lose)
         return SlotSegment(header, ())
     segment, _ = source

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from spark_azqueue.errors import AccessDenied, ServiceUnavailable
-from spark_azqueue.metrics.report import MOST_QUEUES
+from spark_azqueue.metrics.report import MOST_QUEUES_REPORTED
 from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.messages import ENDLESS_US, UNKNOWN_TIME, Message, QueueRef
 from spark_azqueue.service.queues.calls import Count, Peek, Peeked
@@ -105,7 +105,7 @@ class Backlog:
         return dict(self._known)
 
     def now(self, *, heads: bool = False) -> dict[str, int]:
-        """The same, counted now. heads: also peek now."""
+        """The messages of each queue, counted now. heads: also peek now."""
         self._asked_at = None
         if heads:
             self._looked_at = None
@@ -130,7 +130,7 @@ class Backlog:
                 if queue in self._denied:
                     continue
                 flight.begin((queue, False), Count(queue))
-            for queue in self._queues[:MOST_QUEUES] if looks else ():
+            for queue in self._queues[:MOST_QUEUES_REPORTED] if looks else ():
                 if queue not in self._blind:
                     flight.begin((queue, True), Peek(queue, self._peeks))
             while len(flight) and (left := deadline - self._clock()) > 0:

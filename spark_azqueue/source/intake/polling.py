@@ -247,7 +247,7 @@ class Cutoff:
         self._awaited: set[MessageKey] = set()
         self._met: set[MessageKey] = set()  # older messages of this look
         self._in_a_row: Counter[QueueRef] = Counter()
-        self._no_news: Counter[QueueRef] = Counter()
+        self._not_new: Counter[QueueRef] = Counter()
         self._is_full = False
 
     def wants(self, message: Message) -> bool:
@@ -260,7 +260,7 @@ class Cutoff:
             self._in_a_row[message.queue] = 0
         else:
             self._in_a_row[message.queue] += 1
-            self._no_news[message.queue] += 1
+            self._not_new[message.queue] += 1
         return older
 
     @property
@@ -290,11 +290,11 @@ class Cutoff:
         """Start the counts for a new look at the queues."""
         self._met.clear()
         self._in_a_row.clear()
-        self._no_news.clear()
+        self._not_new.clear()
 
     def read(self, queue: QueueRef) -> bool:
         """True if a look at this queue may end before an empty page comes."""
-        if self._no_news[queue] >= NEWER_AT_MOST:
+        if self._not_new[queue] >= NEWER_AT_MOST:
             return True
         if self._in_a_row[queue] < ENOUGH_NEWER:
             return False

@@ -184,7 +184,7 @@ class Ledger:
         return [self._entries[message.key].lease for message in messages]
 
     def newest(self, received: Iterable[Received]) -> list[Received]:
-        """The same with the newest leases, of those that are still in hand."""
+        """These messages, with their newest leases if they are still in hand."""
         newest = []
         for each in received:
             entry = self._entries.get(each.lease.key)

@@ -71,7 +71,7 @@ class Term:
 START_S = 60
 """The length before any batch was observed. A first batch that takes longer is renewed."""
 START_BY_USER_S = 300
-"""The same with deleteOnCommit=false: the user has to update or delete within the lease."""
+"""The first length with deleteOnCommit=false: the user settles within the lease."""
 START_ON_EXECUTORS_S = 90
 """With leaseOn=executors, always: a task dequeues for ten seconds, and deletes for some more."""
 SHORTEST_S = 60
@@ -171,7 +171,7 @@ class LeaseLengths:
         return self._longest_s
 
     def unusual_s(self) -> int:
-        """The same if that is more than a process leases for that has observed nothing; else 0."""
+        """`longest_s`, if a process that has observed nothing leases for less; else 0."""
         longest = self.longest_s()
         return longest if longest > RENEWED_S else 0
 

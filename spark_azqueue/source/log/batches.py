@@ -19,15 +19,15 @@ from spark_azqueue.service.messages import Message, MessageKey
 
 from ..batches.batch import Batch
 from ..columns import Columns
-from ..engine import DriverLeasing
+from ..driver.engine import DriverLeasing
 from ..leases.holder import LeaseHolder
+from ..logged.undecodable import Reading
 from ..offsets import STATUS_AT_MOST, OffsetJson
 from .given_up import DELETE_AFTER, FailedBatches
 from .log import Contents, SegmentReader, WriteAheadLog
 from .recovery import Asked, LogRecovery
 from .segment import Segment
 from .state import ProgressKeeper
-from .undecodable import Reading
 
 log = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ class LoggedBatches:
         self._log.mark(self._progress.now())
 
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
-        """The same, seldom, and best effort: a mark only saves work.
+        """Write a mark seldom, and best effort: it only saves work.
 
         has_ended: it is the last one of this process. Writes nothing if the log was not taken over
         as a whole: a start that is refused must not change what the next one finds.

@@ -24,9 +24,9 @@ from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..batches.commits import CommitTracker, PlanAction, Position, Proof
 from ..columns import Columns
-from ..engine import DriverLeasing, RestoredBatches
+from ..driver.engine import DriverLeasing, RestoredBatches
 from ..leases.holder import removals_for
-from ..offsets import OffsetJson, QueueOffset, text_of
+from ..offsets import OffsetJson, QueueOffset, offset_text
 from ..runtime import DEFAULT, Runtime
 from .batches import LoggedBatches, SegmentBodies
 from .log import WriteAheadLog
@@ -147,7 +147,7 @@ class LogConsumer:
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """The partitions of the segments behind `start` up to `end`: the same at every call."""
         position, last = self._read(start), self._read(end)
-        if text_of(start) == text_of(end):
+        if offset_text(start) == offset_text(end):
             self._position.probed(end)
             self._batches.named(last.number)
             return []

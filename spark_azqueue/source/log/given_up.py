@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 
-from spark_azqueue.journal.claim import taken
+from spark_azqueue.journal.refusals import another_writer
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.last_failure import found
 from spark_azqueue.service.messages import Lease, Message, MessageKey
 
-from ..engine import DriverLeasing
+from ..driver.engine import DriverLeasing
+from ..logged.undecodable import Reading
+from ..refusals import abandoned
 from ..suspects import IsolationRule
 from .log import WriteAheadLog
-from .outcomes import BatchOutcome, warn_of_split
+from .outcomes import BatchOutcome
 from .segment import Segment
 from .state import ProgressKeeper
-from .undecodable import Reading
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class FailedBatches:
         final, _ = outcomes.decide(number, BatchOutcome.COMMITTED, self._suspects.findings)
         self._log.check_claim()
         if final.gives_up and not was_given_up:  # its rows were delivered here, and not elsewhere
-            raise taken(self._log.where)
+            raise another_writer(self._log.where)
         return not final.gives_up
 
     def is_given_up(self, number: int) -> bool:
@@ -168,7 +169,7 @@ class FailedBatches:
             self._engine.settle(segment.number)
             return
         where = f"{self._log.where} (segment {segment.digest[:16]})"
-        warn_of_split(segment.number, where, tries, len(segment.received))
+        log.warning("%s", abandoned(where, segment.number, tries, len(segment.received)))
         self._release(segment)
         self._engine.builder.come_again([lease for _, lease in segment.received])
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from spark_azqueue.errors import LateSegment, LogDamaged, LostSegment
-from spark_azqueue.journal.claim import Claim, taken
-from spark_azqueue.journal.frame import digest_of
+from spark_azqueue.errors import LogDamaged, LostSegment
+from spark_azqueue.journal.claim import Claim
+from spark_azqueue.journal.frame import digest_in
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import is_too_long, old_enough, standing, tagged_in
+from spark_azqueue.journal.refusals import another_writer, tell_loss
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
@@ -27,14 +28,16 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
 from ..columns import Columns
+from ..logged.undecodable import Copy, Reading
 from ..offsets import STATUS_AT_MOST
+from ..refusals import late_segment
 from ..rows import Row, streams
 from . import names
+from .decisions import Decisions
 from .outcomes import BatchOutcomes
 from .progress import MARK_AT_MOST, LogProgress, PendingList, PendingLists, SegmentHeader
-from .segment import Segment, Segments, encode
+from .segment import Segment, Segments, encode_segment
 from .state import LogOffset, LogState, new_floor
-from .undecodable import Copy, Decisions, Reading
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +119,7 @@ class WriteAheadLog(Journal):
         claim = Claim.take(self, self.writer, above=above)
         state = self.survey(floor_if_empty)
         if state.progress.claim >= claim.number:  # and its claim was removed
-            raise taken(self.where)
+            raise another_writer(self.where)
         self.outcomes.find()
         self.decisions.find()
         known = max(self.outcomes.highest, self.decisions.highest)
@@ -214,15 +217,11 @@ class WriteAheadLog(Journal):
             suspect=contents.suspect,
             status=contents.status,
         )
-        data = encode(header, contents.received)
-        segment = Segment(header, tuple(contents.received), digest_of(data))
+        data = encode_segment(header, contents.received)
+        segment = Segment(header, tuple(contents.received), digest_in(data))
         if not self.store.put_new(names.segment(number), data) and not self._is_there(segment):
             self._claim.check()
-            raise LateSegment(
-                f"segment {number} of the write-ahead log {self.where} has just appeared, and no"
-                " other process claims the log: an ended one had sent it, and got no answer. Start"
-                " the query again: that batch is delivered then, and nothing is lost"
-            )
+            raise late_segment(self.where, number)
         removable = standing(range(self.state.floor + 1, header.floor + 1), self.segments.sizes)
         self.state = replace(state, head=number, floor=header.floor)
         self.segments.have(segment, len(data), self._now())
@@ -243,7 +242,7 @@ class WriteAheadLog(Journal):
         written = self._pending.shortened(progress)
         name, data = names.mark(*progress.age), written.to_mark()
         if not self.is_ours(name, data):
-            raise taken(self.where)
+            raise another_writer(self.where)
         self.state = replace(self.state, progress=progress)
         self._claim.check()  # else the next process may be about to read what is deleted here
         for name in before:
@@ -344,11 +343,10 @@ class SegmentReader:
         try:
             segment = self._log.segments.read(number, digest)
         except LostSegment as error:
-            if self._settings.fail_on_data_loss:
-                raise
             is_deleted = self._settings.delete_after is DeleteAfter.LOG
-            then = "were deleted" if is_deleted else "come again"
-            log.warning("%s: its batch is empty, and its messages %s", error, then)
+            messages = "were deleted" if is_deleted else "come again"
+            then = f"its batch is empty, and its messages {messages}"
+            tell_loss(error, lose=not self._settings.fail_on_data_loss, then=then)
             return None
         self.known(segment)
         return segment
@@ -358,7 +356,7 @@ class SegmentReader:
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:
-        """The same as `read`, or the segment that was kept."""
+        """Read a segment, or return the one that was kept. See `read`."""
         kept, self._kept = self._kept, None
         return kept if kept and kept.number == number else self.read(number)
 

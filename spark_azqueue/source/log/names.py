@@ -38,7 +38,7 @@ def attempt(number: int, writer: str) -> str:
 
 
 def outcome(number: int) -> str:
-    """Name of the outcome on a batch."""
+    """Name of the outcome of a batch."""
     return f"{OUTCOMES}/{number:012d}"
 
 

@@ -11,7 +11,6 @@ outcome, or not at all.
 from __future__ import annotations
 
 import enum
-import logging
 from typing import NamedTuple
 
 from spark_azqueue.journal.codec import Damaged, sealed, unsealed
@@ -21,8 +20,6 @@ from spark_azqueue.journal.numbers import number_in, tagged_in
 from ..findings import Findings
 from ..partitions import DamagedOffset
 from . import names
-
-log = logging.getLogger(__name__)
 
 _AT_MOST = 2**20
 
@@ -43,15 +40,6 @@ class BatchOutcome(enum.Enum):
         return self is not BatchOutcome.COMMITTED
 
 
-def warn_of_split(number: int, where: str, tries: int, messages: int) -> None:
-    """Say that a batch is given up. where: the log."""
-    log.warning(
-        "batch %d of the write-ahead log %s failed %d times and is abandoned: it has no rows, and"
-        " its %d messages come again in other batches (at least once)",
-        *(number, where, tries, messages),
-    )
-
-
 class Decided(NamedTuple):
     """An outcome, and what was known of suspects when it was decided."""
 
@@ -62,7 +50,7 @@ class Decided(NamedTuple):
 class BatchOutcomes:
     """The outcomes and tries in a log's folder. Used by one thread.
 
-    Raises ServiceError, and LogDamaged for a outcome that cannot be read.
+    Raises ServiceError, and LogDamaged for an outcome that cannot be read.
     """
 
     def __init__(self, journal: Journal, writer: str) -> None:
@@ -73,22 +61,22 @@ class BatchOutcomes:
         self._tries: dict[int, set[str]] = {}
 
     def find(self) -> None:
-        """Find out which there are. Call it once, after the claim."""
+        """List the outcomes and tries of the log. Call it once, after the claim."""
         found = map(number_in, self._journal.store.names(names.OUTCOMES))
         self._listed = {number for number in found if number}
         self._find_tries()
 
     @property
     def highest(self) -> int:
-        """The highest number of a batch that has a outcome or tries; 0 without any."""
+        """The highest number of a batch that has an outcome or tries; 0 without any."""
         return max((*self._listed, *self._tries), default=0)
 
     def up_to(self, number: int) -> set[int]:
-        """The batches up to this one that have a outcome or tries."""
+        """The batches up to this one that have an outcome or tries."""
         return {each for each in (*self._listed, *self._tries) if each <= number}
 
     def on(self, number: int) -> BatchOutcome | None:
-        """The outcome on a batch, None if there was none when the log was claimed."""
+        """The outcome of a batch, None if there was none when the log was claimed."""
         decided = self._decided(number)
         return decided and decided.outcome
 
@@ -168,7 +156,7 @@ class BatchOutcomes:
 
 
 def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
-    """The outcome on a batch, None if there is none. Raises ServiceError, LogDamaged."""
+    """The outcome of a batch, None if there is none. Raises ServiceError, LogDamaged."""
     found = journal.read(
         names.outcome(number), _AT_MOST, lambda data: _parsed(data, journal.account)
     )

@@ -9,8 +9,6 @@ came since. When these are many, the list is written anew.
 from __future__ import annotations
 
 import base64
-import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -50,14 +48,14 @@ from spark_azqueue.journal.pending import (
     PendingDelete,
     pending_deletes,
 )
+from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, QueueRef
 
+from ..logged.options import READING
 from . import names
 
 if TYPE_CHECKING:
     from spark_azqueue.journal.journal import Journal
-
-log = logging.getLogger(__name__)
 
 
 class FirstBatch(NamedTuple):
@@ -200,17 +198,6 @@ VERSION_WITH_LIST = 2
 """If pending deletes are in a list of their own: earlier releases would not know of them."""
 
 _QUEUES_AT_MOST = 10_000
-_READING_AT_MOST = 20
-_OPTION = re.compile(r"[!-~ ]{0,100}")
-
-
-def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    options = object_of(found.get(name), "options")
-    if len(options) > _READING_AT_MOST:
-        raise Damaged("it names too many options")
-    if not all(_OPTION.fullmatch(name) for name in options):
-        raise Damaged("the name of one of its options is not valid")
-    return {name: text(options, name) for name in options}
 
 
 def _cut(found: Mapping[str, Any], name: str) -> tuple[int, ...]:
@@ -220,9 +207,6 @@ def _cut(found: Mapping[str, Any], name: str) -> tuple[int, ...]:
         raise Damaged("its partitions are not valid")
     return cut
 
-
-READING = Coded(_reading, dict)
-"""The options that make rows of messages."""
 
 _NUMBER = Coded(lambda found, name: number(found, name, least=1))
 _CUT = Coded(_cut)
@@ -300,7 +284,7 @@ class PendingLists:
         self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
-        """The same with all pending deletes, read from the list that it names. Changes nothing.
+        """This progress with all pending deletes, read from its list. Changes nothing.
 
         is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
         may have written another one meanwhile.
@@ -325,7 +309,7 @@ class PendingLists:
         self._in_mark = mark.pending_list if mark else None
 
     def shortened(self, progress: LogProgress) -> LogProgress:
-        """The same, as a header or a mark is to hold it. Writes a list if that is due.
+        """This progress as a header or a mark is to hold it. Writes a list if that is due.
 
         Of more than `PENDING_AT_MOST` the newest are kept.
         """
@@ -352,7 +336,7 @@ class PendingLists:
         self._remove_older_than(progress)
 
     def in_mark(self, progress: LogProgress) -> None:
-        """The same for a mark. (If the mark is damaged, the newest header counts.)"""
+        """This mark exists: remove lists as above. (If it is damaged, the newest header counts.)"""
         self._in_mark = progress.pending_list
         self._remove_older_than(progress)
 
@@ -376,11 +360,8 @@ class PendingLists:
                 lambda data: PendingDelete.all_from_json(unsealed(data, _VALUES_AT_MOST), account),
             )
         except LogDamaged as error:
-            if not self._lose:
-                raise
-            log.warning(
-                "%s; failOnDataLoss=false: messages that it names may give a second row", error
-            )
+            then = "messages that it names may give a second row"
+            tell_loss(error, lose=self._lose, then=then)
             return ()
 
     def _remove_older_than(self, written: LogProgress) -> None:

@@ -7,15 +7,19 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.journal.refusals import check_held, check_not_empty, check_queues, of_another
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 
-from ..engine import DriverLeasing
+from ..driver.engine import DriverLeasing
 from ..leases.timing import RENEWED_S
+from ..refusals import (
+    begun_again_behind,
+    check_held,
+    check_not_empty,
+    check_queues_of_log,
+    of_another,
+)
 from .given_up import FailedBatches
 from .log import SegmentReader, WriteAheadLog
 from .progress import FirstBatch, LogProgress
@@ -171,13 +175,7 @@ class LogRecovery:
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
         """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
         if start.is_of_log and end.number <= start.number:
-            raise CheckpointMismatch(
-                f"the checkpoint is at batch {start.number} of the write-ahead log"
-                f" {self._log.where}, and writeAheadLogStart=earliest began again at batch"
-                f" {end.number}: remove that option, which is for the first start only, and the"
-                " newest file in the checkpoint's folder 'offsets'",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise begun_again_behind(self._log.where, start.number, end.number)
 
     def compare(self, position: LogOffset) -> None:
         """Check that the segment is the one that the checkpoint names."""
@@ -225,7 +223,8 @@ class LogRecovery:
         if asked:
             self.after = self._first_segment(state, asked)
         if self._log.newest:
-            check_queues(self._config.selection, self._log.newest.queues, self._log.where)
+            queues = self._log.newest.queues
+            check_queues_of_log(self._config.selection, queues, self._log.where)
         for number in state.not_done:
             if number not in self._found:
                 segment = self._found[number] = self._segments.read(number)

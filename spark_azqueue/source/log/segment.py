@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.frame import (
     FIRST_READ,
@@ -22,14 +21,15 @@ from spark_azqueue.journal.frame import (
 )
 from spark_azqueue.journal.frame import head_size as head_size_of
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.messages import pack_messages, unpack_messages
 from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.service.messages import Message, Received
 
+from ..refusals import lost_segment
 from . import names
 from .progress import SegmentHeader
 
-MAGIC = b"azqueue segment 1\n"
+SEGMENT_MAGIC = b"azqueue segment 1\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +51,29 @@ class Segment:
         return [message for message, _ in self.received]
 
 
-def encode(header: SegmentHeader, received: Sequence[Received]) -> bytes:
+def encode_segment(header: SegmentHeader, received: Sequence[Received]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
-    return framed(MAGIC, header.to_bytes(), pack(received, header.queues))
+    return framed(SEGMENT_MAGIC, header.to_bytes(), pack_messages(received, header.queues))
 
 
-def decode(data: bytes) -> Segment:
+def decode_segment(data: bytes) -> Segment:
     """Read a whole segment. Raises Damaged."""
-    frame = unframed(MAGIC, data)
+    frame = unframed(SEGMENT_MAGIC, data)
     header = SegmentHeader.from_bytes(frame.head)
     check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
-        received = unpack(stream, header.queues, header.messages)
+        received = unpack_messages(stream, header.queues, header.messages)
     return Segment(header, received, frame.digest)
 
 
 def header_size(start: bytes) -> int:
     """How many bytes from the start of a segment hold its header. Raises Damaged."""
-    return head_size_of(MAGIC, start)
+    return head_size_of(SEGMENT_MAGIC, start)
 
 
 def decode_header(start: bytes) -> SegmentHeader:
     """Read the header from the first `header_size` bytes. Raises Damaged."""
-    return SegmentHeader.from_bytes(head_of(MAGIC, start))
+    return SegmentHeader.from_bytes(head_of(SEGMENT_MAGIC, start))
 
 
 class Segments:
@@ -106,7 +106,7 @@ class Segments:
         while True:
             start = self._journal.store.get(name, size)
             if start is None:
-                raise self._lost(number)
+                raise lost_segment(self._journal.where, number)
             try:
                 needed = header_size(start)
                 if needed <= len(start):
@@ -121,7 +121,7 @@ class Segments:
         """Read a segment. digest: the first half of its digest, if known."""
 
         def parse(data: bytes) -> Segment:
-            found = decode(data)
+            found = decode_segment(data)
             self._checked(number, found.header)
             before, after = self._digests.get(number - 1), self._digests.get(number)
             if not found.digest.startswith(digest) or after not in (None, found.digest):
@@ -132,7 +132,7 @@ class Segments:
 
         found = self._journal.read(names.segment(number), FRAME_AT_MOST + FIRST_READ, parse)
         if found is None:
-            raise self._lost(number)
+            raise lost_segment(self._journal.where, number)
         self._digests[number] = found.digest
         return found
 
@@ -156,10 +156,3 @@ class Segments:
         if header.log != self._journal.uuid or header.number != number:
             raise Damaged("it belongs to another log, or to another place in it")
         return header
-
-    def _lost(self, number: int) -> LostSegment:
-        return LostSegment(
-            f"segment {number} of the write-ahead log {self._journal.where} does not exist: restore"
-            " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
-            " its rows"
-        )

@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_azqueue.errors import LogDamaged, LostSegment
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, first_missing, is_too_long
 from spark_azqueue.journal.pending import PendingDelete
-from spark_azqueue.journal.refusals import behind, removed, unknown
 from spark_azqueue.options.choices import LogStart
 
 from ..offsets import (
@@ -32,6 +30,7 @@ from ..offsets import (
     version_and_batch,
 )
 from ..partitions import DamagedOffset
+from ..refusals import behind, gap_in_segments, number_far_above, rolled_back_too_far, unknown
 from .progress import FirstBatch, LogProgress
 
 if TYPE_CHECKING:
@@ -140,19 +139,9 @@ class LogState:
         over = max(floor, min(progress.committed, progress.done))
         missing = first_missing(range(over + 1, head + 1), above)
         if is_too_long(range(missing or newest + 1, head)):
-            raise LogDamaged(
-                f"segment {missing or newest + 1} is missing in the write-ahead log {where}, and an"
-                f" object of it names number {head}, which is far above all others: no query"
-                " numbered it so. Remove that object, if it is not one of a log that was restored"
-                " in part"
-            )
+            raise number_far_above(where, missing or newest + 1, head)
         if missing and not lose:
-            raise LostSegment(
-                f"segment {missing} is missing in the write-ahead log {where}, though segments"
-                f" {over + 1} to {head} should be there: restore it, or start with a new"
-                " folder, a new checkpointLocation and a new output. failOnDataLoss=false continues"
-                " without its rows"
-            )
+            raise gap_in_segments(where, missing, over + 1, head)
         return cls(floor, head, progress)
 
 
@@ -191,7 +180,7 @@ def first_segment(
         raise behind(where, state.head, number)
     if number < state.floor:
         if not lose:
-            raise removed(where, number, state.floor)
+            raise rolled_back_too_far(where, number, state.floor)
         return state.floor
     return number
 

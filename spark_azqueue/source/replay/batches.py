@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.numbers import first_missing
 from spark_azqueue.options.replay import ReplayConfig
 
 from ..executors.names import PlanId
 from ..offsets import HISTORY_VERSION, OffsetJson
+from ..refusals import lost_batch, not_committed_yet, offset_of_no_reader, removed, stored_later
 
 UNKNOWN = -1
 """In place of a time that a listing did not say."""
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     """An object of a log to read: a segment, or with leaseOn=executors what a slot gave.
 
     logged_at: of its batch, microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
-    has_verdict: it may be decided that the batch has no rows, see `objects.py`. has_decisions: it
+    has_outcome: it may be decided that the batch has no rows, see `objects.py`. has_decisions: it
     is decided how some of its messages have rows. plan, slot: with leaseOn=executors. chained: on
     the first piece of each plan, to be checked against the folder.
     """
@@ -78,20 +78,16 @@ class LogSurvey:
         return first_missing(numbers, (each.number for each in self.batches))
 
 
-def chosen(found: LogSurvey, config: ReplayConfig) -> tuple[list[Logged], list[LostSegment]]:
+def chosen_batches(
+    found: LogSurvey, config: ReplayConfig
+) -> tuple[list[Logged], list[LostSegment]]:
     """The batches that the options name, and what is lost of them.
 
     Raises InvalidOption for the number of a batch that is not committed yet.
     """
     for name, number in (("startingBatch", config.first), ("endingBatch", config.last)):
         if number is not None and number > found.committed:
-            raise InvalidOption(
-                f"option '{name}' is {number}, and the newest batch that the write-ahead log"
-                f" {found.where} knows as committed is {found.committed}: name an earlier one, or"
-                " wait. A running query says so one or two batches later, an idle one within a"
-                " minute",
-                condition=Condition.INVALID_LOG_OPTION,
-            )
+            raise not_committed_yet(found.where, name, number, found.committed)
     first, last = config.first or found.floor + 1, config.last or found.committed
     batches = [
         each
@@ -114,34 +110,11 @@ def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
 def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSegment | None:
     """What options say that a read begins with, and the log has no longer."""
     if first <= found.floor:
-        return removed(found, first, found.floor)
+        return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
     if config.since is not None and found.floor and config.since < oldest:
-        return LostSegment(
-            f"the write-ahead log {found.where} begins with batch {found.floor + 1}, which was"
-            f" stored at {in_words(oldest)}: batches that were stored between startingTimestamp and"
-            " then may have been removed (see writeAheadLogRetention). Begin later, or set"
-            " failOnDataLoss=false to read what is there"
-        )
+        return stored_later(found.where, found.floor + 1, time_in_words(oldest))
     return None
-
-
-def removed(found: LogSurvey, first: int, last: int) -> LostSegment:
-    """The error for batches that the writer has removed."""
-    return LostSegment(
-        f"batches {first} to {last} were removed from the write-ahead log {found.where}, which"
-        f" holds batches from {found.floor + 1} on (see writeAheadLogRetention of the query that"
-        " writes it): begin later, or set failOnDataLoss=false to go on without them"
-    )
-
-
-def lost(where: str, number: int) -> LostSegment:
-    """The error for a batch that must not have been removed."""
-    return LostSegment(
-        f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
-        " has not removed it: restore it (did a lifecycle rule delete it?), or set"
-        " failOnDataLoss=false to read without its rows"
-    )
 
 
 def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
@@ -162,7 +135,7 @@ def pieces_of(batches: Sequence[Logged]) -> list[Piece]:
     return [piece for batch in batches for piece in batch.pieces]
 
 
-def in_words(microseconds: int) -> str:
+def time_in_words(microseconds: int) -> str:
     """A time as the options take it."""
     at = datetime.fromtimestamp(microseconds // 1_000_000, timezone.utc)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -173,7 +146,7 @@ def _lost(found: LogSurvey, config: ReplayConfig, first: int, last: int) -> Iter
         yield error
     missing = found.missing(first, last)
     if missing is not None:
-        yield lost(found.where, missing)
+        yield lost_batch(found.where, missing)
 
 
 def _is_within(logged_at: int, config: ReplayConfig) -> bool:
@@ -224,8 +197,4 @@ class ReplayOffset:
             and 1 <= first <= batch + 1 <= _MOST
         ):
             return cls(log, first, batch)
-        raise CheckpointMismatch(
-            "the checkpoint is not one of a stream that reads a write-ahead log (readLog), or it is"
-            " damaged: restore it, or start with a new checkpointLocation",
-            condition=Condition.LOG_CHECKPOINT_MISMATCH,
-        )
+        raise offset_of_no_reader()

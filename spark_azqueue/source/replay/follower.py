@@ -6,13 +6,11 @@ any number of streams read one log, each at its own pace, and each repeats its m
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import CheckpointMismatch, InvalidOption, LostSegment
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.log import refused_wrapper
@@ -20,20 +18,17 @@ from spark_azqueue.options.replay import ReplayConfig
 
 from ..batches.commits import Position
 from ..offsets import OffsetJson
+from ..refusals import behind, end_of_stream, lost_batch, of_another, overlapping, removed
 from .batches import (
     LogSurvey,
     Piece,
     ReplayOffset,
     first_batch,
-    lost,
     lost_at_start,
     parted,
     pieces_of,
-    removed,
 )
-from .survey import History, history_of, opened
-
-log = logging.getLogger(__name__)
+from .survey import History, history_of, opened_log
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latest` may last: a query with several sources waits for each."""
@@ -50,7 +45,7 @@ class Follower:
         self,
         config: ReplayConfig,
         *,
-        open_log: Callable[[ReplayConfig], Journal] = opened,
+        open_log: Callable[[ReplayConfig], Journal] = opened_log,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -103,7 +98,7 @@ class Follower:
                 self._tell(error)
         if first <= found.floor:
             if position.log:
-                self._tell(removed(found, first, found.floor))
+                self._tell(removed(found.where, first, found.floor, found.floor))
             first = found.floor + 1
         newest = found.committed if self._until is None else min(found.committed, self._until)
         last = min(newest, first + self._config.batches_per_trigger - 1)
@@ -123,28 +118,19 @@ class Follower:
             return []
         self._spark.planned(end)
         if position.first <= before.batch:
-            raise CheckpointMismatch(
-                f"Spark asks for the batches {position.first} to {position.batch} of the"
-                f" write-ahead log {self.opened.store.where} behind batch {before.batch}: was the"
-                " checkpoint changed? Restore it, or start with a new one and a new output",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            where = self.opened.store.where
+            raise overlapping(where, position.first, position.batch, before.batch)
         first, last = position.first, position.batch
         found = self._found
         if found is None or found.committed < last or found.floor >= first:
             found = self._survey()
         if found.committed < last:
-            raise CheckpointMismatch(
-                f"the write-ahead log {found.where} is behind the checkpoint: it knows batches up"
-                f" to {found.committed} as committed, and the checkpoint is at {last}. Restore the"
-                " log, or start with a new checkpointLocation",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise behind(found.where, found.committed, last, is_read=True)
         if first <= found.floor:
-            self._tell(removed(found, first, min(last, found.floor)))
+            self._tell(removed(found.where, first, min(last, found.floor), found.floor))
         missing = found.missing(first, last)
         if missing is not None:
-            self._tell(lost(found.where, missing))
+            self._tell(lost_batch(found.where, missing))
         return parted(pieces_of([each for each in found.batches if first <= each.number <= last]))
 
     def close(self) -> None:
@@ -155,11 +141,7 @@ class Follower:
     def _position(self, offset: Mapping[str, Any]) -> ReplayOffset:
         position = ReplayOffset.from_json(offset)
         if position.log and position.log != self.opened.uuid:
-            raise CheckpointMismatch(
-                f"the checkpoint belongs to another write-ahead log than {self.opened.store.where}:"
-                " name its folder in 'readLog', or start with a new checkpointLocation",
-                condition=Condition.LOG_CHECKPOINT_MISMATCH,
-            )
+            raise of_another(self.opened.store.where)
         return position
 
     def _look(self, position: ReplayOffset) -> None:
@@ -175,7 +157,7 @@ class Follower:
             self._sleep(min(pause, _NAP_AT_MOST_S))
         if pause <= _NAP_AT_MOST_S:
             self._looked_at = self._clock()
-            if self._history.has_news(found):
+            if self._history.has_new_batches(found):
                 self._survey()
 
     def _survey(self) -> LogSurvey:
@@ -192,8 +174,4 @@ def check_stream(config: ReplayConfig) -> None:
     """Raise InvalidOption for options that are for `spark.read` alone."""
     for name, value in (("endingBatch", config.last), ("endingTimestamp", config.until)):
         if value is not None:
-            raise InvalidOption(
-                f"option '{name}' is for spark.read with 'readLog', and a stream has no end: remove"
-                " it, or read with spark.read",
-                condition=Condition.INVALID_LOG_OPTION,
-            )
+            raise end_of_stream(name)

@@ -5,7 +5,6 @@ What the writer removed since the batches were chosen is distinguished from what
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
@@ -27,14 +26,14 @@ from ..executors.folder import PlanFolder
 from ..executors.leasing import slot_rows
 from ..large_bodies import carried, resolved
 from ..log import names as segment_names
+from ..log.decisions import segment_rows
 from ..log.outcomes import outcome_on
 from ..log.segment import Segments
-from ..log.undecodable import LoggedRows, Reading, has_decisions, segment_rows
-from ..partitions import MOST_BYTES, MOST_ROWS, cut
+from ..logged.undecodable import LoggedRows, Reading, has_decisions
+from ..partitions import MOST_PARTITION_BYTES, MOST_ROWS, cut
+from ..refusals import lost_batch, removed_under_reader
 from ..rows import TYPES, Row, record_batch
-from .batches import UNKNOWN, Piece, lost
-
-log = logging.getLogger(__name__)
+from .batches import UNKNOWN, Piece
 
 ReadAs = Callable[[Reading], Reading]
 
@@ -142,13 +141,7 @@ class SlotObjects:
 
 
 def _gone(where: str, number: int, *, is_removed: bool) -> LostSegment:
-    if not is_removed:
-        return lost(where, number)
-    return LostSegment(
-        f"batch {number} was removed from the write-ahead log {where} while it was read, since"
-        " writeAheadLogRetention of the query that writes it was over: begin later, or set"
-        " failOnDataLoss=false to read without its rows"
-    )
+    return removed_under_reader(where, number) if is_removed else lost_batch(where, number)
 
 
 OWN_COLUMNS: Columns = (("log_batch", "bigint"), ("logged_at", "timestamp"))
@@ -173,7 +166,9 @@ def rows_of(
     asked = tuple(column for column in requested if column[0] not in own) or _ANY
     columns = carried(asked, config)
     for piece, rows, _ in rows_by_piece(objects, pieces, config, may_lack_removed=may_lack_removed):
-        batches = (record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_BYTES))
+        batches = (
+            record_batch(part, columns) for part in cut(rows, MOST_ROWS, MOST_PARTITION_BYTES)
+        )
         for batch in resolved(batches, asked, config):
             yield _with_own(batch, piece, requested)
 

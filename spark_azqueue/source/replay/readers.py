@@ -20,10 +20,10 @@ from spark_azqueue.service.names import Kind
 from ..columns import Columns, check_requested
 from ..offsets import OffsetJson
 from ..readers import SupportsTriggerAvailableNow
-from .batches import Piece, chosen, parted, pieces_of
+from .batches import Piece, chosen_batches, parted, pieces_of
 from .follower import Follower
 from .objects import objects_of, rows_of
-from .survey import history_of, journal_of, opened, store_of
+from .survey import history_of, journal_of, opened_log, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,12 +51,12 @@ class LogReader(DataSourceReader):
 
     @short_tracebacks
     def partitions(self) -> list[InputPartition]:
-        """Choose the batches. Raises what `opened` and `chosen` do, and LostSegment."""
+        """Choose the batches. Raises what `opened_log` and `chosen_batches` do, and LostSegment."""
         check_requested(self._requested, self._available)
         config = self._config
-        found = opened(config)
+        found = opened_log(config)
         try:
-            batches, losses = chosen(history_of(found).survey(), config)
+            batches, losses = chosen_batches(history_of(found).survey(), config)
         finally:
             found.close()
         for error in losses:

@@ -12,11 +12,9 @@ floor is read last: above it nothing was removed.
 
 from __future__ import annotations
 
-import logging
 from typing import Protocol
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.errors import InvalidOption, LogConflict, LostSegment
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, standing, tagged_in
@@ -32,9 +30,8 @@ from ..log.log import newest_mark
 from ..log.names import SEGMENTS
 from ..log.progress import SegmentHeader
 from ..log.segment import Segments
+from ..refusals import log_without_messages, no_log_there
 from .batches import UNKNOWN, Chained, Logged, LogSurvey, Piece
-
-log = logging.getLogger(__name__)
 
 _TRIES = 5
 
@@ -47,7 +44,7 @@ class SegmentHistory:
         self._store = journal.store
         self._segments = Segments(journal)
 
-    def has_news(self, found: LogSurvey) -> bool:
+    def has_new_batches(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         head = max((each.number for each in found.batches), default=found.committed)
         newest = self._header(head + 1)
@@ -100,7 +97,7 @@ class PlanHistory:
         self._folder = folder
         self._store = folder.store
 
-    def has_news(self, found: LogSurvey) -> bool:
+    def has_new_batches(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
         listed = self._store.names(slot_names.SLOTS, f"{found.committed + 1:012d}-")
         return any(map(_closed, listed))
@@ -114,7 +111,7 @@ class PlanHistory:
         repeated: set[PlanId] = set()
         decided: set[tuple[PlanId, int]] = set()
         for stored in self._store.entries(slot_names.SLOTS):
-            found = slot_names.parsed(stored.name)
+            found = slot_names.as_slot_name(stored.name)
             if found is not None and found.kind == "s":
                 slots.setdefault(found.plan, {})[found.slot] = (stored.size, stored.written)
             elif found is not None and found.kind == "r":
@@ -140,7 +137,7 @@ class PlanHistory:
 
 def _closed(name: str) -> PlanId | None:
     """The plan that is closed, if this object says so."""
-    found = slot_names.parsed(name)
+    found = slot_names.as_slot_name(name)
     return found.plan if found is not None and found.kind in _CLOSED else None
 
 
@@ -177,7 +174,7 @@ _KINDS = {kind.name: kind.for_reading() for kind in (WRITE_AHEAD, EXECUTORS)}
 class History(Protocol):
     """The committed batches of a log. Used by one thread. Writes nothing."""
 
-    def has_news(self, found: LogSurvey) -> bool:
+    def has_new_batches(self, found: LogSurvey) -> bool:
         """False if nothing was committed since. For a few small requests."""
 
     def survey(self, *, uncommitted: bool = False) -> LogSurvey:
@@ -192,7 +189,7 @@ def history_of(journal: Journal) -> History:
     return PlanHistory(journal) if isinstance(journal, PlanFolder) else SegmentHistory(journal)
 
 
-def opened(config: ReplayConfig) -> Journal:
+def opened_log(config: ReplayConfig) -> Journal:
     """Find out which log it is. Changes nothing. Returns a PlanFolder if executors wrote it.
 
     Raises InvalidOption if there is none, LogConflict for a log of another kind, LogDamaged,
@@ -201,17 +198,10 @@ def opened(config: ReplayConfig) -> Journal:
     store = store_of(config, WRITE_AHEAD.for_reading())
     data = store.get(IDENTITY, IDENTITY_AT_MOST)
     if data is None:
-        raise InvalidOption(
-            f"there is no write-ahead log in {store.where} (no '{IDENTITY}'): 'readLog' takes what"
-            " the writing query has for 'writeAheadLog'. A query makes it at its first start",
-            condition=Condition.INVALID_LOG_OPTION,
-        )
+        raise no_log_there(store.where, IDENTITY)
     identity, kind = Identity.of_any_kind(data, store)
     if kind.name not in _KINDS:
-        raise LogConflict(
-            f"{store.where} is the folder of a {kind.words}, which holds no messages to read:"
-            " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"
-        )
+        raise log_without_messages(store.where, kind.words)
     store.close()
     return journal_of(store_of(config, _KINDS[kind.name]), identity.account, identity.uuid)
 

@@ -16,7 +16,7 @@ if "HOLD" in os.environ:
     from spark_azqueue.source.executors.folder import PlanFolder
     from spark_azqueue.source.executors.objects import SlotSegment
     from spark_azqueue.source.executors.slot import SlotTask
-    from spark_azqueue.source.log.undecodable import LoggedRows
+    from spark_azqueue.source.logged.undecodable import LoggedRows
 
     folder = Path(os.environ["HOLD"])
     put, rows = PlanFolder.put_segment, SlotTask.rows

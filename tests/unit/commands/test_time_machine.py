@@ -27,7 +27,7 @@ from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import stored_text
 from spark_azqueue.source.replay.batches import pieces_of
 from spark_azqueue.source.replay.objects import objects_of, rows_of
-from spark_azqueue.source.replay.survey import history_of, opened
+from spark_azqueue.source.replay.survey import history_of, opened_log
 from spark_azqueue.testing import Fault
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -281,7 +281,7 @@ def files_in(folder):
 def read_log(place, **options):
     """What `spark.read` gives: batch, id and body of each row."""
     config = replay_config({"readLog": place, **options}, {})
-    log = opened(config)
+    log = opened_log(config)
     pieces = pieces_of(history_of(log).survey().batches)
     columns = (*COLUMNS, ("message_id", "string"))
     batches = rows_of(objects_of(log), pieces, config, columns, may_lack_removed=True)

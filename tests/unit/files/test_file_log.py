@@ -445,7 +445,7 @@ def test_time_does_not_go_back_behind_a_snapshot(tmp_path: Path) -> None:
 def test_a_memory_too_large_for_a_snapshot_keeps_its_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_azqueue.files.log.MOST", 10)
+    monkeypatch.setattr("spark_azqueue.files.log.MOST_REMEMBERED", 10)
     log = opened(tmp_path)
     for batch in range(2 * SNAPSHOT_AFTER):
         log.put(record(batch, batch))

@@ -8,7 +8,7 @@ import pytest
 from spark_azqueue.metrics.report import (
     AT,
     BYTES_IN_AN_OFFSET,
-    MOST_QUEUES,
+    MOST_QUEUES_REPORTED,
     OTHERS,
     Counters,
     CountsByQueue,
@@ -116,10 +116,10 @@ def test_metrics_by_queue_and_operation_go_to_json_and_back_and_add_up():
 def test_queues_beyond_the_hundredth_are_counted_together():
     counts = CountsByQueue()
     for _ in range(2):
-        counts.add(f"queue-{number}" for number in range(MOST_QUEUES + 3))
+        counts.add(f"queue-{number}" for number in range(MOST_QUEUES_REPORTED + 3))
 
     told = counts.as_dict()
-    assert len(told) == MOST_QUEUES + 1
+    assert len(told) == MOST_QUEUES_REPORTED + 1
     assert (told["queue-0"], told[OTHERS]) == (2, 6)
 
 

@@ -20,7 +20,7 @@ from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests
 from spark_azqueue.sink.sender import Sender
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.driver.leased import LeasedConsumer
 from spark_azqueue.testing import Fault
 
 SIGNATURE = "aBcD1234%2Bx%2Fy%3D"

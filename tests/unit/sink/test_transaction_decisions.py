@@ -10,7 +10,7 @@ from spark_azqueue.errors import TransactionUnknown
 from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.listing import Listing
-from spark_azqueue.sink.transaction.names import MOST, Transaction
+from spark_azqueue.sink.transaction.names import HIGHEST_TXN_VERSION, Transaction
 from spark_azqueue.sink.transaction.record import (
     CHUNK_AT_MOST,
     CHUNK_ROWS,
@@ -54,7 +54,7 @@ NOT_DESCRIBED, NO_SIZE, WRITTEN = "described as it should", "size that no chunk 
         ({"number": "7"}, "'number'"),
         ({"number": True}, "'number'"),
         ({"number": -1}, "'number'"),
-        ({"number": MOST + 1}, "'number'"),
+        ({"number": HIGHEST_TXN_VERSION + 1}, "'number'"),
         ({"number": 8}, "another transaction"),
         ({"chunks": [None]}, NOT_DESCRIBED),
         ({"chunks": [CHUNK[:4]]}, NOT_DESCRIBED),
@@ -115,7 +115,7 @@ def of(*listed: str) -> Listing:
 def test_a_mark_above_all_records_says_what_was_lost(
     marks: list[int], lost: dict[str, int]
 ) -> None:
-    listing = of(names.record(at(5)), *(names.mark(at(each), NONCE, 1) for each in marks))
+    listing = of(names.record(at(5)), *(names.progress_mark(at(each), NONCE, 1) for each in marks))
 
     assert listing.lost == lost
     assert listing.newest == {KEY: 5}

@@ -61,7 +61,7 @@ def test_a_record_above_the_start_of_a_run_is_a_strangers() -> None:
 
 
 def test_marks_are_of_a_nonce_and_the_highest_counts() -> None:
-    marks = [names.mark(at(5), tag, n) for tag, n in ((RUN, 2), (RUN, 4), (OTHER, 9))]
+    marks = [names.progress_mark(at(5), tag, n) for tag, n in ((RUN, 2), (RUN, 4), (OTHER, 9))]
     listing = of(*marks)
     assert listing.marked(head(at(5), 9)) == 4
     assert listing.marked(head(at(6), 9)) == 0
@@ -69,7 +69,7 @@ def test_marks_are_of_a_nonce_and_the_highest_counts() -> None:
 
 
 def test_a_record_is_finished_by_the_mark_of_its_last_message_alone() -> None:
-    listing = of(*(names.mark(at(5), RUN, n) for n in (2, 4, 10**12 - 1)))
+    listing = of(*(names.progress_mark(at(5), RUN, n) for n in (2, 4, 10**12 - 1)))
     assert [listing.is_finished(head(at(5), rows)) for rows in (2, 3, 4, 5, 0)] == [
         *(True, False, True, False, True)
     ]
@@ -81,15 +81,15 @@ def test_what_is_outlived_begins_with_heads_and_leaves_the_record_and_others() -
     over = [
         names.record(at(4)),
         names.record(at(5)),
-        names.mark(at(4), RUN, 3),
+        names.progress_mark(at(4), RUN, 3),
         names.part(at(4), RUN, 0),
-        names.mark(at(last), OTHER, 3),
+        names.progress_mark(at(last), OTHER, 3),
         names.part(at(last), OTHER, 0),
         names.start(KEY, 4, RUN),
     ]
     kept = [
         names.record(at(last)),
-        names.mark(at(last), RUN, 3),
+        names.progress_mark(at(last), RUN, 3),
         names.part(at(last), RUN, 0),
         names.start(KEY, 5, RUN),
         names.part(at(last + 1), OTHER, 0),
@@ -103,9 +103,9 @@ def test_what_is_outlived_begins_with_heads_and_leaves_the_record_and_others() -
 
 
 def test_what_may_belong_to_an_unfinished_record_stays() -> None:
-    kept = [names.record(at(4)), names.mark(at(4), RUN, 3), names.part(at(4), RUN, 0)]
+    kept = [names.record(at(4)), names.progress_mark(at(4), RUN, 3), names.part(at(4), RUN, 0)]
     under_way = names.part(at(3), RUN, 0)  # its head may land late
-    over = [names.record(at(5)), names.mark(at(5), OTHER, 3)]
+    over = [names.record(at(5)), names.progress_mark(at(5), OTHER, 3)]
     listing = of(*kept, under_way, *over, names.record(at(6)))
     assert listing.outlived_by(head(at(6), 1), {5}) == over
     assert listing.not_written(head(at(6), 1)) == [at(5), at(4)]

@@ -16,16 +16,21 @@ from spark_azqueue.journal.codec import Damaged, sealed
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS, checked_object
 from spark_azqueue.sink.transaction import names
-from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord, chunks_of, unpack
-from spark_azqueue.sink.transaction.names import MOST, ObjectKind, Transaction
+from spark_azqueue.sink.transaction.log import (
+    TransactionLog,
+    TransactionRecord,
+    chunks_of,
+    unpack_chunk,
+)
+from spark_azqueue.sink.transaction.names import HIGHEST_TXN_VERSION, ObjectKind, Transaction
 from spark_azqueue.sink.transaction.record import (
     CHUNK_AT_MOST,
     CHUNK_ROWS,
     CHUNKS_AT_MOST,
-    HEAD_AT_MOST,
     INLINE_AT_MOST,
     PART_BYTES,
     RANGES_AT_MOST,
+    RECORD_HEAD_AT_MOST,
     Chunk,
     ChunkRef,
     Hidden,
@@ -38,7 +43,7 @@ from spark_azqueue.sink.transaction.record import (
 )
 
 KEYS = st.sampled_from([names.stream_key("0" * 32), names.batch_key("shop", None, "app")])
-NUMBERS = st.integers(0, MOST)
+NUMBERS = st.integers(0, HIGHEST_TXN_VERSION)
 TAGS = st.text("0123456789abcdef", min_size=32, max_size=32)
 FIRST = Transaction(names.stream_key("0" * 32), 7)
 
@@ -58,12 +63,12 @@ def test_names_are_short_and_read_back(
         names.record(transaction): (ObjectKind.RECORD, key, number, "", 0),
         names.start(key, number, tag): (ObjectKind.START, key, number, tag, 0),
         names.part(transaction, tag, part): (ObjectKind.PART, key, number, tag, part),
-        names.mark(transaction, tag, count): (ObjectKind.MARK, key, number, tag, count),
+        names.progress_mark(transaction, tag, count): (ObjectKind.MARK, key, number, tag, count),
     }
     for name, said in made.items():
         assert checked_object(name) == name
         assert len(name) <= 100 + len("txn/")
-        assert names.parsed(name) == (name, *said)
+        assert names.as_record_name(name) == (name, *said)
 
 
 @given(numbers=st.lists(NUMBERS, min_size=2))
@@ -74,7 +79,7 @@ def test_names_sort_as_they_count(numbers: list[int]) -> None:
 
 @pytest.mark.parametrize("name", ["log.json", "txn/x", "seg/1", f"txn/{FIRST}-", f"txn/{FIRST}-1"])
 def test_other_names_are_none_of_ours(name: str) -> None:
-    assert names.parsed(name) is None
+    assert names.as_record_name(name) is None
 
 
 def messages(count: int) -> list[Hidden]:
@@ -130,7 +135,7 @@ def test_a_record_reads_back() -> None:
         {"version": 2},
         {"number": -1},
         {"number": True},
-        {"number": MOST + 1},
+        {"number": HIGHEST_TXN_VERSION + 1},
         {"nonce": "../x"},
         {"nonce": None},
         {"run": "zz"},
@@ -190,14 +195,14 @@ def test_a_chunk_with_a_value_that_becomes_no_address_is_damaged(change: dict[st
         lease = lease._replace(**change)
     (chunk,) = chunks_of([good._replace(lease=lease)])
     with pytest.raises(Damaged):
-        unpack(chunk, "shop")
+        unpack_chunk(chunk, "shop")
 
 
 @pytest.mark.parametrize("time", [{"due": -1}, {"expires": 10**12}], ids=str)
 def test_a_chunk_with_a_time_out_of_bounds_is_damaged(time: dict[str, int]) -> None:
     (chunk,) = chunks_of([messages(1)[0]._replace(**time)])
     with pytest.raises(Damaged, match="a time is not valid"):
-        unpack(chunk, "shop")
+        unpack_chunk(chunk, "shop")
 
 
 def test_a_chunk_of_another_size_is_damaged() -> None:
@@ -210,7 +215,7 @@ def test_a_chunk_of_another_size_is_damaged() -> None:
         Chunk(4, chunk.size, b"not packed"),
     ):
         with pytest.raises(Damaged):
-            unpack(bad, "shop")
+            unpack_chunk(bad, "shop")
 
 
 def test_a_record_knows_what_is_written_and_an_older_one_knows_nothing() -> None:
@@ -281,20 +286,20 @@ def test_a_header_of_very_many_small_values_is_not_parsed() -> None:
     line, _, rest = data.partition(b"\n")
     inline = rest.partition(b"\n")[2]
     many = sealed(json.loads(line) | {"more": [[]] * 2_000_000}) + b"\n" + inline
-    assert len(many) < HEAD_AT_MOST
+    assert len(many) < RECORD_HEAD_AT_MOST
     with pytest.raises(Damaged, match="too many values"):
         RecordHead.from_bytes(many, FIRST)
 
 
 def test_the_largest_header_is_read() -> None:
     ref = ChunkRef(199_999, CHUNK_ROWS, CHUNK_AT_MOST, CHUNK_AT_MOST, "f" * 32)
-    ranges = tuple((n, n) for n in range(MOST - 2_002, MOST - 2, 2))
-    last = Transaction(FIRST.key, MOST)
+    ranges = tuple((n, n) for n in range(HIGHEST_TXN_VERSION - 2_002, HIGHEST_TXN_VERSION - 2, 2))
+    last = Transaction(FIRST.key, HIGHEST_TXN_VERSION)
     whole = RecordHead(
         last, "a" * 32, "b" * 32, "shop", "x", 1, 10**9, 10**8, 0, (ref,) * CHUNKS_AT_MOST
     )
     data = replace(whole, written=ranges).to_bytes(b"")
-    assert len(data) + INLINE_AT_MOST < HEAD_AT_MOST
+    assert len(data) + INLINE_AT_MOST < RECORD_HEAD_AT_MOST
     assert len(RecordHead.from_bytes(data, last)[0].chunks) == CHUNKS_AT_MOST
 
 
@@ -302,5 +307,5 @@ def test_notes_that_no_show_has_written_are_left_out() -> None:
     store = MemoryLogStore(kind=TRANSACTIONS)
     _, head = record()
     notes = {"seconds": 10**400, "vanished": -1, "expired": True, "shown": 3, "x": float("nan")}
-    store.objects[names.mark(FIRST, head.nonce, head.rows)] = sealed(notes)
+    store.objects[names.progress_mark(FIRST, head.nonce, head.rows)] = sealed(notes)
     assert TransactionLog(store, "shop").last_show(head) == {"shown": 3}

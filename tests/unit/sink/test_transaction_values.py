@@ -10,7 +10,7 @@ from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.sink.transaction import names
 from spark_azqueue.sink.transaction.listing import Listing, Step
-from spark_azqueue.sink.transaction.log import chunks_of, unpack
+from spark_azqueue.sink.transaction.log import chunks_of, unpack_chunk
 from spark_azqueue.sink.transaction.names import Transaction
 from spark_azqueue.sink.transaction.record import (
     Chunk,
@@ -45,7 +45,7 @@ hidden = st.builds(
 @given(st.lists(hidden, max_size=50))
 def test_chunks_are_read_back(messages: list[Hidden]) -> None:
     chunks = chunks_of(messages)
-    assert [each for chunk in chunks for each in unpack(chunk, ACCOUNT)] == messages
+    assert [each for chunk in chunks for each in unpack_chunk(chunk, ACCOUNT)] == messages
 
 
 @settings(max_examples=60)
@@ -57,7 +57,7 @@ def test_a_damaged_chunk_is_refused_or_whole(messages: list[Hidden], data: st.Da
     changed[at] ^= data.draw(st.integers(1, 255))
     other = Chunk(chunk.rows, chunk.size, bytes(changed))
     try:
-        found = unpack(other, ACCOUNT)
+        found = unpack_chunk(other, ACCOUNT)
     except Damaged:
         return
     assert len(found) == len(messages)

@@ -21,7 +21,7 @@ from spark_azqueue.sink.transaction.commit import Transactions
 from spark_azqueue.sink.transaction.inspect import discard, records
 from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.log import TransactionLog, TransactionRecord
-from spark_azqueue.sink.transaction.names import MOST, Transaction, stream_key
+from spark_azqueue.sink.transaction.names import HIGHEST_TXN_VERSION, Transaction, stream_key
 from spark_azqueue.sink.transaction.record import Hidden, RecordHead
 from spark_azqueue.sink.transaction.task import Writer
 from spark_azqueue.testing import FakeClock, FakeQueueService, Fault
@@ -385,7 +385,16 @@ def test_a_record_with_a_far_number_does_not_say_that_later_batches_are_written(
     log = TransactionLog(world.store.another(), "fakeaccount")
     log.open()
     head = RecordHead(
-        Transaction(stream_key(QUERY), MOST), "9" * 32, "", log.account, QUERY, 0, 0, 0, 0, ()
+        Transaction(stream_key(QUERY), HIGHEST_TXN_VERSION),
+        "9" * 32,
+        "",
+        log.account,
+        QUERY,
+        0,
+        0,
+        0,
+        0,
+        (),
     )
     assert log.put_head(TransactionRecord(head, b""))
 

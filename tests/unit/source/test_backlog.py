@@ -4,7 +4,7 @@ import pytest
 from doubles import Clock
 from refs import ORDERS, ref
 
-from spark_azqueue.metrics.report import MOST_QUEUES
+from spark_azqueue.metrics.report import MOST_QUEUES_REPORTED
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.service.queues.client import QueueClient
@@ -145,12 +145,12 @@ def test_without_heads_nothing_is_peeked_at(backlog, fake):
 
 
 def test_only_the_first_hundred_queues_are_peeked_at(queues, fake, clock):
-    for number in range(MOST_QUEUES + 5):
+    for number in range(MOST_QUEUES_REPORTED + 5):
         fake.create_queue(f"many-{number:03}")
-    many = [ref(f"many-{number:03}") for number in range(MOST_QUEUES + 5)]
+    many = [ref(f"many-{number:03}") for number in range(MOST_QUEUES_REPORTED + 5)]
     Backlog(queues, many, clock, peeks=1).newest(idle=False)
-    assert fake.requests["properties"] == MOST_QUEUES + 5
-    assert fake.requests["peek"] == MOST_QUEUES
+    assert fake.requests["properties"] == MOST_QUEUES_REPORTED + 5
+    assert fake.requests["peek"] == MOST_QUEUES_REPORTED
 
 
 def test_who_may_not_peek_is_told_once_and_has_the_backlog(heads, fake, clock, caplog):

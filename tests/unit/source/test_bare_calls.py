@@ -13,7 +13,7 @@ from log_stores import MemoryLogStore
 from spark_azqueue.options.log import LogConfig, LogPlace
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.leased import LeasedConsumer
+from spark_azqueue.source.driver.leased import LeasedConsumer
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.rows import record_batches

@@ -246,7 +246,9 @@ def test_what_spark_names_behind_an_answer_is_refused_before_it_is_written(
     query.config = replace(query.config, write_ahead_log=log)
     again = query.driver()
     again.latest(None, None)
-    slots = {name for name in query.store.objects if (at := names.parsed(name)) and at.kind == "s"}
+    slots = {
+        name for name in query.store.objects if (at := names.as_slot_name(name)) and at.kind == "s"
+    }
 
     with pytest.raises(InvalidOption, match=rf"^\[\w+\] spark\.\S+{WRAPPER} is true.* at batch 2,"):
         again.plan(last, last)

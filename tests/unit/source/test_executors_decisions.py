@@ -13,8 +13,9 @@ from segments import a_message
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
-from spark_azqueue.journal.codec import MOST, Damaged
+from spark_azqueue.journal.codec import HIGHEST, Damaged
 from spark_azqueue.journal.pending import PendingDelete
+from spark_azqueue.options.log import MOST_STORED_BYTES
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MessageKey, QueueRef
 from spark_azqueue.service.queues.calls import Dequeue
@@ -33,9 +34,8 @@ from spark_azqueue.source.executors.objects import (
 )
 from spark_azqueue.source.executors.plan import (
     MORE_THAN_BUDGET,
-    MOST_BYTES,
     MOST_MESSAGES,
-    MOST_QUEUES,
+    MOST_QUEUES_OF_PLAN,
     MOST_WAITING,
     Learned,
     Part,
@@ -74,11 +74,11 @@ def test_a_plan_that_gives_messages_again_says_so() -> None:
 @pytest.mark.parametrize(
     ("slot", "is_valid"),
     [
-        (Slot((ORDERS,), MOST_MESSAGES, MOST_BYTES), True),
+        (Slot((ORDERS,), MOST_MESSAGES, MOST_STORED_BYTES), True),
         (Slot((ORDERS,), MOST_MESSAGES + 1, 1), False),
-        (Slot((ORDERS,), 1, MOST_BYTES + 1), False),
-        (Slot((), MOST_MESSAGES + MORE_THAN_BUDGET, MOST_BYTES, AGAIN), True),
-        (Slot((), MOST, MOST_BYTES, AGAIN), False),
+        (Slot((ORDERS,), 1, MOST_STORED_BYTES + 1), False),
+        (Slot((), MOST_MESSAGES + MORE_THAN_BUDGET, MOST_STORED_BYTES, AGAIN), True),
+        (Slot((), HIGHEST, MOST_STORED_BYTES, AGAIN), False),
         (Slot((), 1, 1), False),
         (Slot((ORDERS,), 1, 1, AGAIN), False),
     ],
@@ -118,7 +118,7 @@ def test_a_plan_leases_for_a_week_at_most() -> None:
 
 
 def test_a_plan_reads_256_queues_at_most() -> None:
-    queues = [QueueRef("acc", f"queue-{number}") for number in range(MOST_QUEUES + 1)]
+    queues = [QueueRef("acc", f"queue-{number}") for number in range(MOST_QUEUES_OF_PLAN + 1)]
     slots = [Slot(tuple(part), 1, 1) for part in (queues[:100], queues[100:])]
     with pytest.raises(CheckpointMismatch, match="its slots are not valid"):
         Plan.from_json(plan(*slots).to_json(), account="acc")
@@ -234,7 +234,7 @@ def test_what_says_that_a_slot_is_settled_goes_before_the_slot(query: Query) -> 
     folder = SimpleNamespace(remove=lambda given: removed.extend(given) or removed)
     cleaning = Cleaning(query.config, folder, 0, AtOnce(1, "clean"), None)  # type: ignore[arg-type]
     gone = plan(Slot((ORDERS,), 1, 1)).id
-    attempt = names.attempt(gone, "a" * 32)
+    attempt = names.plan_attempt(gone, "a" * 32)
     found = [attempt, names.slot(gone, 0), names.settled(gone, 0)]
     cleaning.found({gone: dict.fromkeys(found, 1)}, gone.number + 1, {})
 
@@ -335,8 +335,8 @@ def test_messages_that_are_seen_again_count_as_new_and_a_day_after_they_expired_
 def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at_its_end() -> None:
     now, noted = [0.0], list[PlanId]()
     folder = SimpleNamespace(mark_committed=noted.append)
-    chain, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
-    noting = Noting(folder, chain, cleaning, lambda: now[0])  # type: ignore[arg-type]
+    recovery, cleaning = SimpleNamespace(followed=None), SimpleNamespace(add=lambda *_: None)
+    noting = Noting(folder, recovery, cleaning, lambda: now[0])  # type: ignore[arg-type]
     first, second, third = (PlanId(number, "1" * 32) for number in (1, 2, 3))
     now[0] = 100.0
     noting.closed()
@@ -356,7 +356,7 @@ def test_an_idle_query_notes_a_commit_ten_seconds_after_it_closed_the_plan_or_at
     noting.idle(second, ends=True)
     assert noted == [first, second]
 
-    chain.followed = third
+    recovery.followed = third
     noting.idle(third, ends=True)
     assert noted == [first, second], "what follows it says that it is committed"
 
@@ -503,7 +503,7 @@ def test_what_no_task_says_of_a_queue_is_damaged(value: object) -> None:
 
 
 def test_a_segment_or_report_that_looked_at_too_many_queues_is_damaged() -> None:
-    looked = {f"queue-{number}": Looked(1) for number in range(MOST_QUEUES)}
+    looked = {f"queue-{number}": Looked(1) for number in range(MOST_QUEUES_OF_PLAN)}
     most = replace(HEADER, looked=looked)
     assert SlotHeader.from_bytes(most.to_bytes()) == most
 

@@ -19,7 +19,7 @@ from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment, encode
+from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment, encode_slot
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.testing import FakeQueueService
 
@@ -47,7 +47,7 @@ def forge(query: Query, log: str, before: PlanId) -> Plan:
         log, plan.id, 0, victim.account, "f" * 32, messages=len(received), queues=(victim,)
     )
     query.store.objects[names.following(before)] = plan.to_bytes()
-    query.store.objects[names.slot(plan.id, 0)] = encode(
+    query.store.objects[names.slot(plan.id, 0)] = encode_slot(
         header, SlotSegment(header, received).received
     )
     query.fake.reset_counters()

@@ -118,7 +118,9 @@ def test_without_the_option_a_batch_is_repeated_for_ever(fake: FakeQueueService)
     run = Run(query, sick="m0")
     assert not any(run.start() for _ in range(10))
     assert not any(
-        found.kind == "t" for found in map(names.parsed, query.store.objects) if found is not None
+        found.kind == "t"
+        for found in map(names.as_slot_name, query.store.objects)
+        if found is not None
     )
     query.close()
 

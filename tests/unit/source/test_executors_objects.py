@@ -30,9 +30,9 @@ from spark_azqueue.source.executors.objects import (
     SlotHeader,
     SlotReport,
     SlotSegment,
-    bytes_at_most,
-    decode,
-    encode,
+    decode_slot,
+    encode_slot,
+    report_bytes_at_most,
 )
 from spark_azqueue.source.executors.plan import Learned, Plan, Slot
 
@@ -56,7 +56,7 @@ HEADER = SlotHeader(
     counts=Counts(dequeued=4, copies=1, began_cs=179_000_000_000, took_cs=250),
 )
 RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
-BYTES = encode(HEADER, RECEIVED)
+BYTES = encode_slot(HEADER, RECEIVED)
 PENDING = tuple(
     PendingDelete(MessageKey(ORDERS, f"id-{number}"), number, 1_790_000_000) for number in range(3)
 )
@@ -78,14 +78,14 @@ SETTLED = SlotReport(
 
 
 def read(data: bytes) -> SlotSegment:
-    return decode(data, log=LOG, plan=PLAN, slot=2)
+    return decode_slot(data, log=LOG, plan=PLAN, slot=2)
 
 
 def test_a_segment_and_a_tombstone_come_back() -> None:
     assert read(BYTES) == SlotSegment(HEADER, RECEIVED)
     plan = Plan(ACCOUNT, LOG, PLAN, (Slot((ORDERS,), 1, 1),) * 3)
     stone = tombstone(plan, 2, "d" * 32)
-    assert read(encode(stone.header, ())) == stone
+    assert read(encode_slot(stone.header, ())) == stone
 
 
 @given(st.integers(0, len(BYTES) - 1), st.integers(1, 255))
@@ -107,7 +107,7 @@ def test_a_part_of_it_is_damage(size: int) -> None:
 )
 def test_the_segment_of_another_place_is_damage(other: dict[str, object]) -> None:
     with pytest.raises(Damaged, match="another place"):
-        read(encode(replace(HEADER, **other), RECEIVED))  # type: ignore[arg-type]
+        read(encode_slot(replace(HEADER, **other), RECEIVED))  # type: ignore[arg-type]
 
 
 def test_a_segment_with_a_queue_that_its_slot_has_not_is_refused() -> None:
@@ -129,7 +129,7 @@ def test_no_object_has_more_messages_than_its_plan_allows() -> None:
     plan = Plan(ACCOUNT, folder.uuid, id_, (Slot((ORDERS,), 10, 2**20),))
     most = 10 + MORE_THAN_BUDGET
     report = SlotReport(messages=most, pending=(LONGEST,) * most)
-    assert len(report.to_bytes()) < bytes_at_most(10)
+    assert len(report.to_bytes()) < report_bytes_at_most(10)
     folder.put_settled(plan, 0, report)
     assert folder.settled(plan, 0) is not None
 
@@ -218,13 +218,13 @@ def test_of_too_many_known_messages_the_newest_are_kept() -> None:
         names.settled(PLAN, 999),
         names.known(PLAN),
         names.following(PLAN),
-        names.attempt(PLAN, "c" * 32),
+        names.plan_attempt(PLAN, "c" * 32),
         names.begun(PLAN, 3, "c" * 32, is_repeated=True),
         names.begun(PLAN, 3, "c" * 32, is_repeated=False),
     ],
 )
 def test_names_are_read_back(name: str) -> None:
-    found = names.parsed(name)
+    found = names.as_slot_name(name)
     assert found is not None
     assert found.plan == PLAN
     assert name.startswith(f"{names.SLOTS}/{names.prefix(PLAN)}")
@@ -232,7 +232,7 @@ def test_names_are_read_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["slots/x", "slots/1-b-s0001", names.floor(3), "log.json"])
 def test_other_names_are_none(name: str) -> None:
-    assert names.parsed(name) is None
+    assert names.as_slot_name(name) is None
 
 
 def test_a_folder_that_is_missing_here_is_to_be_on_every_executor(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.source.executors.names import PlanId
-from spark_azqueue.source.executors.plan import Part, cut, groups_from_json, oldest
+from spark_azqueue.source.executors.plan import Part, groups_from_json, groups_of, oldest
 
 PLAN = PlanId(7, "b" * 32)
 
@@ -21,7 +21,7 @@ def parts_of(sizes: list[int]) -> list[Part]:
 
 @given(sizes, st.integers(1, 40))
 def test_each_message_is_in_one_group(sizes: list[int], most: int) -> None:
-    groups = cut(parts_of(sizes), most)
+    groups = groups_of(parts_of(sizes), most)
     places = [
         (part.slot, number)
         for group in groups
@@ -34,20 +34,20 @@ def test_each_message_is_in_one_group(sizes: list[int], most: int) -> None:
 
 @given(sizes, st.integers(1, 40))
 def test_groups_are_full_but_for_the_last(sizes: list[int], most: int) -> None:
-    counts = [sum(part.messages for part in group) for group in cut(parts_of(sizes), most)]
+    counts = [sum(part.messages for part in group) for group in groups_of(parts_of(sizes), most)]
     assert set(counts[:-1]) <= {most}
     assert all(0 < last <= most for last in counts[-1:])
 
 
 @given(sizes, st.integers(1, 40))
 def test_a_slot_is_once_in_a_group(sizes: list[int], most: int) -> None:
-    for group in cut(parts_of(sizes), most):
+    for group in groups_of(parts_of(sizes), most):
         slots = [part.slot for part in group]
         assert len(slots) == len(set(slots))
 
 
 def test_what_goes_in_comes_out() -> None:
-    groups = tuple(cut(parts_of([5, 0, 9]), 4))
+    groups = tuple(groups_of(parts_of([5, 0, 9]), 4))
     written = [[part.to_json() for part in group] for group in groups]
     assert groups_from_json(written, 8) == groups
     assert oldest(groups) == 7

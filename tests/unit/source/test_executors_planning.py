@@ -17,7 +17,7 @@ from spark_azqueue.source.executors.planning import (
     FIRST_WIDTH,
     ReadyQueues,
     Width,
-    chosen,
+    chosen_queues,
     most_at_once,
     slots_of,
 )
@@ -110,7 +110,7 @@ def test_another_queue_comes_first_each_time() -> None:
             return turns.get(queue.name, 0)
 
         fair = QueuePriority.FAIR
-        return chosen(QUEUES[:3], lambda _: True, last_turn, fair, number, 1, most)
+        return chosen_queues(QUEUES[:3], lambda _: True, last_turn, fair, number, 1, most)
 
     assert [of(number)[0] for number in range(1, 5)] == [*QUEUES[:3], QUEUES[0]]
     assert sorted(of(2)) == QUEUES[:3]
@@ -118,7 +118,7 @@ def test_another_queue_comes_first_each_time() -> None:
     last = {QUEUES[0].name: 4, QUEUES[1].name: 3, QUEUES[2].name: 5}
     assert of(9, **last) == [QUEUES[1], QUEUES[0], QUEUES[2]], "who waits longest is first"
     none: list[QueueRef] = []
-    assert chosen(none, lambda _: True, lambda _: 0, QueuePriority.FAIR, 5, 8, 100) == []
+    assert chosen_queues(none, lambda _: True, lambda _: 0, QueuePriority.FAIR, 5, 8, 100) == []
 
 
 def test_a_queue_that_a_full_slot_did_not_reach_keeps_its_turn() -> None:
@@ -145,7 +145,7 @@ def test_strict_takes_the_queues_up_to_the_first_that_was_not_emptied() -> None:
     def of(*emptied: int) -> list[QueueRef]:
         known = {QUEUES[place] for place in emptied}
         strict = QueuePriority.STRICT
-        return chosen(QUEUES[:4], known.__contains__, lambda _: 7, strict, 3, 8, 100)
+        return chosen_queues(QUEUES[:4], known.__contains__, lambda _: 7, strict, 3, 8, 100)
 
     assert of() == QUEUES[:1]
     assert of(1, 2, 3) == QUEUES[:1]

@@ -18,7 +18,7 @@ from spark_azqueue.source.executors.plan import Part, Plan, Slot, Suspected
 from spark_azqueue.source.findings import Findings
 from spark_azqueue.source.log.progress import SegmentHeader
 from spark_azqueue.source.log.state import LogOffset
-from spark_azqueue.source.offsets import QueueOffset, text_of
+from spark_azqueue.source.offsets import QueueOffset, offset_text
 from spark_azqueue.source.partitions import DamagedOffset
 from spark_azqueue.source.suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
@@ -148,7 +148,7 @@ def test_an_offset_without_a_log_has_them() -> None:
     offset = QueueOffset(ACCOUNT, 9, findings=FINDINGS, status=STATUS)
     written = offset.to_json()
     assert (written["suspects"], written["isolation"]) == (KEPT, STATUS)
-    assert QueueOffset.from_json(json.loads(text_of(written)), account=ACCOUNT) == offset
+    assert QueueOffset.from_json(json.loads(offset_text(written)), account=ACCOUNT) == offset
     plain = QueueOffset(ACCOUNT, 9).to_json()
     assert not {"suspects", "isolation"} & plain.keys()
 
@@ -186,7 +186,7 @@ def test_a_plan_has_a_history_for_all_that_it_retries() -> None:
     written = plan.to_json()
     assert written["histories"] == [[8, 1, 3, 9, 1, True], [6, 0, 3, 3, 500, False]]
     assert written["evidence"] == {name: KEPT[name] for name in KEPT if name != "suspects"}
-    assert Plan.from_json(json.loads(text_of(written)), account=ACCOUNT) == plan
+    assert Plan.from_json(json.loads(offset_text(written)), account=ACCOUNT) == plan
     assert plan.suspected == Suspected((Part(before, 0, 0, 1),), ALONE)
     assert plan.suspects == (Suspected((Part(before, 0, 1, 3),), ROOT),)
     for damage in ({"histories": [[8, 1, 3, 9, 1, True]]}, {"histories": 7}, {"evidence": []}):

@@ -22,7 +22,7 @@ from spark_azqueue.source.log.progress import (
     PendingLists,
     SegmentHeader,
 )
-from spark_azqueue.source.log.segment import decode
+from spark_azqueue.source.log.segment import decode_segment
 
 MANY = 5_000
 
@@ -178,7 +178,7 @@ def test_a_segment_with_a_list_is_read_back(store):
     put(log, *range(MANY))
     written = put(log, *range(5, MANY + 50))
 
-    assert decode(store.objects["seg/000000000002"]).header == written
+    assert decode_segment(store.objects["seg/000000000002"]).header == written
 
 
 @pytest.mark.parametrize("gone", [{}, {"gone": None}, {"gone": 7}, {"gone": ["None"]}])

@@ -14,12 +14,18 @@ from segments import HEADER, a_header, a_message, messages_of
 
 from spark_azqueue.journal import frame
 from spark_azqueue.journal.codec import LATEST, Damaged
-from spark_azqueue.journal.frame import codec, digest_of
-from spark_azqueue.journal.messages import pack, unpack
+from spark_azqueue.journal.frame import codec, digest_in
+from spark_azqueue.journal.messages import pack_messages, unpack_messages
 from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete, fingerprint
 from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, MessageKey
 from spark_azqueue.source.log.progress import LogProgress, SegmentHeader
-from spark_azqueue.source.log.segment import MAGIC, decode, decode_header, encode, header_size
+from spark_azqueue.source.log.segment import (
+    SEGMENT_MAGIC,
+    decode_header,
+    decode_segment,
+    encode_segment,
+    header_size,
+)
 
 texts = st.text(max_size=200)
 times = st.integers(0, 253_402_300_799_999_999)
@@ -45,19 +51,19 @@ many = st.lists(
 def test_messages_come_back_as_they_were(messages):
     header = a_header(cut=(len(messages),))
 
-    data = encode(header, messages)
-    found = decode(data)
+    data = encode_segment(header, messages)
+    found = decode_segment(data)
 
     assert found.received == tuple(messages)
     assert found.header == header
-    assert found.digest == digest_of(data)
+    assert found.digest == digest_in(data)
 
 
 def test_the_header_is_read_from_the_beginning_alone():
     pending = PendingDelete(MessageKey(ORDERS, "m1"), fingerprint("x"), 1_900_000_000)
     progress = LogProgress(claim=3, sequence=9, committed=40, done=39, pending=(pending,))
     header = a_header(number=42, floor=7, progress=progress, suspect=True, oldest=1_800_000_000)
-    data = encode(header, messages_of(2))
+    data = encode_segment(header, messages_of(2))
 
     assert decode_header(data[: header_size(data[:100])]) == header
 
@@ -68,39 +74,41 @@ def test_the_newest_owed_deletes_are_kept():
     )
     header = a_header(progress=LogProgress(pending=pending))
 
-    found = decode(encode(header, messages_of(2)))
+    found = decode_segment(encode_segment(header, messages_of(2)))
 
     assert found.header.progress.pending == pending[5:]
 
 
 def test_two_writers_never_make_the_same_segment():
     """The messages may be the same; the digest is what an offset is compared with."""
-    one, other = (encode(a_header(writer=writer), messages_of(2)) for writer in ("aa", "bb"))
+    one, other = (
+        encode_segment(a_header(writer=writer), messages_of(2)) for writer in ("aa", "bb")
+    )
 
-    assert digest_of(one) != digest_of(other)
+    assert digest_in(one) != digest_in(other)
 
 
 @pytest.mark.parametrize("part", range(0, 100, 7))
 def test_a_flipped_bit_is_noticed(part):
-    data = bytearray(encode(a_header(), messages_of(2)))
+    data = bytearray(encode_segment(a_header(), messages_of(2)))
     data[len(data) * part // 100] ^= 4
 
     with pytest.raises(Damaged):
-        decode(bytes(data))
+        decode_segment(bytes(data))
 
 
 @given(st.data())
 def test_a_segment_that_was_cut_short_is_damaged(data):
-    whole = encode(a_header(), messages_of(2))
+    whole = encode_segment(a_header(), messages_of(2))
     size = data.draw(st.integers(0, len(whole) - 1))
 
     with pytest.raises(Damaged):
-        decode(whole[:size])
+        decode_segment(whole[:size])
 
 
 @given(st.binary(max_size=300))
 def test_other_bytes_are_damaged(data):
-    for read in (decode, header_size, SegmentHeader.from_bytes):
+    for read in (decode_segment, header_size, SegmentHeader.from_bytes):
         with pytest.raises(Damaged):
             read(data)
 
@@ -109,7 +117,7 @@ def resealed(header: bytes, raw: bytes, raw_size: int | None = None) -> bytes:
     """A segment of these parts with digests that fit, as somebody could write it on purpose."""
     packed = codec().compress(raw, asbytes=True)
     sizes = struct.pack("<IQQ", len(header), len(packed), raw_size or len(raw))
-    front = MAGIC + sizes + header
+    front = SEGMENT_MAGIC + sizes + header
     body = front + digest(front) + packed
     return body + digest(body) + frame.END
 
@@ -183,19 +191,19 @@ PROGRESS = LogProgress().to_json()
 )
 def test_a_header_that_the_log_would_not_write_is_damaged(changed):
     header = json.loads(a_header().to_bytes()) | changed
-    data = resealed(json.dumps(header).encode(), pack(messages_of(2), HEADER.queues))
+    data = resealed(json.dumps(header).encode(), pack_messages(messages_of(2), HEADER.queues))
 
     with pytest.raises(Damaged) as caught:
-        decode(data)
+        decode_segment(data)
     assert len(str(caught.value)) < 100
 
 
 def test_resealed_it_is_read():
     """So the tests beside this one fail for the change alone."""
     messages = messages_of(2)
-    data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
+    data = resealed(a_header().to_bytes(), pack_messages(messages, HEADER.queues))
 
-    assert decode(data).received == tuple(messages)
+    assert decode_segment(data).received == tuple(messages)
 
 
 @pytest.mark.parametrize(
@@ -215,24 +223,24 @@ def test_resealed_it_is_read():
 def test_a_message_that_the_service_would_not_give_is_damaged(change):
     messages = messages_of(2)
     messages[1] = a_message(1, **change)
-    data = resealed(a_header().to_bytes(), pack(messages, HEADER.queues))
+    data = resealed(a_header().to_bytes(), pack_messages(messages, HEADER.queues))
 
     with pytest.raises(Damaged):
-        decode(data)
+        decode_segment(data)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 8, b"\0" * 80, b"\0" * 88])
 def test_columns_of_other_sizes_are_damaged(raw):
     with pytest.raises(Damaged):
-        decode(resealed(a_header().to_bytes(), raw))
+        decode_segment(resealed(a_header().to_bytes(), raw))
 
 
 def test_what_does_not_unpack_to_the_size_it_says_is_damaged():
-    raw = pack(messages_of(2), HEADER.queues)
+    raw = pack_messages(messages_of(2), HEADER.queues)
 
     for size in (len(raw) - 1, len(raw) + 1, 2**40):
         with pytest.raises(Damaged):
-            decode(resealed(a_header().to_bytes(), raw, size))
+            decode_segment(resealed(a_header().to_bytes(), raw, size))
 
 
 class Counted:
@@ -252,14 +260,14 @@ class Counted:
 @pytest.mark.parametrize("piece", [b"\0", b"\x01", b"\xff"], ids=str)
 def test_of_a_forged_segment_no_more_is_read_than_its_messages_can_have(columns, piece):
     """The first columns are as they should be, then comes what compresses to nothing."""
-    raw = pack(messages_of(2), HEADER.queues)
+    raw = pack_messages(messages_of(2), HEADER.queues)
     at = 0
     for _ in range(columns):
         at += 8 + int.from_bytes(raw[at : at + 8], "little")
     stream = Counted(raw[:at], piece)
 
     with pytest.raises(Damaged):
-        unpack(stream, HEADER.queues, 2)
+        unpack_messages(stream, HEADER.queues, 2)
     assert stream.taken < 500_000
 
 
@@ -269,24 +277,24 @@ def test_a_segment_of_compressed_zeros_is_damaged():
         data = resealed(header, bytes(zeros))
         assert len(data) < 10_000
         with pytest.raises(Damaged, match="more or fewer values"):
-            decode(data)
+            decode_segment(data)
 
 
 def test_a_text_that_is_longer_than_any_answer_is_damaged():
     messages = messages_of(2)
     messages[0] = a_message(0, text="x" * 16 * 2**20)
-    assert decode(encode(a_header(), messages)).received == tuple(messages)
+    assert decode_segment(encode_segment(a_header(), messages)).received == tuple(messages)
 
     messages[0] = a_message(0, text="x" * (48 * 2**20 + 1))
     with pytest.raises(Damaged, match="too long"):
-        decode(encode(a_header(), messages))
+        decode_segment(encode_segment(a_header(), messages))
 
 
 def test_a_segment_over_the_limit_is_refused_before_it_is_written(monkeypatch):
     monkeypatch.setattr(frame, "FRAME_AT_MOST", 1_000)
 
     with pytest.raises(ValueError, match="too large"):
-        encode(a_header(cut=(40,)), messages_of(40))
+        encode_segment(a_header(cut=(40,)), messages_of(40))
 
 
 @given(texts, texts)

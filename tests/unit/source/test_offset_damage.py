@@ -177,14 +177,14 @@ def test_the_longest_fields_there_can_be_are_read(count):
     receipts = [f"{n:~>{MAX_RECEIPT}}" for n in range(count)]
     leases = [Lease(ORDERS, *pair) for pair in zip(ids, receipts, strict=True)]
 
-    assert packing.unpack(ORDERS, packing.pack(leases), count) == leases
+    assert packing.unpack_leases(ORDERS, packing.pack_leases(leases), count) == leases
 
 
 @pytest.mark.parametrize("width", [1, 2, 255, 256, 257])
 def test_receipts_of_any_length_come_back(width):
     leases = [Lease(ORDERS, ID, base64.b64encode(bytes([n]) * width).decode()) for n in (7, 8)]
 
-    assert packing.unpack(ORDERS, packing.pack(leases), 2) == leases
+    assert packing.unpack_leases(ORDERS, packing.pack_leases(leases), 2) == leases
 
 
 @pytest.mark.parametrize("count", range(1, 8))
@@ -216,7 +216,7 @@ def test_one_value_that_is_not_valid_is_found_among_others_that_are():
         refused(offset(messages=2, leases=packed(ids, receipts)), match)
         leases = [Lease(ORDERS, *pair) for pair in zip(ids, receipts, strict=True)]
         with pytest.raises(ServiceError, match="cannot be kept in a checkpoint"):
-            packing.pack(leases)
+            packing.pack_leases(leases)
 
 
 def payload_of(ids, receipts):

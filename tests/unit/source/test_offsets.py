@@ -12,8 +12,8 @@ import pytest
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import Lease, QueueRef
-from spark_azqueue.source.offsets import NEWEST_VERSION, QueueOffset, text_of
-from spark_azqueue.source.partitions import pack
+from spark_azqueue.source.offsets import NEWEST_VERSION, QueueOffset, offset_text
+from spark_azqueue.source.partitions import pack_leases
 
 ACCOUNT = "acc"
 ORDERS = QueueRef(ACCOUNT, "orders")
@@ -43,8 +43,8 @@ def test_an_offset_of_nothing():
 def test_the_identity_of_an_offset_is_independent_of_key_order():
     offset = QueueOffset(ACCOUNT, 7, (lease(1),)).to_json()
 
-    assert text_of(dict(reversed(offset.items()))) == text_of(offset)
-    assert text_of({**offset, "batch": 8}) != text_of(offset)
+    assert offset_text(dict(reversed(offset.items()))) == offset_text(offset)
+    assert offset_text({**offset, "batch": 8}) != offset_text(offset)
 
 
 def test_people_can_read_its_number_its_age_and_how_much_it_holds():
@@ -125,7 +125,7 @@ def test_pending_deletes_are_readable_by_queue():
     ],
 )
 def test_what_is_compressed_has_one_form(leases, payload):
-    assert zlib.decompress(base64.b64decode(pack(leases))) == payload
+    assert zlib.decompress(base64.b64decode(pack_leases(leases))) == payload
 
 
 GOOD = QueueOffset(ACCOUNT, 7, (lease(1), lease(2)), 1_700_000_000).to_json()
@@ -231,7 +231,7 @@ def test_the_last_number_of_a_batch_is_read():
 
 
 def test_the_canonical_text_has_no_spaces():
-    assert text_of({"b": [1, 2], "a": {"d": 1, "c": "x"}}) == '{"a":{"c":"x","d":1},"b":[1,2]}'
+    assert offset_text({"b": [1, 2], "a": {"d": 1, "c": "x"}}) == '{"a":{"c":"x","d":1},"b":[1,2]}'
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="the time zone of this system is fixed")

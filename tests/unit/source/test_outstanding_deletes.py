@@ -5,7 +5,7 @@ from consuming import batch
 from doubles import NeverRuns
 
 from spark_azqueue.service.workers import Workers
-from spark_azqueue.source import engine as engine_module
+from spark_azqueue.source.driver import engine as engine_module
 
 
 def two_batches(spark, fake, settle):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from spark_azqueue.source.partitions import (
-    LARGE_MOST_BYTES,
     LARGE_ROW_BYTES,
     LARGE_TASK_BYTES,
-    MOST_BYTES,
+    MOST_LARGE_PARTITION_BYTES,
+    MOST_PARTITION_BYTES,
     TASK_BYTES,
     bytes_at_most,
     cut,
@@ -44,8 +44,8 @@ def test_small_batches_have_few_partitions_and_large_ones_eight_or_more(batch, r
         (1.5, TASK_BYTES),
         (1.0, TASK_BYTES),
         (0.5, TASK_BYTES * 17 // 10),
-        (0.05, MOST_BYTES),
-        (0.0, MOST_BYTES),
+        (0.05, MOST_PARTITION_BYTES),
+        (0.0, MOST_PARTITION_BYTES),
     ],
 )
 def test_texts_that_shrink_make_larger_partitions(ratio, most):
@@ -62,7 +62,7 @@ def test_texts_that_shrink_make_larger_partitions(ratio, most):
         (1.0, 400, 48_000, 2_400_000),
         (0.5, 800, 48_000, 2_400_000 * 17 // 10),
         (1.0, 10_000, 48_000, LARGE_TASK_BYTES),
-        (0.2, 10_000, 48_000, LARGE_MOST_BYTES),
+        (0.2, 10_000, 48_000, MOST_LARGE_PARTITION_BYTES),
     ],
 )
 def test_large_rows_make_larger_tasks_as_long_as_there_are_eight(ratio, rows, row_bytes, most):

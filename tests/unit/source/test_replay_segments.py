@@ -29,7 +29,7 @@ from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome
 from spark_azqueue.source.log.progress import LogProgress
 from spark_azqueue.source.readers import AzQueueReader
-from spark_azqueue.source.replay.batches import chosen, parted, pieces_of
+from spark_azqueue.source.replay.batches import chosen_batches, parted, pieces_of
 from spark_azqueue.source.replay.readers import LogReader
 from spark_azqueue.source.replay.survey import history_of
 
@@ -269,7 +269,7 @@ def test_a_log_whose_identity_is_damaged_is_told(store, writer, log):
 
 def test_small_objects_share_a_partition_and_large_ones_have_one(writer, log):
     writer.write(8)
-    pieces = pieces_of(chosen(history_of(log()).survey(), a_config())[0])
+    pieces = pieces_of(chosen_batches(history_of(log()).survey(), a_config())[0])
     assert [len(part) for part in parted(pieces)] == [7]
     large = [piece._replace(size=3 * 2**20) for piece in pieces]
     assert [len(part) for part in parted(large)] == [1] * 7

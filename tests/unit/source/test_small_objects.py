@@ -19,12 +19,12 @@ from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import MessageKey, Received
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SeenMessages, SlotHeader, SlotReport
-from spark_azqueue.source.executors.objects import decode as decode_slot
-from spark_azqueue.source.executors.objects import encode as encode_slot
+from spark_azqueue.source.executors.objects import decode_slot as decode_slot
+from spark_azqueue.source.executors.objects import encode_slot as encode_slot
 from spark_azqueue.source.executors.plan import MORE_THAN_BUDGET, MOST_MESSAGES
 from spark_azqueue.source.log.progress import MARK_AT_MOST, LogProgress, SegmentHeader
-from spark_azqueue.source.log.segment import decode, encode
-from spark_azqueue.source.log.undecodable import About, Decision
+from spark_azqueue.source.log.segment import decode_segment, encode_segment
+from spark_azqueue.source.logged.undecodable import About, Decision
 
 LOG, PLAN = "a" * 32, PlanId(7, "b" * 32)
 MANY = 20_000
@@ -32,7 +32,7 @@ MANY = 20_000
 
 def in_a_segment(received: tuple[Received, ...]) -> tuple[Received, ...]:
     """What comes back."""
-    return decode(encode(a_header(cut=(len(received),)), received)).received
+    return decode_segment(encode_segment(a_header(cut=(len(received),)), received)).received
 
 
 def in_a_slot(received: tuple[Received, ...]) -> tuple[Received, ...]:

@@ -29,7 +29,6 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.numbers import tagged_in
 from spark_azqueue.journal.pending import MESSAGE_BYTES, MESSAGE_VALUES, keys
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
@@ -42,10 +41,9 @@ from spark_azqueue.service.messages import (
     is_queue_name,
 )
 
+from ..refusals import undecodable_in_batch
 from ..rows import Decoding, Row, content_as, undecodable
-from . import names
-from .progress import READING
-from .segment import Segment
+from .options import READING
 
 log = logging.getLogger(__name__)
 
@@ -366,66 +364,4 @@ class LoggedRows:
     def _named(self, message: Message, error: UndecodableBody) -> UndecodableBody:
         named = undecodable(message, error, self._today.encoding)
         was = ", ".join(f"{name}={value}" for name, value in self._options.items())
-        return UndecodableBody(
-            f"batch {self._about.number} of the log: {named}. It was logged with {was or '?'}",
-            condition=Condition.UNDECODABLE_BODY_IN_LOG,
-        )
-
-
-class Decisions:
-    """Which segments have some. Used by one thread. Raises ServiceError."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._numbers: set[int] = set()
-
-    def find(self) -> None:
-        """Find out which there are. Call it once, after the claim."""
-        listed = map(tagged_in, self._journal.store.names(names.DECISIONS))
-        self._numbers = {each.number for each in listed if each}
-
-    @property
-    def highest(self) -> int:
-        """The highest number of a segment that has some; 0 without any."""
-        return max(self._numbers, default=0)
-
-    def up_to(self, number: int) -> set[int]:
-        """The segments up to this one that have some."""
-        return {each for each in self._numbers if each <= number}
-
-    def rows_of(self, segment: Segment, today: Reading) -> LoggedRows:
-        """The rows of a segment, as was decided about them. Raises LogDamaged."""
-        rows = segment_rows(self._journal, segment, today)
-        return rows.load() if segment.number in self._numbers else rows
-
-    def note(self, segment: Segment) -> None:
-        """This segment has some now."""
-        self._numbers.add(segment.number)
-
-    def names_of(self, number: int) -> list[str]:
-        """Those of a segment."""
-        if number not in self._numbers:
-            return []
-        return self._journal.store.names(names.DECISIONS, f"{number:012d}-")
-
-    def forget(self, number: int) -> None:
-        """Those of a segment are removed with it."""
-        self._numbers.discard(number)
-
-
-def segment_rows(
-    journal: Journal,
-    segment: Segment,
-    today: Reading,
-    read_as: Callable[[Reading], Reading] = lambda reading: reading,
-) -> LoggedRows:
-    """The rows of a segment; nothing that was decided about them is known yet."""
-    header = segment.header
-    about = About(
-        header.log,
-        names.segment(header.number),
-        header.number,
-        header.account,
-        lambda place: names.decision(header.number, place),
-    )
-    return LoggedRows(segment.received, header.reading, today, journal, about, read_as)
+        return undecodable_in_batch(self._about.number, str(named), was)

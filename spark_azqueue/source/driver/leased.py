@@ -13,12 +13,12 @@ from typing import Any
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
-from .batches.batch import Batch
-from .batches.commits import CommitTracker, PlanAction, Position, Proof
-from .columns import Columns
+from ..batches.batch import Batch
+from ..batches.commits import CommitTracker, PlanAction, Position, Proof
+from ..columns import Columns
+from ..offsets import OffsetJson, QueueOffset, batch_of, offset_text
+from ..runtime import DEFAULT, Runtime
 from .engine import DriverLeasing, Pending, RestoredBatches
-from .offsets import OffsetJson, QueueOffset, batch_of, text_of
-from .runtime import DEFAULT, Runtime
 
 log = logging.getLogger(__name__)
 
@@ -81,17 +81,17 @@ class LeasedConsumer:
         if self.engine.is_due(may_end=self._may_end):
             batch = self.engine.next_batch(number)
         pending = self.engine.pending() if self.engine.config.delete_on_commit else Pending()
-        if batch is None and not self._has_news(pending):
+        if batch is None and not self._has_changed(pending):
             return dict(start)
         offset = self._offset(number, batch, pending).to_json()
-        self._partitions[text_of(offset)] = batch.partitions if batch else []
+        self._partitions[offset_text(offset)] = batch.partitions if batch else []
         self._commits.handed_out(start, offset)
         self._restored.noted = pending.remembered
         if batch:
             self.engine.has_given(len(batch.received))
         return offset
 
-    def _has_news(self, pending: Pending) -> bool:
+    def _has_changed(self, pending: Pending) -> bool:
         """True if the next process has to know this: a new pending delete, or that none is left."""
         noted = self._restored.noted
         return not pending.remembered <= noted or bool(noted and not pending.remembered)
@@ -135,7 +135,9 @@ class LeasedConsumer:
             return []
         if not self._may_end:
             self.engine.prefetch()
-        return self._partitions[text_of(end)]  # what was delivered is kept until it is committed
+        return self._partitions[
+            offset_text(end)
+        ]  # what was delivered is kept until it is committed
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed: settle it, unless that was done. Repeatable."""
@@ -146,7 +148,7 @@ class LeasedConsumer:
             number = batch_of(offset, account=self._account)
             self.engine.suspects.batch_committed(number, self.engine.keys_of(number))
             self.engine.settle(number)
-            self._partitions.pop(text_of(offset), None)
+            self._partitions.pop(offset_text(offset), None)
         else:
             self._restored.settle(offset)
         self._commits.settled(offset)

@@ -15,8 +15,8 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.flow import answers_of
 from spark_azqueue.service.retry import CONTROL
 
-from .leases.timing import RENEWED_S, START_BY_USER_S, START_ON_EXECUTORS_S, START_S
-from .preflight import with_settings_of_queues
+from ..leases.timing import RENEWED_S, START_BY_USER_S, START_ON_EXECUTORS_S, START_S
+from ..preflight import with_settings_of_queues
 
 
 class QueueLook(NamedTuple):
@@ -63,7 +63,7 @@ class QueuesLeft:
 
 
 class SourceLeft:
-    """The same for one source."""
+    """What is left in the queues of one source."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -99,7 +99,7 @@ class SourceLeft:
 
     @property
     def renewed_s(self) -> int:
-        """The same for leases that were renewed."""
+        """For how long messages are leased at least that were renewed."""
         is_fixed = self._config.visibility_timeout or self._config.executors
         return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
 

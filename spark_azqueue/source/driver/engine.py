@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.metrics.latency import added
 from spark_azqueue.metrics.report import Report
@@ -23,19 +22,20 @@ from spark_azqueue.service.messages import Lease, MessageKey
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from .batches.batch import Batch, BatchSize
-from .batches.builder import BatchBuilder, Prefetch
-from .batches.commits import CommitTracker
-from .batches.poison import Suspects
-from .batches.receiver import Receiver
-from .columns import Columns
-from .intake.ending import HiddenWait
-from .intake.monitor import QueueMonitor
-from .intake.polling import Cutoff
-from .leases.holder import LeaseHolder
-from .offsets import OffsetJson, QueueOffset
-from .runtime import DEFAULT, Runtime
-from .suspects import IsolationRule
+from ..batches.batch import Batch, BatchSize
+from ..batches.builder import BatchBuilder, Prefetch
+from ..batches.commits import CommitTracker
+from ..batches.poison import Suspects
+from ..batches.receiver import Receiver
+from ..columns import Columns
+from ..intake.ending import HiddenWait
+from ..intake.monitor import QueueMonitor
+from ..intake.polling import Cutoff
+from ..leases.holder import LeaseHolder
+from ..offsets import OffsetJson, QueueOffset
+from ..refusals import queues_of_unfinished
+from ..runtime import DEFAULT, Runtime
+from ..suspects import IsolationRule
 
 log = logging.getLogger(__name__)
 
@@ -327,10 +327,7 @@ class RestoredBatches:
         offset = QueueOffset.from_json(end, account=self._account)
         names = self._engine.config.selection.not_read(each.queue for each in offset.leases)
         if names:
-            raise CheckpointMismatch(
-                f"the checkpoint holds an unfinished batch with messages of {names},"
-                " which option 'queue' does not name any more: add it until that batch is done"
-            )
+            raise queues_of_unfinished(names)
         self._restore_pending(offset)
         released = self._engine.holder.worker.release(offset.leases)
         self._commits.replayed(end)

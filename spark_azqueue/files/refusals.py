@@ -1,0 +1,70 @@
+"""What a file log refuses: the sentences. `where`: its folder."""
+
+from __future__ import annotations
+
+from spark_azqueue.errors import LogConflict
+
+
+def files_not_trusted(where: str, batch: int, place: str) -> LogConflict:
+    """A list has files of a place that the options do not name any more."""
+    return LogConflict(
+        f"the list of batch {batch} in the file log {where} has files of"
+        f" {place}, which 'trusted' no longer names: name it until the"
+        " batch is done"
+    )
+
+
+def older_batch(where: str, newest: int, batch: int) -> LogConflict:
+    """The query is at a batch below the newest list."""
+    return LogConflict(
+        f"the file log {where} has lists up to batch {newest}, and the query is"
+        f" at batch {batch}: its checkpoint is another one, or was rolled back. Use the"
+        " checkpoint that belongs to this log, or take a new log, checkpoint and output"
+    )
+
+
+def log_of_another_query(where: str, of: str | None, query: str) -> LogConflict:
+    """The log is of the query with the id `of`."""
+    return LogConflict(
+        f"the file log {where} is of the query with the id {of}, and this one"
+        f" has the id {query}: the log belongs to another checkpoint, and each query has a"
+        " log of its own. Take a new log, checkpoint and output; the events are still in"
+        " the queue"
+    )
+
+
+def written_by_another(where: str, batch: int) -> LogConflict:
+    """Another query wrote the list of this batch."""
+    return LogConflict(
+        f"another query wrote the list of batch {batch} into the file log {where}, while"
+        " this one ran: end one of the two, then start the other again"
+    )
+
+
+def new_log_of_used_checkpoint(where: str) -> LogConflict:
+    """The log has no list, and the checkpoint has batches."""
+    return LogConflict(
+        f"the file log {where} is new, but the checkpoint has batches already, so"
+        " what they read is not known: restore the log, or name the one that belongs"
+        " to this checkpoint, or take a new log, checkpoint and output"
+    )
+
+
+def other_overwrites(where: str, allowed: bool) -> LogConflict:
+    """The log began with this value of allow_overwrites, and it is another now."""
+    return LogConflict(
+        f"the file log {where} began with allow_overwrites={allowed},"
+        " and remembers files in that way: set it so, or take a new log, checkpoint and"
+        " output"
+    )
+
+
+def files_not_listed(where: str, batch: int, count: int, example: str) -> LogConflict:
+    """A repeated batch has events of files that its list lacks. example: a path."""
+    return LogConflict(
+        f"the list of batch {batch} in the file log {where} does not have {count:,}"
+        f" files that the batch has events of, such as {example!r}. If trusted or"
+        " path_glob_filter was changed, set it back until this batch is done; else the"
+        " checkpoint was rolled back: take a new log, checkpoint and output. The events are"
+        " still in the queue"
+    )

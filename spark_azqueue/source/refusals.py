@@ -1,0 +1,423 @@
+"""Whether a checkpoint fits a write-ahead log that has what it needs: the sentences that refuse.
+
+For queries, whether the driver or executors lease, and for readers of a log. What any kind of log
+refuses of its folder is in `journal/refusals.py`. Functions that begin with `check_` raise; the
+others return the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from spark_azqueue.conditions import Condition
+from spark_azqueue.errors import (
+    CheckpointMismatch,
+    InvalidOption,
+    LateSegment,
+    LogConflict,
+    LogDamaged,
+    LostSegment,
+    UndecodableBody,
+)
+from spark_azqueue.options.selection import QueueSelection
+from spark_azqueue.service.messages import QueueRef, Received
+
+_mismatch = partial(CheckpointMismatch, condition=Condition.LOG_CHECKPOINT_MISMATCH)
+_invalid_option = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
+
+
+def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
+    """May a query use this folder whose checkpoint is at batch `number` of its log?
+
+    Raises CheckpointMismatch if it is a new one, or emptied.
+    """
+    if is_empty:
+        raise _mismatch(
+            f"the write-ahead log {where} is empty, and the checkpoint is at batch {number}: is it"
+            " mounted, and the right folder? Restore it, or start with a new folder, a new"
+            " checkpointLocation and a new output"
+        )
+
+
+def check_queues_of_log(
+    selection: QueueSelection, queues: Collection[QueueRef], where: str
+) -> None:
+    """Does the query read any of these queues, from which its newest batch was made?
+
+    where: the folder. Raises CheckpointMismatch.
+    """
+    if queues and not any(map(selection.includes, queues)):
+        names = sorted(queue.name for queue in queues)
+        raise _mismatch(
+            f"the write-ahead log {where} was written from the queues {names}, and"
+            " option 'queue' names none of them: is it the folder of another query?"
+        )
+
+
+def check_held(
+    selection: QueueSelection, received: Iterable[Received], number: int, where: str
+) -> None:
+    """Messages of batch `number` are to be deleted or released: does this query read their queues?
+
+    For each segment, before anything is sent for it: a queue may have been taken out of the
+    options, and anyone who can write into the folder may name any. where: the folder. Raises
+    CheckpointMismatch.
+    """
+    names = selection.not_read(lease.queue for _, lease in received)
+    if names:
+        raise _mismatch(
+            f"batch {number} of the write-ahead log {where} has messages of {names}, which are not"
+            " deleted yet and which option 'queue' does not name any more: add it until they are"
+            " (an availableNow run does it), with createQueue=true if the queue is gone"
+        )
+
+
+# ── the checkpoint and the log do not fit ─────────────────────────────────────────────────────────
+
+
+def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> CheckpointMismatch:
+    """The log ends before the checkpoint's batch. is_read: for a reader, newest is committed."""
+    committed = f"it knows batches up to {newest} as committed"
+    ends = committed if is_read else f"it ends with batch {newest}"
+    return _mismatch(
+        f"the write-ahead log {where} is behind the checkpoint: {ends},"
+        f" and the checkpoint is at {asked}. Restore the log, or start with a new folder, a new"
+        " checkpointLocation and a new output"
+    )
+
+
+def unknown(where: str, newest: int, asked: int = 0, more: str = "") -> CheckpointMismatch:
+    """The checkpoint does not know a log that was used. more: ends the text."""
+    return _mismatch(
+        f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
+        f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
+        " lost. Name another folder, or restore the checkpoint; or take a new output, and set"
+        " writeAheadLogStart=afterCommitted, or earliest to get all batches again that the log"
+        f" holds{more}"
+    )
+
+
+def of_another(where: str, more: str = "") -> CheckpointMismatch:
+    """The checkpoint names another log. more: a sentence that ends the text."""
+    return _mismatch(
+        f"the checkpoint belongs to another write-ahead log than {where}: name its folder, or start"
+        f" with a new checkpointLocation and a new output{more}"
+    )
+
+
+def not_following(where: str, start: int, end: int, follows: int) -> CheckpointMismatch:
+    """The batch `follows` is next in the log, and Spark asks for others."""
+    return _mismatch(
+        f"Spark asks for the rows behind batch {start} up to batch {end}, and in"
+        f" the write-ahead log {where} batch {follows} follows: was the"
+        " checkpoint changed, or restored without the log? Restore what belongs together, or"
+        " start with a new folder, a new checkpointLocation and a new output"
+    )
+
+
+def overlapping(where: str, first: int, last: int, before: int) -> CheckpointMismatch:
+    """Spark asks a reader for batches that it had already. before: the last that it had."""
+    return _mismatch(
+        f"Spark asks for the batches {first} to {last} of the"
+        f" write-ahead log {where} behind batch {before}: was the"
+        " checkpoint changed? Restore it, or start with a new one and a new output"
+    )
+
+
+def begun_again_behind(where: str, start: int, end: int) -> CheckpointMismatch:
+    """writeAheadLogStart=earliest was left set: the next batch would lie behind the last."""
+    return _mismatch(
+        f"the checkpoint is at batch {start} of the write-ahead log"
+        f" {where}, and writeAheadLogStart=earliest began again at batch"
+        f" {end}: remove that option, which is for the first start only, and the"
+        " newest file in the checkpoint's folder 'offsets'"
+    )
+
+
+def empty_on_executor(where: str) -> CheckpointMismatch:
+    """An executor's folder is empty, and the driver writes its log there."""
+    return _mismatch(
+        f"{where} is empty here, and the driver writes its log there: with"
+        " leaseOn=executors every executor needs the same folder. Mount it on each of them"
+        " at this path, or use writeAheadLog=blob:<container>/<folder>"
+    )
+
+
+def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
+    """A message of a log is to be dead-lettered, and the query does not read its queue."""
+    return _mismatch(
+        f"message {message_id} in the write-ahead log is to be dead-lettered, and"
+        f" option 'queue' does not name its queue '{queue}' any more: add it until"
+        " its batch is over"
+    )
+
+
+def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
+    """A batch to be repeated has messages of these queues, which the query does not read."""
+    return CheckpointMismatch(
+        f"the checkpoint holds an unfinished batch with messages of {names},"
+        " which option 'queue' does not name any more: add it until that batch is done"
+    )
+
+
+# ── the offset is not one of this query ───────────────────────────────────────────────────────────
+
+
+def offset_with_log() -> CheckpointMismatch:
+    """The offset is a position in a log, and the query has none."""
+    return _mismatch(
+        "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
+        " set: set it as before. To go on without it, read the queue empty with the log and"
+        " trigger(availableNow=True), then start with a new checkpointLocation and a new"
+        " output"
+    )
+
+
+def offset_of_executors() -> CheckpointMismatch:
+    """The offset is a plan, and the driver leases."""
+    return _mismatch(
+        "the checkpoint was written with leaseOn=executors: set it as before, with the same"
+        " writeAheadLog. To change over, read the queues empty with"
+        " trigger(availableNow=True), then start with a new checkpointLocation"
+    )
+
+
+def offset_of_driver() -> CheckpointMismatch:
+    """The offset is no plan, and executors lease."""
+    return _mismatch(
+        "the checkpoint was written with leaseOn=driver, and leaseOn=executors is set:"
+        " remove it. To change over, read the queues empty with trigger(availableNow=True)"
+        " as before, then start with a new checkpointLocation and a new folder of the"
+        " write-ahead log"
+    )
+
+
+def offset_of_reader() -> CheckpointMismatch:
+    """The offset is of a stream that reads a log, and the query reads a queue."""
+    return _mismatch(
+        "the checkpoint belongs to a query that reads a write-ahead log (readLog), and this one"
+        " reads a queue: start with a new checkpointLocation, or set 'readLog' again"
+    )
+
+
+def offset_of_no_reader() -> CheckpointMismatch:
+    """The offset is not of a stream that reads a log, or it is damaged."""
+    return _mismatch(
+        "the checkpoint is not one of a stream that reads a write-ahead log (readLog), or it is"
+        " damaged: restore it, or start with a new checkpointLocation"
+    )
+
+
+def offset_of_newer_release(version: int | str, newest: int) -> CheckpointMismatch:
+    """The offset has this version. newest: the last one that this release reads."""
+    return CheckpointMismatch(
+        f"the checkpoint was written by a newer spark-azqueue (offset version {version};"
+        f" this one reads up to {newest}): upgrade spark-azqueue, or start with a new"
+        " checkpointLocation (messages not yet deleted will come again)"
+    )
+
+
+def offset_of_another_account(shown: str, account: str) -> CheckpointMismatch:
+    """The offset is of another account. account: the one in the options."""
+    return CheckpointMismatch(
+        f"the checkpoint belongs to the storage account '{shown}', but the options name"
+        f" '{account}': use that account, or another checkpointLocation"
+    )
+
+
+def unreadable_offset(error: Exception) -> CheckpointMismatch:
+    """The offset is damaged. error: which part of it."""
+    return CheckpointMismatch(
+        f"the checkpoint holds an offset that spark-azqueue cannot read, or did not write:"
+        f" {error}. Restore the checkpoint, or start with a new checkpointLocation (messages"
+        " not yet deleted will come again)"
+    )
+
+
+# ── a batch is not there ──────────────────────────────────────────────────────────────────────────
+
+
+def removed(where: str, first: int, last: int, floor: int) -> LostSegment:
+    """A reader misses batches that were removed for their age. floor: the last one that was."""
+    return LostSegment(
+        f"batches {first} to {last} were removed from the write-ahead log {where}, which"
+        f" holds batches from {floor + 1} on (see writeAheadLogRetention of the query that"
+        " writes it): begin later, or set failOnDataLoss=false to go on without them"
+    )
+
+
+def rolled_back_too_far(where: str, asked: int, floor: int) -> LostSegment:
+    """The checkpoint is at a batch below those that the log keeps."""
+    return LostSegment(
+        f"the checkpoint is at batch {asked}, but the write-ahead log {where} holds batches from"
+        f" {floor + 1} on: batches {asked + 1} to {floor} were removed (see"
+        " writeAheadLogRetention). Go back no further, or set failOnDataLoss=false to go on"
+        " without them"
+    )
+
+
+def removed_following(where: str, number: int) -> LostSegment:
+    """The batches that followed this one, at which the checkpoint is, were removed meanwhile."""
+    return LostSegment(
+        f"the checkpoint is at batch {number}, and the write-ahead log"
+        f" {where} no longer has the batch that followed: was the checkpoint"
+        " rolled back further than writeAheadLogRetention, or has another query with a copy of"
+        " it gone on? Restore a newer checkpoint, or set failOnDataLoss=false to go on without"
+        " the rows of these batches"
+    )
+
+
+def removed_under_task(where: str, number: int) -> LostSegment:
+    """A batch was removed while a task of it was at work."""
+    return LostSegment(
+        f"batch {number} of the write-ahead log {where} was removed"
+        " while this task was at work, which happens to tasks of a batch that ended long"
+        " ago: nothing was deleted"
+    )
+
+
+def removed_under_reader(where: str, number: int) -> LostSegment:
+    """A batch was removed while it was read."""
+    return LostSegment(
+        f"batch {number} was removed from the write-ahead log {where} while it was read, since"
+        " writeAheadLogRetention of the query that writes it was over: begin later, or set"
+        " failOnDataLoss=false to read without its rows"
+    )
+
+
+def stored_later(where: str, first: int, oldest: str) -> LostSegment:
+    """startingTimestamp is older than the log's first batch, and some were removed before it."""
+    return LostSegment(
+        f"the write-ahead log {where} begins with batch {first}, which was"
+        f" stored at {oldest}: batches that were stored between startingTimestamp and"
+        " then may have been removed (see writeAheadLogRetention). Begin later, or set"
+        " failOnDataLoss=false to read what is there"
+    )
+
+
+def lost_batch(where: str, number: int) -> LostSegment:
+    """A reader misses a batch that must not have been removed."""
+    return LostSegment(
+        f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
+        " has not removed it: restore it (did a lifecycle rule delete it?), or set"
+        " failOnDataLoss=false to read without its rows"
+    )
+
+
+def lost_segment(where: str, number: int) -> LostSegment:
+    """A query misses a segment whose rows it needs."""
+    return LostSegment(
+        f"segment {number} of the write-ahead log {where} does not exist: restore"
+        " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
+        " its rows"
+    )
+
+
+def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegment:
+    """A start misses a segment. first, last: those that should be there."""
+    return LostSegment(
+        f"segment {missing} is missing in the write-ahead log {where}, though segments"
+        f" {first} to {last} should be there: restore it, or start with a new"
+        " folder, a new checkpointLocation and a new output. failOnDataLoss=false continues"
+        " without its rows"
+    )
+
+
+def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
+    """An object names a number that no query gave."""
+    return LogDamaged(
+        f"segment {missing} is missing in the write-ahead log {where}, and an"
+        f" object of it names number {number}, which is far above all others: no query"
+        " numbered it so. Remove that object, if it is not one of a log that was restored"
+        " in part"
+    )
+
+
+def late_segment(where: str, number: int) -> LateSegment:
+    """A segment of an ended process appeared where ours was to be put."""
+    return LateSegment(
+        f"segment {number} of the write-ahead log {where} has just appeared, and no"
+        " other process claims the log: an ended one had sent it, and got no answer. Start"
+        " the query again: that batch is delivered then, and nothing is lost"
+    )
+
+
+def lost_slot(where: str, slot: int, number: int) -> LostSegment:
+    """A task misses its slot of a batch that is over."""
+    return LostSegment(
+        f"slot {slot} of batch {number} is no longer in the write-ahead log"
+        f" {where}: restore it (did a lifecycle rule delete it, or was the"
+        " checkpoint rolled back further than writeAheadLogRetention?), or set"
+        " failOnDataLoss=false to go on without its rows"
+    )
+
+
+def lost_slot_to_split(where: str, slot: int, number: int, again: int) -> LostSegment:
+    """A task misses the slot of an abandoned batch whose messages come in the batch `again`."""
+    return LostSegment(
+        f"slot {slot} of batch {number} is no longer in the write-ahead log"
+        f" {where}, and its messages come again in batch {again}: restore it, or"
+        " set failOnDataLoss=false to go on without its rows"
+    )
+
+
+def lost_following(where: str, number: int) -> LostSegment:
+    """No plan is named that followed this batch."""
+    return LostSegment(
+        f"the write-ahead log {where} does not say what followed batch"
+        f" {number}: restore it, or start with a new folder"
+    )
+
+
+def abandoned(where: str, number: int, tries: int, messages: int) -> str:
+    """A batch failed too often, and has no rows: a warning."""
+    return (
+        f"batch {number} of the write-ahead log {where} failed {tries} times and is abandoned: it"
+        f" has no rows, and its {messages} messages come again in other batches (at least once)"
+    )
+
+
+def undecodable_in_batch(number: int, text: str, logged_with: str) -> UndecodableBody:
+    """A body of a logged batch does not decode. text: which, and why. logged_with: options."""
+    return UndecodableBody(
+        f"batch {number} of the log: {text}. It was logged with {logged_with or '?'}",
+        condition=Condition.UNDECODABLE_BODY_IN_LOG,
+    )
+
+
+# ── a log cannot be read with these options ───────────────────────────────────────────────────────
+
+
+def no_log_there(where: str, identity: str) -> InvalidOption:
+    """The folder holds no log. identity: the object that it misses."""
+    return _invalid_option(
+        f"there is no write-ahead log in {where} (no '{identity}'): 'readLog' takes what"
+        " the writing query has for 'writeAheadLog'. A query makes it at its first start"
+    )
+
+
+def log_without_messages(where: str, words: str) -> LogConflict:
+    """The folder holds a log of another kind, in words."""
+    return LogConflict(
+        f"{where} is the folder of a {words}, which holds no messages to read:"
+        " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"
+    )
+
+
+def not_committed_yet(where: str, option: str, number: int, committed: int) -> InvalidOption:
+    """An option names a batch behind the newest one that is known as committed."""
+    return _invalid_option(
+        f"option '{option}' is {number}, and the newest batch that the write-ahead log"
+        f" {where} knows as committed is {committed}: name an earlier one, or"
+        " wait. A running query says so one or two batches later, an idle one within a"
+        " minute"
+    )
+
+
+def end_of_stream(option: str) -> InvalidOption:
+    """An option names the end of a stream."""
+    return _invalid_option(
+        f"option '{option}' is for spark.read with 'readLog', and a stream has no end: remove"
+        " it, or read with spark.read"
+    )
