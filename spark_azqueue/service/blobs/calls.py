@@ -45,6 +45,7 @@ class _OfBlob(_ToBlobs[T]):
 
     path: str
     needs: str = field()  # type: ignore[misc]  # without the default of `Call`
+    hollow: ClassVar[bool] = True
     verb: ClassVar[str] = ""
 
     @property

@@ -62,6 +62,8 @@ class Call(Generic[T]):
     """What `queue` is, in words for an error: "queue", "in container"; "": it is the account's."""
     of_account: ClassVar[bool] = False
     """True if a SAS for the one queue or container can never do it."""
+    hollow: ClassVar[bool] = False
+    """True if a segment of its path may be empty, as in the name of a blob."""
     needs: ClassVar[str] = READER
     """The permission it takes, in words for an error."""
     by_receipt: ClassVar[bool] = False

@@ -407,7 +407,8 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
     """The request's URL. Raises ServiceError for a name that would make it another address."""
     segments = (call.queue.name, *request.path) if call.of else request.path
     for segment in segments:
-        if not segment.strip("."):  # escaping does not help: "." and ".." keep their meaning
+        # Escaping does not help: "." and ".." keep their meaning.
+        if segment in (".", "..") or not (call.hollow or segment.strip(".")):
             raise ServiceError(
                 f"could not {call.doing} {call.of} '{shown(call.queue.name, 64)}':"
                 f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"

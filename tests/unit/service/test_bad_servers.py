@@ -446,3 +446,21 @@ def test_the_etag_of_a_blob_has_no_quotation_marks(answer, expected):
 def test_an_etag_that_is_none_is_an_error(answer):
     with Server(answer) as server, pytest.raises(ServiceError):
         etag_of(Container(account(server), "logs", if_missing=""), "a")
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [("a//b.json", b"/acc/logs/a//b.json?"), ("a/.../b", b"/acc/logs/a/.../b?"), ("a/", b"/a/?")],
+)
+def test_the_name_of_a_blob_may_have_empty_parts(path, sent):
+    with Server(says(200, ETag='"0x1"')) as server:
+        assert etag_of(Container(account(server), "logs", if_missing=""), path) == "0x1"
+    assert sent in server.requests[0]
+
+
+@pytest.mark.parametrize("path", ["../other/b", "a/./b", "a/.."])
+def test_no_name_of_a_blob_leads_elsewhere(path):
+    with Server(says(200, ETag='"0x1"')) as server:
+        with pytest.raises(ServiceError, match="nothing was sent"):
+            etag_of(Container(account(server), "logs", if_missing=""), path)
+    assert server.requests == []
