@@ -1,0 +1,36 @@
+"""Bodies come from anybody: each hostile one is corrupt, and within its bounds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hostile_packs import fuzzed, hostile, opened
+from hypothesis import given
+from hypothesis import strategies as st
+from packed import EVERY_TYPE, in_base64
+
+from spark_azqueue.packs.arrow_format import ArrowFormat
+from spark_azqueue.packs.bodies import rows_of
+from spark_azqueue.packs.bounds import Bounds, CorruptPack
+
+HOSTILE = {name: (data, wanted) for name, data, wanted in hostile() if len(data) < 2**20}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_body_is_corrupt(name):
+    data, wanted = HOSTILE[name]
+    for body in (data, in_base64(data)):
+        with pytest.raises(CorruptPack) as raised:
+            rows_of(body, wanted, Bounds())
+        assert "cannot be read (Memory" not in str(raised.value)
+
+
+def test_the_same_bytes_in_sixteen_columns_are_counted_sixteen_times():
+    with pytest.raises(CorruptPack, match="max_bytes"):
+        rows_of(*HOSTILE["same bytes sixteen times"], Bounds())
+
+
+@given(st.integers(0, 2**63))
+def test_a_damaged_pack_has_rows_that_are_valid_or_is_corrupt(seed):
+    assert opened(fuzzed(random.Random(seed), EVERY_TYPE), ArrowFormat.prepared(EVERY_TYPE).schema)
