@@ -83,4 +83,4 @@ def arrow_pack(stream: bytes, size: int | None = None) -> bytes:
 def json_pack(*lines: str | bytes) -> bytes:
     """A pack of the format `json` with these lines."""
     texts = (line if isinstance(line, bytes) else line.encode() for line in lines)
-    return gzip.compress(b"".join(text + b"\n" for text in texts))
+    return gzip.compress(b"".join(text + b"\n" for text in texts), mtime=0)
