@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from .errors import InvalidOption, InvalidSchema
 from .packs.bodies import FORMATS
-from .packs.bounds import MAX_BYTES, MAX_ROWS, Bounds
+from .packs.bounds import MAX_BYTES, MAX_ROWS, PackBounds
 from .packs.filling import PackWork
 from .packs.kinds import arrow_schema, check_packable
 from .packs.opening import CORRUPT, MESSAGE_ROW, UnpackWork
@@ -128,7 +128,7 @@ def unpack(
         added.append(StructField(CORRUPT, StringType()))
     _check_names([*kept, *added])
     names = [field.name for field in kept]
-    bounds = Bounds(max_bytes, max_rows)
+    bounds = PackBounds(max_bytes, max_rows)
     rows = int(str(df.sparkSession.conf.get(_BATCH_ROWS, "10000")))
     work = UnpackWork(
         tuple(names), wanted, keep_body, corrupt == "fail", bounds, rows if rows > 0 else 10_000

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from .bounds import Bounds, Budget, CorruptPack
+from .bounds import Budget, CorruptPack, PackBounds
 from .fitting import fitted, place_of, places_in
 from .framing import check_stream
 from .kinds import in_utc, is_allowed
@@ -68,7 +68,7 @@ class ArrowFormat:
         return _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
 
 
-def open_arrow(data: bytes, wanted: pa.Schema | None, bounds: Bounds) -> list[pa.RecordBatch]:
+def open_arrow(data: bytes, wanted: pa.Schema | None, bounds: PackBounds) -> list[pa.RecordBatch]:
     """The rows of a pack, with the columns of `wanted`; None: with all it has.
 
     Raises CorruptPack, and errors of Arrow.
@@ -108,7 +108,7 @@ def _read(opened: pa.Buffer, wanted: pa.Schema | None) -> list[pa.RecordBatch]:
 
 
 def _checked(
-    batches: list[pa.RecordBatch], wanted: pa.Schema | None, bounds: Bounds
+    batches: list[pa.RecordBatch], wanted: pa.Schema | None, bounds: PackBounds
 ) -> list[pa.RecordBatch]:
     budget = Budget(bounds.max_bytes)
     for batch in batches:

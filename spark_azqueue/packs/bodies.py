@@ -15,7 +15,7 @@ from spark_azqueue.service.envelopes import envelope_of
 
 from . import arrow_format, json_format
 from .arrow_format import ArrowFormat, open_arrow
-from .bounds import Bounds, CorruptPack
+from .bounds import CorruptPack, PackBounds
 from .json_format import JsonFormat, lines_in, unzipped
 from .json_values import parsed, rows_of_lines
 
@@ -31,7 +31,7 @@ _EVENTS: dict[str, frozenset[str]] = {
 }
 
 
-class Kind(str, enum.Enum):
+class BodyKind(str, enum.Enum):
     """What a body is. The values are the names of the formats."""
 
     ARROW = "arrow"
@@ -44,7 +44,7 @@ class Kind(str, enum.Enum):
     @property
     def is_pack(self) -> bool:
         """True for a pack that can be opened."""
-        return self in (Kind.ARROW, Kind.JSON)
+        return self in (BodyKind.ARROW, BodyKind.JSON)
 
 
 class Format(Protocol):
@@ -67,16 +67,16 @@ FORMATS: Mapping[str, Format] = {"arrow": ArrowFormat(), "json": JsonFormat()}
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class PackBody:
     """A body. data: the bytes of a pack. text: of an object, or of what is neither."""
 
-    kind: Kind
+    kind: BodyKind
     data: bytes = b""
     text: str = ""
     version: str = ""
 
 
-def body_of(body: str | bytes, most: int) -> Body:
+def body_of(body: str | bytes, most: int) -> PackBody:
     """What a body is. most: how many bytes a pack may have.
 
     Raises CorruptPack for a pack that is larger, and ValueError if it is not base64.
@@ -87,22 +87,24 @@ def body_of(body: str | bytes, most: int) -> Body:
         body = body.decode("utf-8")
     if not body.startswith((_MARK, _ZIPPED)):
         is_object = body.lstrip(" \t\r\n").startswith("{")
-        return Body(Kind.OBJECT if is_object else Kind.OTHER, text=body)
+        return PackBody(BodyKind.OBJECT if is_object else BodyKind.OTHER, text=body)
     if len(body) // 4 * 3 > most:
         raise CorruptPack(f"it is larger than max_bytes={most:,}")
     return _pack(body, base64.b64decode(body, validate=True))
 
 
-def _pack(text: str, data: bytes) -> Body:
+def _pack(text: str, data: bytes) -> PackBody:
     """text: how the base64 of it begins."""
     if text.startswith(_ZIPPED):
-        return Body(Kind.JSON, data, version=_VERSION)
+        return PackBody(BodyKind.JSON, data, version=_VERSION)
     version = text[len(_MARK) : len(_MARK) + 1]
-    kind = Kind.ARROW if version == _VERSION and text.startswith(_MARK) else Kind.UNKNOWN
-    return Body(kind, data, version=version)
+    kind = BodyKind.ARROW if version == _VERSION and text.startswith(_MARK) else BodyKind.UNKNOWN
+    return PackBody(kind, data, version=version)
 
 
-def rows_of(body: str | bytes | None, wanted: pa.Schema, bounds: Bounds) -> list[pa.RecordBatch]:
+def rows_of(
+    body: str | bytes | None, wanted: pa.Schema, bounds: PackBounds
+) -> list[pa.RecordBatch]:
     """The rows of a message, with the columns of `wanted`. Raises CorruptPack, which says why not.
 
     An object is a message of one row. Nothing of a body gets around: whatever a library raises on
@@ -118,17 +120,17 @@ def rows_of(body: str | bytes | None, wanted: pa.Schema, bounds: Bounds) -> list
         raise CorruptPack(f"it cannot be read ({type(error).__name__})") from error
 
 
-def _rows(body: Body, wanted: pa.Schema, bounds: Bounds) -> list[pa.RecordBatch]:
-    if body.kind is Kind.ARROW:
+def _rows(body: PackBody, wanted: pa.Schema, bounds: PackBounds) -> list[pa.RecordBatch]:
+    if body.kind is BodyKind.ARROW:
         return open_arrow(body.data, wanted, bounds)
-    if body.kind is Kind.JSON:
+    if body.kind is BodyKind.JSON:
         lines = lines_in(unzipped(body.data, bounds), bounds)
         return rows_of_lines(lines, wanted, bounds)
-    if body.kind is Kind.UNKNOWN:
+    if body.kind is BodyKind.UNKNOWN:
         raise CorruptPack(
             f"it is a pack of version '{body.version}', and this release reads '{_VERSION}'"
         )
-    if body.kind is Kind.OTHER:
+    if body.kind is BodyKind.OTHER:
         raise CorruptPack("it is neither a pack nor a JSON object")
     if len(body.text) > bounds.max_bytes:
         raise CorruptPack(f"it is larger than max_bytes={bounds.max_bytes:,}")
@@ -149,13 +151,13 @@ def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
             raise CorruptPack(f"it is {what}: read those with spark_azqueue.events")
 
 
-def all_rows(body: Body, bounds: Bounds) -> list[pa.RecordBatch] | list[bytes]:
+def all_rows(body: PackBody, bounds: PackBounds) -> list[pa.RecordBatch] | list[bytes]:
     """What a pack holds, in its own columns: record batches or lines.
 
     Raises CorruptPack, and what libraries raise. Lines are not looked into.
     """
-    if body.kind is Kind.ARROW:
+    if body.kind is BodyKind.ARROW:
         return open_arrow(body.data, None, bounds)
-    if body.kind is Kind.JSON:
+    if body.kind is BodyKind.JSON:
         return list(lines_in(unzipped(body.data, bounds), bounds))
     raise CorruptPack("it is no pack of a version that this release knows")

@@ -13,7 +13,7 @@ class CorruptPack(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PackBounds:
     """Of one message: bytes of its rows when opened, and how many rows."""
 
     max_bytes: int = MAX_BYTES

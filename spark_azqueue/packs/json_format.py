@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spark_azqueue.errors import InvalidRow
 
-from .bounds import Bounds, CorruptPack
+from .bounds import CorruptPack, PackBounds
 from .kinds import in_numbers, in_utc
 
 MAGIC = b"\x1f\x8b\x08"
@@ -54,7 +54,7 @@ class JsonFormat:
         return gzip.compress(b"".join(line + b"\n" for line in rows), _LEVEL, mtime=0)
 
 
-def unzipped(data: bytes, bounds: Bounds) -> bytes:
+def unzipped(data: bytes, bounds: PackBounds) -> bytes:
     """What gzip compressed, in one member or more. Raises CorruptPack."""
     parts = []
     left = bounds.max_bytes
@@ -74,7 +74,7 @@ def unzipped(data: bytes, bounds: Bounds) -> bytes:
     return b"".join(parts)
 
 
-def lines_in(data: bytes, bounds: Bounds) -> Iterator[bytes]:
+def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
     """The lines of an opened pack; the last may have no end. Raises CorruptPack if too many."""
     if data.count(b"\n") + (not data.endswith(b"\n")) > bounds.max_rows and data:
         raise CorruptPack(f"it has more rows than max_rows={bounds.max_rows:,}")

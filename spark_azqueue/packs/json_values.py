@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .bounds import Bounds, Budget, CorruptPack
+from .bounds import Budget, CorruptPack, PackBounds
 from .fitting import DAY_US, FIRST_US, LAST_US
 from .kinds import VARIANT, in_numbers, spark_name
 
@@ -42,7 +42,7 @@ class _Misfit(ValueError):  # noqa: N818
 
 
 def rows_of_lines(
-    lines: Iterable[bytes | str], wanted: pa.Schema, bounds: Bounds
+    lines: Iterable[bytes | str], wanted: pa.Schema, bounds: PackBounds
 ) -> list[pa.RecordBatch]:
     """The rows of lines that are JSON objects, with the columns of `wanted`.
 

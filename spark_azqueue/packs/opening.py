@@ -14,7 +14,7 @@ from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
 
 from .bodies import rows_of
-from .bounds import Bounds, CorruptPack
+from .bounds import CorruptPack, PackBounds
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class UnpackWork:
     wanted: pa.Schema
     keeps_body: bool
     fails: bool
-    bounds: Bounds
+    bounds: PackBounds
     batch_rows: int
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from spark_azqueue.errors import InvalidOption, InvalidSchema
 from spark_azqueue.explanation import explain
 from spark_azqueue.packing import pack, unpack
-from spark_azqueue.packs.bodies import Kind, body_of
+from spark_azqueue.packs.bodies import BodyKind, body_of
 from spark_azqueue.packs.opening import CORRUPT
 from spark_azqueue.testing import FakeQueueService
 
@@ -362,7 +362,7 @@ def test_what_cannot_be_unpacked_is_refused_at_the_call(spark: SparkSession) -> 
 def test_what_is_packed_says_what_it_is(spark: SparkSession) -> None:
     for name in FORMATS:
         (row,) = pack(spark.range(0, 9, 1, 1), format=name).collect()
-        assert body_of(row.body, 2**20).kind is Kind(name)
+        assert body_of(row.body, 2**20).kind is BodyKind(name)
 
 
 def test_names_that_spark_quotes(spark: SparkSession) -> None:

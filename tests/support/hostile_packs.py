@@ -23,7 +23,7 @@ from packed import EVERY_TYPE, arrow_pack, json_pack, stream_of
 
 from spark_azqueue.packs.arrow_format import MAGIC, ArrowFormat
 from spark_azqueue.packs.bodies import FORMATS, rows_of
-from spark_azqueue.packs.bounds import Bounds, CorruptPack
+from spark_azqueue.packs.bounds import CorruptPack, PackBounds
 
 _EMPTY = pa.struct([])
 Hostile = tuple[Callable[[], bytes], pa.Schema]
@@ -240,7 +240,7 @@ def opened(data: bytes, wanted: pa.Schema, *, as_text: bool = False) -> str:
     """What becomes of a body: "rows", or the first words of why not. Anything else is raised."""
     try:
         body = base64.b64encode(data).decode() if as_text else data
-        batches = rows_of(body, wanted, Bounds())
+        batches = rows_of(body, wanted, PackBounds())
     except CorruptPack as error:
         return str(error)
     for batch in batches:

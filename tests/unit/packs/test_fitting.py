@@ -16,7 +16,7 @@ import pytest
 from packed import arrow_pack, json_pack, stream_of
 
 from spark_azqueue.packs.bodies import rows_of
-from spark_azqueue.packs.bounds import Bounds, CorruptPack
+from spark_azqueue.packs.bounds import CorruptPack, PackBounds
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 
 D = Decimal
@@ -27,7 +27,7 @@ AT = datetime.datetime(2026, 1, 1, 12, 0, 0, 5, datetime.timezone.utc)
 
 def found(body: bytes | str, *fields: pa.Field | tuple[str, pa.DataType]) -> list[dict[str, Any]]:
     wanted = pa.schema(list(fields))
-    return [row for batch in rows_of(body, wanted, Bounds()) for row in batch.to_pylist()]
+    return [row for batch in rows_of(body, wanted, PackBounds()) for row in batch.to_pylist()]
 
 
 def in_arrow(*columns: tuple[str, pa.Array]) -> bytes:

@@ -16,8 +16,8 @@ from packed import EVERY_TYPE, in_base64, json_pack
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.packs.arrow_format import ArrowFormat
-from spark_azqueue.packs.bodies import FORMATS, Kind, body_of, rows_of
-from spark_azqueue.packs.bounds import Bounds
+from spark_azqueue.packs.bodies import FORMATS, BodyKind, body_of, rows_of
+from spark_azqueue.packs.bounds import PackBounds
 from spark_azqueue.packs.json_format import lines_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,7 +36,7 @@ def golden(name: str) -> str:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_golden_bytes_are_read(name):
-    assert rows_of(golden(name), IN_UTC.schema, Bounds()) == [IN_UTC]
+    assert rows_of(golden(name), IN_UTC.schema, PackBounds()) == [IN_UTC]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -44,7 +44,7 @@ def test_golden_bytes_are_read(name):
 def test_every_type_comes_back(name, as_text):
     data = packed(name, EVERY_TYPE)
     body = in_base64(data) if as_text else data
-    assert rows_of(body, IN_UTC.schema, Bounds()) == [IN_UTC]
+    assert rows_of(body, IN_UTC.schema, PackBounds()) == [IN_UTC]
 
 
 def test_arrow_is_a_header_and_a_stream_that_any_arrow_reads():
@@ -72,7 +72,7 @@ def test_a_pack_of_slices_has_the_rows_of_the_slice_alone():
     )
     data = packed("arrow", rows.slice(50_003, 10))
     assert len(data) < 1_000
-    (found,) = rows_of(data, rows.schema, Bounds())
+    (found,) = rows_of(data, rows.schema, PackBounds())
     assert found == rows.slice(50_003, 10)
 
 
@@ -85,7 +85,7 @@ def test_the_zone_of_a_session_is_no_part_of_an_instant(name, zone):
     )
     in_utc = pa.timestamp("us", "UTC")
     wanted = pa.schema({"at": in_utc, "in": pa.list_(in_utc)})
-    (found,) = rows_of(packed(name, rows), wanted, Bounds())
+    (found,) = rows_of(packed(name, rows), wanted, PackBounds())
     assert found.column(0).view(pa.int64()).to_pylist() == [0, 1_000_000, None]
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
     assert found.column(1).to_pylist() == [
@@ -115,18 +115,18 @@ def test_what_json_does_not_hold_is_refused_by_its_column(column, cause):
 @pytest.mark.parametrize(
     ("body", "kind", "version"),
     [
-        (golden("arrow"), Kind.ARROW, "1"),
-        (base64.b64decode(golden("arrow")), Kind.ARROW, "1"),
-        (golden("arrow").encode(), Kind.ARROW, "1"),
-        (golden("json"), Kind.JSON, "1"),
-        (json_pack("{}"), Kind.JSON, "1"),
-        (golden("arrow").replace("azqpack1", "azqpack2"), Kind.UNKNOWN, "2"),
-        (base64.b64decode("azqpackx" + golden("arrow")[8:]), Kind.UNKNOWN, "x"),
-        (' {"a":1}', Kind.OBJECT, ""),
-        (b'{"a":1}', Kind.OBJECT, ""),
-        ("", Kind.OTHER, ""),
-        ("azq", Kind.OTHER, ""),
-        ("[1]", Kind.OTHER, ""),
+        (golden("arrow"), BodyKind.ARROW, "1"),
+        (base64.b64decode(golden("arrow")), BodyKind.ARROW, "1"),
+        (golden("arrow").encode(), BodyKind.ARROW, "1"),
+        (golden("json"), BodyKind.JSON, "1"),
+        (json_pack("{}"), BodyKind.JSON, "1"),
+        (golden("arrow").replace("azqpack1", "azqpack2"), BodyKind.UNKNOWN, "2"),
+        (base64.b64decode("azqpackx" + golden("arrow")[8:]), BodyKind.UNKNOWN, "x"),
+        (' {"a":1}', BodyKind.OBJECT, ""),
+        (b'{"a":1}', BodyKind.OBJECT, ""),
+        ("", BodyKind.OTHER, ""),
+        ("azq", BodyKind.OTHER, ""),
+        ("[1]", BodyKind.OTHER, ""),
     ],
 )
 def test_a_body_is_known_by_how_it_begins(body, kind, version):
@@ -136,4 +136,4 @@ def test_a_body_is_known_by_how_it_begins(body, kind, version):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_pack_without_rows_has_none(name):
-    assert not sum(map(len, rows_of(packed(name, EVERY_TYPE[:0]), IN_UTC.schema, Bounds())))
+    assert not sum(map(len, rows_of(packed(name, EVERY_TYPE[:0]), IN_UTC.schema, PackBounds())))

@@ -12,7 +12,7 @@ from packed import EVERY_TYPE, in_base64
 
 from spark_azqueue.packs.arrow_format import ArrowFormat
 from spark_azqueue.packs.bodies import rows_of
-from spark_azqueue.packs.bounds import Bounds, CorruptPack
+from spark_azqueue.packs.bounds import CorruptPack, PackBounds
 
 HOSTILE = {name: (data, wanted) for name, data, wanted in hostile() if len(data) < 2**20}
 
@@ -22,13 +22,13 @@ def test_a_hostile_body_is_corrupt(name):
     data, wanted = HOSTILE[name]
     for body in (data, in_base64(data)):
         with pytest.raises(CorruptPack) as raised:
-            rows_of(body, wanted, Bounds())
+            rows_of(body, wanted, PackBounds())
         assert "cannot be read (Memory" not in str(raised.value)
 
 
 def test_the_same_bytes_in_sixteen_columns_are_counted_sixteen_times():
     with pytest.raises(CorruptPack, match="max_bytes"):
-        rows_of(*HOSTILE["same bytes sixteen times"], Bounds())
+        rows_of(*HOSTILE["same bytes sixteen times"], PackBounds())
 
 
 @given(st.integers(0, 2**63))

@@ -13,7 +13,7 @@ from packed import json_pack
 
 from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.packs.bodies import FORMATS, FULL_BYTES
-from spark_azqueue.packs.bounds import Bounds
+from spark_azqueue.packs.bounds import PackBounds
 from spark_azqueue.packs.filling import Filling, PackWork
 from spark_azqueue.packs.opening import UnpackWork
 
@@ -31,7 +31,7 @@ def pack_work(name: str = "arrow", max_rows: int = ROWS_AT_MOST) -> PackWork:
 
 
 def unpack_work(**more: object) -> UnpackWork:
-    defaults = {"keeps_body": False, "fails": True, "bounds": Bounds(), "batch_rows": 10_000}
+    defaults = {"keeps_body": False, "fails": True, "bounds": PackBounds(), "batch_rows": 10_000}
     return UnpackWork(("message_id",), WANTED, **defaults | more)
 
 
@@ -64,7 +64,7 @@ def test_each_row_once_in_its_order_whatever_their_sizes(name, sizes, cuts, max_
     texts = [random_.randbytes(size).hex() for size in sizes]
     given_ = [batch(n, texts[n : n + cuts]) for n in range(0, len(texts), cuts)]
     bodies = bodies_of(pack_work(name, max_rows).on(given_))
-    rows = opened(bodies, bounds=Bounds(max_rows=max_rows))
+    rows = opened(bodies, bounds=PackBounds(max_rows=max_rows))
     assert [row[2:] for row in rows] == list(enumerate(texts))
     for body in bodies:
         alone = [row for row in rows if row[0] == f"m{bodies.index(body)}"]
@@ -173,6 +173,6 @@ def test_one_corrupt_message_fails_with_its_name_and_no_rows():
 
 def test_a_required_column_may_be_null_in_a_corrupt_row():
     wanted = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    work = UnpackWork(("message_id",), wanted, False, False, Bounds(), 10)
+    work = UnpackWork(("message_id",), wanted, False, False, PackBounds(), 10)
     (found,) = work.on([messages(["bad", '{"id":3}'])])
     assert found.column(2).to_pylist() == [None, 3]
