@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,6 +23,13 @@ _GUESSES = 8
 """Rows may differ so much that a guess by their size does not get nearer; then halves are taken."""
 
 
+class Filled(NamedTuple):
+    """A message. rows: how many of the first ones are in it. data: the bytes of the pack."""
+
+    rows: int
+    data: bytes
+
+
 class Filling:
     """Rows of one group that wait until they fill a message. In their order."""
 
@@ -36,7 +43,7 @@ class Filling:
         self._row_bytes = 0.0
         """Of a packed row, as the last message had it; 0: unknown."""
 
-    def add(self, rows: Any) -> Iterator[bytes]:
+    def add(self, rows: Any) -> Iterator[Filled]:
         """Take rows. Returns the messages that are full."""
         self._pieces.append(rows)
         self._rows += len(rows)
@@ -47,7 +54,7 @@ class Filling:
                 return
             yield found
 
-    def rest(self) -> Iterator[bytes]:
+    def rest(self) -> Iterator[Filled]:
         """The messages of all rows that wait."""
         while self._rows:
             found = self._next(is_last=True)
@@ -61,7 +68,7 @@ class Filling:
             return self.size >= FULL_BYTES
         return self._rows * self._row_bytes >= FULL_BYTES
 
-    def _next(self, *, is_last: bool) -> bytes | None:
+    def _next(self, *, is_last: bool) -> Filled | None:
         """The next message; None if the rows would not fill it, and more may come."""
         rows = self._format.joined(self._pieces)
         limit = max(
@@ -77,7 +84,7 @@ class Filling:
         self._rows -= count
         self._pieces = [kept] if self._rows else []
         self.size = self._format.size(kept) if self._rows else 0
-        return data
+        return Filled(count, data)
 
     def _filled(self, rows: Any, limit: int) -> tuple[int, bytes]:
         """How many of the first rows to take, and their pack: as many as fit, at least one."""
@@ -124,16 +131,16 @@ class PackWork:
                 group = groups.get(key)
                 if group is None:
                     group = groups[key] = _Group(self._route(rows), self._filling())
-                for data in group.filling.add(self._prepared(rows)):
+                for _, data in group.filling.add(self._prepared(rows)):
                     yield from out.add(data, group.route)
                 while _is_too_much(groups):
                     largest = max(groups, key=lambda each: groups[each].filling.size)
                     closed = groups.pop(largest)
-                    for data in closed.filling.rest():
+                    for _, data in closed.filling.rest():
                         yield from out.add(data, closed.route)
             yield from out.rest()
         for group in groups.values():
-            for data in group.filling.rest():
+            for _, data in group.filling.rest():
                 yield from out.add(data, group.route)
         yield from out.rest()
 

@@ -28,7 +28,7 @@ FLAGS = {
     "purge": ["json", "execute", "each"],
     "export": ["json", "uncommitted", "unpack"],
     "search": ["json", "whole", "unpack"],
-    "send": ["json", "raw", "skip-broken"],
+    "send": ["json", "raw", "pack", "skip-broken"],
     "replay": ["json", "execute", "mark"],
     "finish": ["discard", "execute"],
     "certify": ["load"],

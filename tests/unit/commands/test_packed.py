@@ -2,6 +2,8 @@
 
 import base64
 import json
+import random
+import re
 
 import pyarrow as pa
 import pytest
@@ -191,3 +193,67 @@ def test_split_opens_envelopes(shop, capsys):
     with pytest.raises(SystemExit):
         main(["redrive", FROM, "--split", "--as-is"])
     assert "--as-is" in capsys.readouterr().err
+
+
+# ── sent ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file of 2,000 rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        "".join(f'{{"id": {n}, "price": 1.50, "t": "{"x" * (n % 50)}"}}\n' for n in range(2_000))
+    )
+    return path
+
+
+def all_ids(fake):
+    return [each for message in fake.messages(TO) for each in ids_of(message.text)]
+
+
+def test_lines_are_sent_many_in_a_message(shop, capsys, rows):
+    assert main(["send", TO, str(rows), "--pack"]) == 0
+
+    count = shop.count(TO)
+    assert count <= 3
+    assert f"{count} of {count} packed messages of {rows}" in capsys.readouterr().out
+    assert all_ids(shop) == [*range(2_000)]
+    assert main(["peek", TO, "--unpack"]) == 0
+    assert '"price": 1.50' in capsys.readouterr().out
+
+
+def test_a_line_that_is_no_row_is_named_and_nothing_of_its_file_is_sent(shop, capsys, rows):
+    for bad in ("[1]", '{"id":1,"id":2}', '{"id":NaN}', "{"):
+        rows.write_text(f'{{"id": 1}}\n{bad}\n')
+        assert main(["send", TO, str(rows), "--pack"]) == 1
+        assert "line 2 of" in capsys.readouterr().err
+    assert shop.count(TO) == 0
+    assert main(["send", TO, str(rows), "--pack", "--skip-broken"]) == 1
+    assert all_ids(shop) == [1]
+
+
+def test_packs_are_sent_once_with_a_transaction_log(shop, tmp_path, rows):
+    words = ["--transaction-log", f"file:{tmp_path}/log", "--txn-version", "1"]
+    for _ in range(2):
+        assert main(["send", TO, str(rows), "--pack", *words]) == 0
+    assert all_ids(shop) == [*range(2_000)]
+
+
+def test_a_run_that_fails_names_the_line_to_continue_with(shop, capsys, rows):
+    rows.write_text(
+        "".join(
+            f'{{"id": {n}, "t": "{random.Random(n).randbytes(400).hex()}"}}\n' for n in range(500)
+        )
+    )
+    shop.faults.add(Fault("put", "forbidden", queue=TO, nth=4))  # the first one is a check
+    assert main(["send", TO, str(rows), "--pack"]) == 1
+    first_left = int(re.search(r"All before line (\d+) are sent", capsys.readouterr().out)[1])
+    assert first_left > 1
+    assert {*range(first_left - 1)} <= {*all_ids(shop)} < {*range(500)}
+
+
+def test_a_line_is_raw_or_a_row(shop, capsys):
+    with pytest.raises(SystemExit):
+        main(["send", TO, "--pack", "--raw"])
+    assert "one of the two" in capsys.readouterr().err
