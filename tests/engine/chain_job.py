@@ -28,6 +28,7 @@ spark.sparkContext.setLogLevel("ERROR")
 
 
 schema = os.environ.get("PACKED")
+pack_rows = int(os.environ.get("PACK_ROWS", "70"))
 
 
 def read(name: str) -> DataFrame:
@@ -49,7 +50,7 @@ first = read(queue)
 
 
 hops = [
-    (pack(first, max_rows=70) if schema else first)
+    (pack(first, max_rows=pack_rows) if schema else first)
     .writeStream.format("azqueue")
     .options(**account, queue=f"{queue}-mid", **json.loads(os.environ["SINK"]))
     .option("checkpointLocation", str(folder / "checkpoint-1"))

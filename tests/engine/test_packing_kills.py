@@ -29,15 +29,18 @@ class PackedChain(Chain):
         self.environment["PACKED"] = "id BIGINT, text STRING"
         self.ids = 0
 
-    def send(self, count: int = MESSAGES) -> None:
+    def send(self, count: int = MESSAGES, rows_each: int = ROWS) -> None:
         bodies = []
         for number in range(count):
-            ids = range(self.ids, self.ids + ROWS)
-            self.ids += ROWS
+            ids = range(self.ids, self.ids + rows_each)
+            self.ids += rows_each
             rows = pa.RecordBatch.from_pydict({"id": ids, "text": [f"row {each}" for each in ids]})
             chosen = FORMATS[("arrow", "json")[number % 2]]
             bodies.append(base64.b64encode(chosen.packed(chosen.prepared(rows))).decode())
         self.fake.put_many(self.queue, bodies)
+
+    def wait_until_deleted(self, total: int) -> None:
+        self.fake.wait_until(lambda: self.fake.requests["delete"] >= total, self.patience_s)
 
     def found(self, spark: SparkSession) -> Counter[tuple[int, str]]:
         rows = spark.read.parquet(str(self.folder / "output")).collect()
@@ -68,8 +71,7 @@ def test_each_row_once_through_two_packed_queues_whatever_is_killed(
         chain.let_go(point)
     chain.send()
     chain.start()
-    before = chain.fake.requests["delete"]
-    chain.fake.wait_until(lambda: chain.fake.requests["delete"] > before + 3, chain.patience_s)
+    chain.wait_until_deleted(chain.fake.requests["delete"] + 4)
     chain.destroy()
     chain.start()
     chain.wait_until_settled()
@@ -77,3 +79,21 @@ def test_each_row_once_through_two_packed_queues_whatever_is_killed(
 
     assert chain.expected.total() == 3 * MESSAGES * ROWS
     assert chain.found(spark) == chain.expected
+
+
+@pytest.mark.long
+def test_a_million_rows_and_four_kills(chain: PackedChain, spark: SparkSession) -> None:
+    """Each kill is at another share of the requests that a quarter of the rows takes."""
+    chain.environment["PACK_ROWS"] = "5000"
+    for quarter in range(4):
+        chain.send(50, 5_000)
+        deletes = chain.fake.requests["delete"]
+        chain.start()
+        chain.wait_until_deleted(deletes + 20 * (quarter + 1))
+        chain.destroy()
+    chain.start()
+    chain.wait_until_settled()
+    chain.end()
+
+    rows = spark.read.parquet(str(chain.folder / "output"))
+    assert rows.count() == rows.select("id").distinct().count() == chain.ids == 1_000_000
