@@ -51,8 +51,9 @@ class RowEnvelopes:
                 else None
                 for place, stored in enumerate(batch.column("stored").to_pylist())
             ]
-            given = batch.select(range(first)).append_column("body", pa.array(bodies, pa.string()))
-            yield from envelopes([given])
+            columns = [*batch.columns[:first], pa.array(bodies, pa.string())]
+            names = [*batch.schema.names[:first], "body"]
+            yield from envelopes([pa.RecordBatch.from_arrays(columns, names=names)])
 
 
 def _text(

@@ -20,7 +20,7 @@ import pyarrow as pa
 from .bounds import Budget, CorruptPack, PackBounds
 from .fitting import fitted, place_of, places_in
 from .framing import check_stream
-from .kinds import in_utc, is_allowed
+from .kinds import as_spark, is_allowed
 
 MAGIC = base64.b64decode("azqpack1")
 _HEADER = struct.Struct("<6sQ")
@@ -36,7 +36,7 @@ class ArrowFormat:
     def prepared(rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as they are written: times in UTC, without the metadata of Spark's columns."""
         fields = [
-            pa.field(each.name, in_utc(each.type), nullable=each.nullable) for each in rows.schema
+            pa.field(each.name, as_spark(each.type), nullable=each.nullable) for each in rows.schema
         ]
         columns = [
             column if column.type == field.type else column.cast(field.type)
@@ -116,6 +116,6 @@ def _checked(
         budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
         batch.validate(full=True)
     if wanted is None:
-        return [fitted(batch, batch.schema, Budget(bounds.max_bytes)) for batch in batches]
+        return batches
     left = Budget(bounds.max_bytes)
     return [fitted(batch, wanted, left) for batch in batches]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_azqueue.errors import InvalidRow
 
 from .bounds import CorruptPack, PackBounds
-from .kinds import in_numbers, in_utc
+from .kinds import as_spark, in_numbers
 
 MAGIC = b"\x1f\x8b\x08"
 _LEVEL = 1
@@ -91,10 +91,10 @@ def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
     names = [_text(name) + ":" for name in rows.schema.names]
     written: list[list[str]] = []
     for name, field, column in zip(names, rows.schema, rows.columns, strict=True):
-        numbers = column.cast(in_utc(field.type))
-        kind = in_numbers(numbers.type)
-        write = _writer(numbers.type)
         try:
+            numbers = column.cast(as_spark(field.type))
+            kind = in_numbers(numbers.type)
+            write = _writer(numbers.type)
             values = numbers if kind == numbers.type else numbers.view(kind)
             written.append([name + write(value) for value in values.to_pylist()])
         except (ValueError, OverflowError) as error:
@@ -109,7 +109,9 @@ def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
 def _cause(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "bytes that are no UTF-8"
-    return str(error) if isinstance(error, _NotInJson) else "a date before year 1 or after 9999"
+    if isinstance(error, _NotInJson):
+        return str(error)
+    return "a date before year 1 or after 9999, or a time below a microsecond"
 
 
 class _NotInJson(ValueError):  # noqa: N818

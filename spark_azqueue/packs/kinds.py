@@ -179,20 +179,29 @@ def width(kind: pa.DataType) -> int:
         return 5
 
 
-def in_utc(kind: pa.DataType) -> pa.DataType:
-    """The type with each time zone replaced by UTC: the zone of a session is no part of a value."""
+def as_spark(kind: pa.DataType) -> pa.DataType:
+    """The type with dates and times as Spark has them: instants in UTC, whatever a session's zone.
+
+    Other writers may have other units.
+    """
 
     def changed(kind: pa.DataType) -> pa.DataType:
-        return pa.timestamp(kind.unit, UTC) if pa.types.is_timestamp(kind) and kind.tz else kind
+        if pa.types.is_timestamp(kind):
+            return pa.timestamp("us", UTC if kind.tz else None)
+        if pa.types.is_date(kind):
+            return pa.date32()
+        if pa.types.is_time(kind):
+            return pa.time64("ns")
+        return pa.duration("us") if pa.types.is_duration(kind) else kind
 
     return _mapped(kind, changed)
 
 
 def in_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type with a whole number in place of each date and time: the bytes are the same."""
+    """The type, of `as_spark`, with whole numbers as dates and times: the bytes are the same."""
 
     def changed(kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        if pa.types.is_date32(kind):
             return pa.int32()
         is_long = pa.types.is_temporal(kind)
         return pa.int64() if is_long else kind

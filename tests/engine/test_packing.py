@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from spark_azqueue.duplicates import without_duplicates
 from spark_azqueue.errors import InvalidOption, InvalidSchema
 from spark_azqueue.explanation import explain
 from spark_azqueue.packing import pack, unpack
@@ -370,3 +371,19 @@ def test_names_that_spark_quotes(spark: SparkSession) -> None:
     found = unpack(pack(rows), "`a.b` BIGINT, `c``d` BIGINT, `e f` STRING").drop("message_row")
     assert found.columns == rows.columns
     assert found.collect() == rows.collect()
+
+
+def test_rows_of_a_message_are_no_duplicates_of_each_other(
+    spark: SparkSession, streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    """Without a key a row is known by its message and its place in it."""
+    send(
+        pack(spark.range(0, 60, 1, 1).selectExpr("id", "IF(id < 20, id % 5, NULL) AS k")),
+        fake,
+        queue,
+    )
+    rows = unpack(streams.read(fake.connection_string, queue), "id BIGINT, k BIGINT")
+    streams.read_all(without_duplicates(rows, "k"))
+    found = sorted(row.id for row in streams.rows)
+    assert len(found) == 45
+    assert found[5:] == [*range(20, 60)]

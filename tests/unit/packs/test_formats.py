@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from packed import EVERY_TYPE, in_base64, json_pack
+from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
 
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.packs.arrow_format import ArrowFormat
 from spark_azqueue.packs.bodies import FORMATS, BodyKind, body_of, rows_of
 from spark_azqueue.packs.bounds import PackBounds
 from spark_azqueue.packs.json_format import lines_of
+from spark_azqueue.packs.splitting import split, stored_pack
 
 GOLDEN = Path(__file__).parent / "golden"
 IN_UTC = ArrowFormat.prepared(EVERY_TYPE)
@@ -137,3 +138,25 @@ def test_a_body_is_known_by_how_it_begins(body, kind, version):
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_pack_without_rows_has_none(name):
     assert not sum(map(len, rows_of(packed(name, EVERY_TYPE[:0]), IN_UTC.schema, PackBounds())))
+
+
+def test_a_writer_with_other_units_is_shown_and_split():
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "at": pa.array([1_000], pa.timestamp("ns", "Asia/Tokyo")),
+            "day": pa.array([86_400_000], pa.int64()).view(pa.date64()),
+            "clock": pa.array([1], pa.int32()).view(pa.time32("s")),
+            "gap": pa.array([2], pa.duration("s")),
+            "many": pa.array([["a"]], pa.large_list(pa.large_string())),
+        }
+    )
+    pack = stored_pack(in_base64(arrow_pack(stream_of(rows))))
+    assert pack.lines() == [
+        '{"at":"1970-01-01T00:00:00.000001Z","day":"1970-01-02","clock":"00:00:01.000000",'
+        '"gap":"PT2.000000S","many":["a"]}'
+    ]
+    (part,) = split(in_base64(arrow_pack(stream_of(rows))))
+    assert stored_pack(part).lines() == pack.lines()
+    fine = pa.RecordBatch.from_pydict({"at": pa.array([1], pa.timestamp("ns"))})
+    with pytest.raises(InvalidRow, match="below a microsecond"):
+        stored_pack(in_base64(arrow_pack(stream_of(fine)))).lines()
