@@ -24,9 +24,10 @@ class Budget:
     """What is left of a message's bytes. Taken before anything is allocated."""
 
     def __init__(self, size: int) -> None:
-        self._size = self._left = size
+        self._size = size
+        self._left: float = size
 
-    def take(self, size: int) -> None:
+    def take(self, size: float) -> None:
         """Count bytes. Raises CorruptPack if there are not so many left."""
         self._left -= size
         if self._left < 0:

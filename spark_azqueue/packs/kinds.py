@@ -35,6 +35,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "interval day to second": pa.duration("us"),
     "variant": VARIANT,
 }
+_BIT = 1 / 8
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _OTHER_TIMES = re.compile(r"time\(\d\)|interval (day|hour|minute|second)( to \w+)?")
 _LEAVES: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -169,14 +170,14 @@ def is_allowed(kind: pa.DataType) -> bool:
     return any(is_leaf(kind) for is_leaf in _LEAVES)
 
 
-def width(kind: pa.DataType) -> int:
+def width(kind: pa.DataType) -> float:
     """Bytes that a value takes in an array at least, also NULL: without texts and elements."""
     if pa.types.is_struct(kind):
-        return 1 + sum(width(each.type) for each in kind)
+        return _BIT + sum(width(each.type) for each in kind)
     try:
-        return max(1, int(kind.bit_width) // 8) + 1
+        return _BIT * (int(kind.bit_width) + 1)
     except ValueError:  # texts, lists and maps: an offset
-        return 5
+        return _BIT * 33
 
 
 def as_spark(kind: pa.DataType) -> pa.DataType:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packed import json_pack
 
 from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.packs.bodies import FORMATS, FULL_BYTES
+from spark_azqueue.packs.bodies import FORMATS, FULL_BYTES, rows_of
 from spark_azqueue.packs.bounds import PackBounds
 from spark_azqueue.packs.filling import Filling, PackWork
 from spark_azqueue.packs.opening import UnpackWork
@@ -86,6 +86,15 @@ def test_rows_that_compress_well_open_within_the_bounds_of_a_reader():
     bodies = bodies_of(pack_work().on([batch(0, texts)]))
     assert len(bodies) >= 5
     assert len(opened(bodies)) == 2_000
+
+
+def test_what_is_packed_opens_by_default_however_narrow_its_columns_are():
+    names = [f"c{n}" for n in range(200)]
+    rows = pa.RecordBatch.from_arrays([pa.array([True] * 50_000)] * 200, names=names)
+    wanted = pa.schema({name: pa.bool_() for name in names})
+    work = PackWork("arrow", False, tuple(names), ROWS_AT_MOST)
+    for body in bodies_of(work.on([rows, rows])):
+        assert rows_of(body, wanted, PackBounds())
 
 
 def test_a_route_shares_messages_with_rows_of_its_own_alone():
