@@ -21,6 +21,7 @@ from figures import (
 )
 from limits_report import limits
 from log_report import log, restarts
+from packed_section import packed_table
 from transactions_report import transactional
 
 
@@ -331,6 +332,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "large_executors": ("Who leases: 48 KB into Parquet, beside the SDK by hand", modes),
     "growth": ("Executors: growth", growth),
     "service_limits": ("Executors: what they use of the service's limits", service_limits),
+    "packed": ("Many rows in one message", packed_table),
     "duplicates": ("One row for each key", duplicates),
     "forgotten_keys": ("One row for each key: keys that are forgotten", forgotten_keys),
     "restarts": ("Restarts after a kill of the source's process", restarts),

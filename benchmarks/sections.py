@@ -18,6 +18,7 @@ from executors_section import executors, growth, large_executors, one_table, slo
 from lab import LATENCIES_S, STEADY, Lab, Saw
 from limits_section import limits
 from log_section import log, restarts
+from packed_section import packed
 from service_limits_section import service_limits
 from transactions_section import transactional
 
@@ -261,6 +262,7 @@ SECTIONS: dict[str, Callable[[Lab], Saw]] = {
         large_executors,
         growth,
         service_limits,
+        packed,
         duplicates,
         forgotten_keys,
     )

@@ -107,6 +107,12 @@ class Condition(enum.Enum):
         "what the batch was logged with was tried first: set 'messageEncoding', 'bodyType' and"
         " 'largeBody' as the sender writes, or 'onUndecodable', until the batch is committed",
     )
+    CORRUPT_PACK = (
+        _BODIES,
+        "`unpack` cannot open a body: it is no pack, is damaged, or does not fit the schema.",
+        "take corrupt='column' in unpack, or set 'maxDequeueCount' so that such messages are"
+        " dead-lettered; a schema that senders do not write makes all of them corrupt",
+    )
     INVALID_BLOB_REFERENCE = (
         _BLOBS,
         "A message refers to a blob in a form or place that the reader does not accept.",

@@ -8,7 +8,7 @@ for it.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from .errors import InvalidOption
@@ -26,10 +26,11 @@ def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") 
 
     messages: a stream with the column `message_id`, as the source gives it. keys: names of columns
     that the sender fills, such as an order's number; of the types that Spark can compare. A row in
-    which one of them is NULL has no key, and is kept. within: for how long a key is remembered at
-    least, as "7 days" or "12 hours", counted from the batch that had it first, not from a time in
-    the message: an old message is kept, however late it comes. The first batch after a pause still
-    knows older keys, so a key names one thing for ever. Returns the same columns.
+    which one of them is NULL has no key, and is kept; rows of `unpack` keep `message_row` for that.
+    within: for how long a key is remembered at least, as "7 days" or "12 hours", counted from the
+    batch that had it first, not from a time in the message: an old message is kept, however late it
+    comes. The first batch after a pause still knows older keys, so a key names one thing for ever.
+    Returns the same columns.
 
     The keys are in Spark's state store, in the checkpoint, so they survive a restart, and take as
     much as all keys of that time. Time is the driver's clock: if it goes back by more than half of
@@ -52,7 +53,7 @@ def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") 
     has_key = sf.lit(True)
     for each in key:
         has_key &= each.isNotNull()
-    own = sf.when(~has_key, sf.col("message_id"))
+    own = sf.when(~has_key, _row(messages.columns))
     # Time is when a batch begins, so no row is too late, whatever its message says. Spark keeps a
     # key for the delay, and then until the watermark, which is as far behind, has passed that.
     seen = messages.withColumn(_KEY, sf.struct(*key, own)).withColumn(
@@ -63,3 +64,9 @@ def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") 
         .dropDuplicatesWithinWatermark([_KEY])
         .drop(_KEY, _SEEN_AT)
     )
+
+
+def _row(columns: list[str]) -> Column:
+    """What a row is known by, whatever it holds: its message, and its place in a packed one."""
+    message = sf.col("message_id")
+    return sf.concat_ws(" ", message, "message_row") if "message_row" in columns else message

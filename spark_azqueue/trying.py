@@ -16,9 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from .applying.conversion import is_zone, uses_arrow
-from .applying.envelopes import COLUMNS, envelopes
+from .applying.envelopes import COLUMNS, RowEnvelopes, envelopes
 from .applying.task import Work
 from .errors import InvalidOption, InvalidSchema, RowsLost
+from .packs.kinds import check_packable
+from .packs.opening import MESSAGE_ROW
+from .service.encoding import BodyType
+from .source.columns import source_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,6 +99,8 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
 
     df: with the source's columns `message_id`, `queue` and `body`; `insertion_time`,
         `dequeue_count` and `_corrupt_record` are used if they are there.
+        Rows of `unpack` need no body: each becomes a packed message of one row, of all its other
+        columns.
     reason: the column that says why. A row is left out if it is NULL there.
 
     Returns the columns `body` and `time_to_live` (-1: never expires), to write with
@@ -102,13 +108,14 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
     Raises InvalidSchema; a row without a body fails its task.
     """
     kinds = dict(df.dtypes)
-    for name in ("message_id", "queue", "body", reason):
+    is_packed = kinds.get(MESSAGE_ROW) == "int"
+    for name in ("message_id", "queue", *([] if is_packed else ["body"]), reason):
         if name not in kinds:
             raise InvalidSchema(
                 f"dead_letters needs the column '{name}', and there is none: keep message_id,"
                 " queue and body of the source's rows, and name the column with the reason"
             )
-    if kinds["body"] not in ("string", "binary"):
+    if not is_packed and kinds["body"] not in ("string", "binary"):
         raise InvalidSchema(
             f"dead_letters needs the column 'body' as the source gives it; it is {kinds['body']}."
             " Give what you make of it another name"
@@ -117,18 +124,36 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
     def optional(name: str, kind: str, column: Column) -> Column:
         return column if kinds.get(name) == kind else F.lit(None)
 
-    is_dead = _named(reason).isNotNull()
-    rows = df.where(is_dead).select(
+    own = _own_fields(df, reason) if is_packed else []
+    body = [] if is_packed else [F.col("body")]
+    rows = df.where(_named(reason).isNotNull()).select(
         *(F.col(name).cast("string").alias(name) for name in ("message_id", "queue")),
         _named(reason).cast("string").alias("reason"),
-        F.col("body"),
+        *body,
         optional(_CORRUPT, "string", F.col(_CORRUPT)).cast("string").alias("stored"),
         optional("insertion_time", "timestamp", F.unix_micros("insertion_time"))
         .cast("bigint")
         .alias("insertion_time"),
         optional("dequeue_count", "int", F.col("dequeue_count")).cast("int").alias("dequeue_count"),
+        *(_named(field.name).alias(f"_{place}") for place, field in enumerate(own)),
     )
-    return rows.mapInArrow(envelopes, COLUMNS)
+    if not is_packed:
+        return rows.mapInArrow(envelopes, COLUMNS)
+    work = RowEnvelopes(tuple(field.name for field in own))
+
+    def enveloped(batches: Iterable[Any]) -> Iterator[Any]:
+        return work.on(batches)
+
+    return rows.mapInArrow(enveloped, COLUMNS)
+
+
+def _own_fields(df: DataFrame, reason: str) -> list[StructField]:
+    """The columns of an unpacked row that are its own. Raises InvalidSchema if none can be sent."""
+    of_message = {name for name, _ in source_columns(BodyType.STRING, permissive=True)}
+    of_message |= {MESSAGE_ROW, reason}
+    own = [field for field in df.schema.fields if field.name not in of_message]
+    check_packable(StructType(own).jsonValue(), "dead_letters", as_json=False)
+    return own
 
 
 _CORRUPT = "_corrupt_record"

@@ -53,6 +53,11 @@ GROUPS = (
         ((_TOP, ("try_apply", "split_apply", "SplitRows", "dead_letters")),),
     ),
     Group(
+        "Pack many rows into one message",
+        "See [many rows in one message](packing.md).",
+        (("spark_azqueue.packing", ("pack", "unpack")),),
+    ),
+    Group(
         "Start again after a failure",
         "See [supervision](supervision.md).",
         ((_TOP, ("run_until_done", "RunResult", "drain", "DrainResult")),),

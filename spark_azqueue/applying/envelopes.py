@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_azqueue.packs.arrow_format import ArrowFormat
 from spark_azqueue.service.envelopes import times_of
 from spark_azqueue.service.messages import NEVER_EXPIRES
 from spark_azqueue.sink.dead_letters import Given, dead_letter_text
@@ -24,6 +27,33 @@ def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         texts = [_text(**row) for row in batch.to_pylist()]
         times = [NEVER_EXPIRES] * len(texts)
         yield pa.RecordBatch.from_pydict({"body": texts, "time_to_live": times}, schema=_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class RowEnvelopes:
+    """The same for rows of packed messages: each is packed by itself.
+
+    names: of the row's own columns. Batches have them last, under other names, and in place of
+    `body`.
+    """
+
+    names: tuple[str, ...]
+
+    def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row to send for each row. What could not be unpacked keeps its text."""
+        for batch in batches:
+            first = batch.num_columns - len(self.names)
+            own = pa.RecordBatch.from_arrays(batch.columns[first:], names=list(self.names))
+            rows = ArrowFormat.prepared(own)
+            bodies = [
+                base64.b64encode(ArrowFormat.packed(rows[place : place + 1])).decode()
+                if stored is None
+                else None
+                for place, stored in enumerate(batch.column("stored").to_pylist())
+            ]
+            columns = [*batch.columns[:first], pa.array(bodies, pa.string())]
+            names = [*batch.schema.names[:first], "body"]
+            yield from envelopes([pa.RecordBatch.from_arrays(columns, names=names)])
 
 
 def _text(

@@ -36,6 +36,7 @@ from .shared import (
     add_all_or_fail,
     add_filters,
     add_max,
+    add_unpack,
     as_json,
     count_of,
     ends_on_signals,
@@ -82,7 +83,7 @@ def export(arguments: list[str]) -> int:
     )
     found = parser.given(arguments)
     with _output(parser, found.to) as (out, finish):
-        lines = _MessageLines(out, _as_line, finish)
+        lines = _MessageLines(out, _line_writer(unpack=found.unpack), finish)
         return _Look(parser, found, "exported", lines, to_stderr=found.to is None).all()
 
 
@@ -105,12 +106,13 @@ def search(arguments: list[str]) -> int:
 
     def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
         at = logged.logged_at / 1_000_000 if logged else time.time() + shown.ahead_s
-        parts = lines_of(message, encoding, at, is_whole=found.whole)
+        parts = lines_of(message, encoding, at, is_whole=found.whole, unpack=found.unpack)
         if logged:
             parts[0] += f", batch {logged.batch} of {moment(logged.logged_at)}"
         return "\n".join(parts)
 
-    shown = _MessageLines(sys.stdout, _as_line if found.json else lines)
+    as_line = _line_writer(unpack=found.unpack)
+    shown = _MessageLines(sys.stdout, as_line if found.json else lines)
     return _Look(parser, found, "found", shown, to_stderr=found.json).all()
 
 
@@ -132,6 +134,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     add_max(parser)
     add_all_or_fail(parser)
     add_log(parser)
+    add_unpack(parser)
     parser.add_argument(
         "--uncommitted",
         action="store_true",
@@ -139,11 +142,14 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
-    fields = fields_of(message, encoding)
-    if logged:
-        fields |= {"log_batch": logged.batch, "logged_at": moment(logged.logged_at)}
-    return as_json(fields)
+def _line_writer(*, unpack: bool) -> Shown:
+    def as_line(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
+        fields = fields_of(message, encoding, unpack=unpack)
+        if logged:
+            fields |= {"log_batch": logged.batch, "logged_at": moment(logged.logged_at)}
+        return as_json(fields)
+
+    return as_line
 
 
 @dataclass

@@ -7,7 +7,7 @@ import codecs
 import json
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -28,12 +28,16 @@ _NAMED_AT_MOST = 5
 
 @dataclass
 class LinesToSend:
-    """The lines of a file, or of what is not one. name: for texts. Reads what is there at once."""
+    """The lines of a file, or of what is not one. name: for texts. Reads what is there at once.
+
+    as_row: lines are rows, which it checks; it raises ValueError.
+    """
 
     descriptor: int
     name: str
     encoding: Encoding
     found: argparse.Namespace
+    as_row: Callable[[str], str] | None = None
     at: int = field(default=1, init=False)
     """The first line that is not handed over in whole."""
 
@@ -86,6 +90,8 @@ class LinesToSend:
         if len(line) > _LINE_AT_MOST:
             raise ValueError(f"it has more than {_LINE_AT_MOST:,} bytes")
         written = line.decode("utf-8")
+        if self.as_row is not None:
+            return self.as_row(written)
         if self.found.raw:
             if not is_whole:
                 raise ValueError("it ends without a line break, so it may be torn: add one")

@@ -28,6 +28,7 @@ from .shared import (
     Access,
     access_of,
     add_filters,
+    add_unpack,
     age_of,
     as_json,
     fields_of,
@@ -59,6 +60,7 @@ def peek(arguments: list[str]) -> int:
         f" {MAX_PER_REQUEST})",
     )
     parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
+    add_unpack(parser)
     found = parser.given(arguments)
     options = taken_options(parser, found)
     access, number = access_of(options), found.number or options["peekMessages"]
@@ -74,9 +76,10 @@ def peek(arguments: list[str]) -> int:
     ]
     for message in fitting:
         if found.json:
-            print(as_json(fields_of(message, access.encoding)))
+            print(as_json(fields_of(message, access.encoding, unpack=found.unpack)))
         else:
-            lines = lines_of(message, access.encoding, now_of(peeked), is_whole=found.whole)
+            how = {"is_whole": found.whole, "unpack": found.unpack}
+            lines = lines_of(message, access.encoding, now_of(peeked), **how)
             say("\n".join(lines))
     if not found.json:
         seen = len(peeked.messages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -93,6 +93,7 @@ def redrive(arguments: list[str]) -> int:
         " settle) is taken out of it. A dry run without --execute.\n" + _HOW + _COPIES,
         "redrive orders-poison\n"
         "redrive orders-poison --rate 50 --execute\n"
+        "redrive orders-poison --split --execute\n"
         "redrive trash --to orders --reason Timeout --execute",
     )
     parser.add_argument("queue", type=QUEUE_TYPE, help="the poison queue, such as orders-poison")
@@ -103,6 +104,12 @@ def redrive(arguments: list[str]) -> int:
         help=f"the queue to put them into (default: that of the name without '{POISON_SUFFIX}')",
     )
     parser.add_argument("--as-is", action="store_true", help="put envelopes back as they are")
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="put each row of a packed message back as a message of its own, so that the next"
+        " isolation finds the guilty row",
+    )
     _add_run(parser)
     add_time_to_live(parser, _LIFE)
     found = parser.given(arguments)
@@ -112,6 +119,8 @@ def redrive(arguments: list[str]) -> int:
             f"the name of the queue does not end with '{POISON_SUFFIX}': name the poison queue"
             f" ({found.queue}{POISON_SUFFIX}?), or the target with --to"
         )
+    if found.split and found.as_is:
+        parser.error("--split opens envelopes, so it does not go with --as-is")
     return _run(parser, found, "redrive", "moved back", target, opens_envelopes=not found.as_is)
 
 
@@ -189,6 +198,7 @@ def _run(
             isolation=access.isolation,
             put_before=before,
             put_after=after,
+            splits=getattr(found, "split", False),
         )
         total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -200,6 +210,8 @@ def _run(
         with ends_on_signals() as stop:
             try:
                 transfer = Transfer(client, plan, stop.wait, stop.is_set, progress)
+                if plan.splits:
+                    transfer.split = _splitter()
                 result = transfer.run()
             except KeyboardInterrupt:
                 say(_BROKEN_OFF, is_error=True)
@@ -212,6 +224,13 @@ def _run(
         is_json=found.json,
         all_or_fail=found.all_or_fail,
     )
+
+
+def _splitter() -> Callable[[str], Sequence[str]]:
+    """What splits packed messages. Imported late: it takes pyarrow."""
+    from spark_azqueue.packs.splitting import split
+
+    return split
 
 
 def _tell_dry_run(

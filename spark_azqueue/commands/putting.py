@@ -78,16 +78,24 @@ def send(arguments: list[str]) -> int:
         " are checked before the first is sent." + _ONCE,
         "send orders orders.jsonl\n"
         "send orders --raw --rate 100 <bodies.txt\n"
+        "send orders rows.jsonl --pack\n"
         "send orders orders.jsonl --transaction-log file:/data/sent --txn-version 7",
     )
     parser.add_argument("queue", type=QUEUE_TYPE, help="the queue")
     parser.add_argument("file", nargs="?", metavar="FILE", help="(default: standard input)")
     parser.add_argument("--raw", action="store_true", help="each line is a body as it is")
     parser.add_argument(
+        "--pack",
+        action="store_true",
+        help="each line is a row, a JSON object: put many into one message, for `unpack`",
+    )
+    parser.add_argument(
         "--skip-broken", action="store_true", help="pass over what cannot be sent, and go on"
     )
     _add_put(parser)
     found = parser.given(arguments)
+    if found.raw and found.pack:
+        parser.error("--raw and --pack both say what a line is: one of the two")
     run = _PutRun.of(parser, found, found.queue, taken_options(parser, found))
     with contextlib.ExitStack() as opened:
         from_file = found.file not in (None, "-")
@@ -99,13 +107,23 @@ def send(arguments: list[str]) -> int:
             parser.error("standard input is closed: name a FILE")
         name = shown(found.file if from_file else "standard input")
         lines = LinesToSend(file.fileno(), name, run.access.encoding, found)
+        to_send: _ToSend = _packed(lines) if found.pack else lines
+        what = f"packed messages of {name}" if found.pack else f"lines of {name}"
         if stat.S_ISREG(os.fstat(lines.descriptor).st_mode) and not found.skip_broken:
             begin = os.lseek(lines.descriptor, 0, os.SEEK_CUR)
             for _ in lines.groups(Event(), ScanCounts()):
                 pass
             os.lseek(lines.descriptor, begin, os.SEEK_SET)
         about = {"command": "send", "queue": found.queue, "file": found.file}
-        return run.all(lines, f"lines of {name} sent to '{found.queue}'", "line", about)
+        return run.all(to_send, f"{what} sent to '{found.queue}'", "line", about)
+
+
+def _packed(lines: LinesToSend) -> _ToSend:
+    """The same lines, packed. Imported late: it takes pyarrow."""
+    from .packing import PackedLines, row_of
+
+    lines.as_row = row_of
+    return PackedLines(lines)
 
 
 def replay(arguments: list[str]) -> int:

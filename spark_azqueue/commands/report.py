@@ -88,7 +88,10 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
             tally.twice,
             "are copied and not deleted: another consumer had them, they expired, or an error",
         ),
-        (tally.maybe_twice, "further copies at most: so many answers were lost"),
+        (
+            tally.maybe_twice,
+            "further copies at most: so many answers were lost, or parts are put alone",
+        ),
         (
             tally.maybe_left,
             "of these may be left: the answer to their delete was lost, and its repeat refused",

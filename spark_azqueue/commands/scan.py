@@ -41,6 +41,8 @@ MOST_PAGES_WITHOUT_NEWS = 4
 """A run ends after this many answers in a row with newer messages only."""
 
 _STEPS_PER_S = 4
+_SPLIT_AT_ONCE = 4
+"""Messages: each may become a thousand, before it is deleted."""
 _MOST_SECONDS = 2**31 - 1
 
 
@@ -77,7 +79,7 @@ class TransferPlan:
     old; None: no age is. rate: messages a second, None: no limit. most: None: all. time_to_live: of
     the copies, in seconds; None: what is left of the original's. opens_envelopes: put back what is
     in an envelope. most_kept: end when this many messages stay. isolation: readCommitted leaves
-    what a transaction may have abandoned.
+    what a transaction may have abandoned. splits: a message becomes several.
     """
 
     source: QueueRef
@@ -92,6 +94,7 @@ class TransferPlan:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     put_before: int | None = None
     put_after: int | None = None
+    splits: bool = False
 
     @property
     def selects(self) -> bool:
@@ -117,6 +120,8 @@ class TransferPlan:
     @property
     def step(self) -> int:
         """How many messages to dequeue at once: fewer, if a second has few."""
+        if self.splits:
+            return _SPLIT_AT_ONCE
         return MAX_PER_REQUEST if self.rate is None else step_of(self.rate)
 
 

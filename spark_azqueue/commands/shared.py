@@ -38,6 +38,7 @@ from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
 
 from .filters import AtPath, Filter, at_path, body_of
+from .packed import pack_fields, pack_lines
 from .scan import ScanCounts
 
 T = TypeVar("T")
@@ -163,6 +164,11 @@ def add_all_or_fail(parser: argparse.ArgumentParser) -> None:
         help="end with status 3 if the queue may hold messages that were not looked at: leased by a"
         " consumer, delayed, or put meanwhile",
     )
+
+
+def add_unpack(parser: argparse.ArgumentParser) -> None:
+    """Whether rows of packed messages are shown."""
+    parser.add_argument("--unpack", action="store_true", help="show the rows of packed messages")
 
 
 def add_rate(parser: argparse.ArgumentParser) -> None:
@@ -297,8 +303,11 @@ def now_of(peeked: Peeked) -> float:
     return time.time() if peeked.answered_at is None else peeked.answered_at / 1_000_000
 
 
-def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
-    """A message for scripts: its text as stored, its body, and what an envelope says."""
+def fields_of(message: Message, encoding: Encoding, *, unpack: bool = False) -> dict[str, Any]:
+    """A message for scripts: its text as stored, its body, and what an envelope says.
+
+    unpack: with the rows of a packed message.
+    """
     body = body_of(message.text, encoding)
     fields: dict[str, Any] = {
         "queue": message.queue.name,
@@ -318,13 +327,23 @@ def fields_of(message: Message, encoding: Encoding) -> dict[str, Any]:
             "queue": body.envelope.queue,
             "message_id": body.envelope.message_id,
         }
+    if pack := pack_fields(message.text, body, rows=unpack):
+        fields["pack"] = pack
     return fields
 
 
 def lines_of(
-    message: Message, encoding: Encoding, now: float, *, is_whole: bool = False
+    message: Message,
+    encoding: Encoding,
+    now: float,
+    *,
+    is_whole: bool = False,
+    unpack: bool = False,
 ) -> list[str]:
-    """A message for people. now: seconds since 1970. is_whole: the body is not cut."""
+    """A message for people. now: seconds since 1970. is_whole: the body is not cut.
+
+    A packed message is shown as what it is. unpack: with its rows.
+    """
     body = body_of(message.text, encoding)
     age = age_of(now - message.insertion_time / 1_000_000)
     if message.insertion_time == UNKNOWN_TIME:
@@ -339,6 +358,8 @@ def lines_of(
     if body.envelope:
         came = f"{shown(body.envelope.queue, 64)} {shown(body.envelope.message_id, 64)}"
         lines.append(f"  dead-lettered from {came}: {shown(body.reason or 'no reason', 400)}")
+    if pack := pack_fields(message.text, body, rows=unpack):
+        return [*lines, *(f"  {line}" for line in pack_lines(pack, is_whole=is_whole))]
     most = len(body.text) if is_whole else SHOWN
     text = shown(body.text, max(1, most), lines=is_whole)
     lines += [f"  {line}" for line in text.split("\n")]

@@ -41,11 +41,17 @@ _RELEASE = RetryPolicy(10.0)
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One message under way. lost: the number of lost answers to its put; each may be a copy."""
+    """One message under way. lost: the number of lost answers to its puts; each may be a copy.
+
+    parts: of how many messages its copy is. put: how many of them are put. has_failed: one is not.
+    """
 
     received: Received
     copy: MessageCopy | None = None
     lost: int = 0
+    parts: int = 1
+    put: int = 0
+    has_failed: bool = False
 
     def note(self, error: ServiceError) -> None:
         """Note an attempt that failed, before the next one."""
@@ -68,7 +74,8 @@ class Transfer:
     wait: sleeps this many seconds, or less if the run is to end. is_stopped: true if it is to end
     after the messages under way. watch: called with the tally when it has changed. clock: seconds;
     it continues while the process or the machine is suspended. write: what is chosen goes to it, in
-    place of a copy and a delete, and is released at the end like all that stays.
+    place of a copy and a delete, and is released at the end like all that stays. split: the texts
+    to put in place of one.
     """
 
     client: QueueClient
@@ -78,6 +85,7 @@ class Transfer:
     watch: Callable[[ScanCounts], object] = lambda tally: None
     clock: Callable[[], float] = time.time
     write: Callable[[Sequence[Message]], object] | None = None
+    split: Callable[[str], Sequence[str]] = lambda text: [text]
     _scan: Scan = field(init=False)
 
     def __post_init__(self) -> None:
@@ -181,23 +189,32 @@ class Transfer:
                 self._stays(work, "closed")
                 continue
             assert self.plan.target
-            put = Put(self.plan.target, work.copy.text, 0, work.copy.ttl_s)
-            calls.append((work, put))
+            texts = self.split(work.copy.text)
+            work.parts = len(texts)
+            for text in texts:
+                calls.append((work, Put(self.plan.target, text, 0, work.copy.ttl_s)))
         copied: list[_Work] = []
         fatal: Exception | None = None
         for work, result in self._each(calls, lambda work: SEND.noting(work.note)):
             if not isinstance(result, Exception):
-                copied.append(work)
-                tally.maybe_twice += work.lost
+                work.put += 1
+                if work.put == work.parts:
+                    copied.append(work)
+                    tally.maybe_twice += work.lost
                 continue
             if isinstance(result, ServiceError):
                 work.lost += result.may_have_taken_effect
+            if work.has_failed:
+                continue
+            work.has_failed = True
             if not work.lost and is_of_this_message(result):
                 self._stays(work, "refused")
             else:
                 tally.maybe_twice += work.lost
                 self._scan.keep(work.received.lease)
                 fatal = fatal or result
+        # The others of its parts are there, beside the message that stays.
+        tally.maybe_twice += sum(work.put for work in works if work.has_failed)
         return copied, fatal
 
     def _stays(self, work: _Work, count: str) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_azqueue import AzQueueListener, run_until_done, split_apply
 from spark_azqueue.files import read_new_files
+from spark_azqueue.packing import pack, unpack
 
 address, folder, queue, dead = sys.argv[1:]
 azure = {"secret.connectionString": os.environ["TEXT"], "queue": queue}
@@ -79,6 +80,15 @@ split = split_apply(
     good=lambda rows: seen.update(good=[row.half for row in rows.collect()]),
     dead=lambda rows: seen.update(bad={row.error.partition(" (")[0] for row in rows.collect()}),
 )
+packs = azure | {"queue": f"{queue}-packs"}
+sink = pack(spark.range(500)).write.format("azqueue").options(**packs, createQueue="true")
+sink.mode("append").save()
+stream = spark.readStream.format("azqueue").options(**packs).load()
+stream = unpack(stream, "id BIGINT").writeStream.format("parquet").trigger(availableNow=True)
+stream = stream.option("checkpointLocation", f"{folder}/unpacking").start(f"{folder}/unpacked")
+stream.awaitTermination()
+rows = spark.read.parquet(f"{folder}/unpacked")
+seen["unpacked"] = [rows.count(), rows.select("id").distinct().count()]
 seen["split"] = [split.good, split.dead]
 seen["bad"] = sorted(seen["bad"])
 print(json.dumps(seen), flush=True)

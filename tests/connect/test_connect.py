@@ -106,4 +106,5 @@ def test_what_the_package_gives_a_client_works_but_for_files(
     assert "does not work on Spark Connect" in seen["files"]
     assert (seen["good"], seen["bad"]) == ([0, 1, 2, 3, 4], ["ValueError: odd"])
     assert seen["split"] == [5, 5]
+    assert seen["unpacked"] == [500, 500]
     assert (fake.count(queue), fake.count(dead)) == (3, 3)

@@ -22,13 +22,13 @@ NEEDED = {
 }
 FLAGS = {
     "count": ["json"],
-    "peek": ["json", "whole"],
-    "redrive": ["json", "execute", "as-is"],
+    "peek": ["json", "whole", "unpack"],
+    "redrive": ["json", "execute", "as-is", "split"],
     "move": ["json", "execute"],
     "purge": ["json", "execute", "each"],
-    "export": ["json", "uncommitted"],
-    "search": ["json", "whole"],
-    "send": ["json", "raw", "skip-broken"],
+    "export": ["json", "uncommitted", "unpack"],
+    "search": ["json", "whole", "unpack"],
+    "send": ["json", "raw", "pack", "skip-broken"],
     "replay": ["json", "execute", "mark"],
     "finish": ["discard", "execute"],
     "certify": ["load"],

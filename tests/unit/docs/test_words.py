@@ -95,9 +95,9 @@ def test_the_pages_can_be_finished() -> None:
     long = [page for page in own if len(words((REPOSITORY / page).read_text()).split()) > 1_500]
 
     assert not long, "split, shorten, or link to another page"
-    assert len([page for page in PAGES if page.startswith("docs/")]) <= 26
-    assert sum(map(counted, own)) <= 28_900
-    assert sum(map(counted, GENERATED)) <= 13_800
+    assert len([page for page in PAGES if page.startswith("docs/")]) <= 27
+    assert sum(map(counted, own)) <= 30_100
+    assert sum(map(counted, GENERATED)) <= 14_150
     assert sum(map(counted, TO_PRODUCTION)) <= 4_000
 
 

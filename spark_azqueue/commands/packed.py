@@ -1,0 +1,56 @@
+"""How commands show a packed message: as what it is, and on demand its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.redaction import shown
+
+from .filters import Body
+
+_MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
+"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be shown."""
+
+_ROWS_SHOWN = 10
+_ROW_SHOWN = 400
+_ROW_WHOLE = 2**20
+
+
+def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
+    """What a packed message is, for scripts; None for any other. text: as stored.
+
+    rows: with its rows, each as a text of JSON: no digit of a number is lost.
+    """
+    stored = body.envelope.body if body.envelope else text
+    if not stored.startswith(_MARKS):
+        return None
+    from spark_azqueue.packs.bounds import CorruptPack
+    from spark_azqueue.packs.splitting import stored_pack
+
+    pack = stored_pack(stored)
+    if pack is None:
+        return None
+    fields = pack.about()
+    if rows and "rows" in fields:
+        try:
+            fields["lines"] = pack.lines()
+        except (CorruptPack, InvalidRow) as error:
+            fields["error"] = error.sentence if isinstance(error, InvalidRow) else str(error)
+    return fields
+
+
+def pack_lines(fields: dict[str, Any], *, is_whole: bool) -> list[str]:
+    """The same for people. fields: what `pack_fields` returned. is_whole: all rows, not cut."""
+    if fields["format"] == "unknown":
+        return [f"packed rows of version '{shown(fields['version'], 8)}', which is not known"]
+    rows = f": {fields['rows']:,} rows" if "rows" in fields else ""
+    head = f"packed, {fields['format']}{rows}, {fields['bytes']:,} bytes before base64"
+    if "error" in fields:
+        head += f"; it cannot be opened: {shown(fields['error'], 400)}"
+    lines = fields.get("lines", [])
+    most = len(lines) if is_whole else _ROWS_SHOWN
+    found = [shown(line, _ROW_WHOLE if is_whole else _ROW_SHOWN) for line in lines[:most]]
+    if len(lines) > most:
+        found.append(f"… and {len(lines) - most:,} more; --whole shows them")
+    return [head, *found]

@@ -1,0 +1,69 @@
+"""`send --pack`: lines of JSON become packed messages."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.packs.bodies import FORMATS
+from spark_azqueue.packs.bounds import MAX_ROWS, CorruptPack
+from spark_azqueue.packs.filling import Filled, Filling
+from spark_azqueue.packs.json_values import parsed
+
+from .lines import LinesToSend
+from .scan import ScanCounts
+from .sending import Outgoing
+
+
+def row_of(line: str) -> str:
+    """A line as a row of a pack. Raises ValueError, which says why it is none."""
+    try:
+        is_row = isinstance(parsed(line), dict)
+    except CorruptPack as error:
+        raise ValueError(str(error)) from None
+    if not is_row:
+        raise ValueError("it is no JSON object")
+    return line.strip()
+
+
+@dataclass
+class PackedLines:
+    """The lines of a file, many in a message. A message is of the line that it begins with."""
+
+    lines: LinesToSend
+    _places: deque[int] = field(default_factory=deque)
+    """Of the lines that wait for their message."""
+
+    @property
+    def at(self) -> int:
+        """The first line that is not handed over in a message."""
+        return self._places[0] if self._places else self.lines.at
+
+    def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
+        """Their messages, as they fill. Raises InvalidRow behind those before a broken line."""
+        filling = Filling(FORMATS["json"], MAX_ROWS)
+        try:
+            for group in self.lines.groups(stop, tally):
+                self._places.extend(each.place for each in group)
+                rows = [each.text.encode() for each in group]
+                yield self._messages(filling.add(rows), tally)
+        except InvalidRow:
+            yield self._messages(filling.rest(), tally)
+            raise
+        if not stop.is_set():
+            yield self._messages(filling.rest(), tally)
+
+    def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
+        """What to put. Counts messages as looked at, in place of their lines."""
+        messages = []
+        for pack in packs:
+            tally.looked -= pack.rows - 1
+            first = self._places[0]
+            for _ in range(pack.rows):
+                self._places.popleft()
+            messages.append(Outgoing(first, base64.b64encode(pack.data).decode()))
+        return messages

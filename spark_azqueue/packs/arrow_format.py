@@ -1,0 +1,121 @@
+"""The format `arrow`: one Arrow IPC stream, compressed as a whole with zstd.
+
+| bytes | |
+|---|---|
+| 0-5 | 6B 3A A9 69 C9 35: in base64 the text `azqpack1`, whose last digit is the version |
+| 6-13 | the stream's length when opened, a whole number without sign, the lowest byte first |
+| 14 on | the stream, compressed with zstd |
+
+It is compressed as a whole, not by Arrow, where each buffer names its own length.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from .bounds import Budget, CorruptPack, PackBounds
+from .fitting import fitted, place_of, places_in
+from .framing import check_stream
+from .kinds import as_spark, is_allowed
+
+MAGIC = base64.b64decode("azqpack1")
+_HEADER = struct.Struct("<6sQ")
+_LEVEL = 3
+_NEEDED = (14, 0, 1)
+"""Before this version Arrow ran code that a stream brought (CVE-2023-47248)."""
+
+
+class ArrowFormat:
+    """Writes packs. What it packs are record batches of one schema."""
+
+    @staticmethod
+    def prepared(rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows as they are written: times in UTC, without the metadata of Spark's columns."""
+        fields = [
+            pa.field(each.name, as_spark(each.type), nullable=each.nullable) for each in rows.schema
+        ]
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(rows.columns, fields, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    @staticmethod
+    def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """One batch of several."""
+        if len(pieces) == 1:
+            return pieces[0]
+        (joined,) = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+        return joined
+
+    @staticmethod
+    def size(rows: pa.RecordBatch) -> int:
+        """About how many bytes the rows take when opened."""
+        return int(rows.nbytes)
+
+    @staticmethod
+    def packed(rows: pa.RecordBatch) -> bytes:
+        """The bytes of a pack."""
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, rows.schema) as writer:
+            writer.write_batch(rows)
+        opened = stream.getvalue()
+        compressed = pa.Codec("zstd", _LEVEL).compress(opened, asbytes=True)
+        return _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
+
+
+def open_arrow(data: bytes, wanted: pa.Schema | None, bounds: PackBounds) -> list[pa.RecordBatch]:
+    """The rows of a pack, with the columns of `wanted`; None: with all it has.
+
+    Raises CorruptPack, and errors of Arrow.
+    """
+    if tuple(int(part) for part in pa.__version__.split(".")[:3] if part.isdigit()) < _NEEDED:
+        raise ImportError(f"pyarrow {pa.__version__} runs code that a stream brings: install 15")
+    if len(data) < _HEADER.size:
+        raise CorruptPack("it ends within its header")
+    _, size = _HEADER.unpack_from(data)
+    if not 0 < size <= bounds.max_bytes:
+        raise CorruptPack(f"it opens to {size:,} bytes; max_bytes is {bounds.max_bytes:,}")
+    try:
+        opened = pa.decompress(memoryview(data)[_HEADER.size :], size, codec="zstd")
+    except OSError:
+        raise CorruptPack(f"it does not open to the {size:,} bytes that it announces") from None
+    announced = check_stream(memoryview(opened), bounds.max_rows)
+    batches = _read(opened, wanted)
+    if sum(batch.num_rows for batch in batches) != announced:
+        raise CorruptPack("it has fewer rows than it announces")
+    return _checked(batches, wanted, bounds)
+
+
+def _read(opened: pa.Buffer, wanted: pa.Schema | None) -> list[pa.RecordBatch]:
+    names = pa.ipc.read_schema(opened).names
+    options = pa.ipc.IpcReadOptions(use_threads=False, ensure_native_endian=False)
+    if wanted is not None:
+        known = places_in(names)
+        places = [place_of(name, known) for name in wanted.names]
+        options.included_fields = [place for place in places if place is not None]
+        if not options.included_fields:
+            raise CorruptPack("it has none of the columns of the schema")
+    reader = pa.ipc.open_stream(opened, options=options)
+    for field in reader.schema:
+        if not is_allowed(field.type):
+            raise CorruptPack(f"the column '{field.name}' is of a type that no pack has")
+    return list(reader)
+
+
+def _checked(
+    batches: list[pa.RecordBatch], wanted: pa.Schema | None, bounds: PackBounds
+) -> list[pa.RecordBatch]:
+    budget = Budget(bounds.max_bytes)
+    for batch in batches:
+        # Each as often as it is named: sixteen columns may name the same bytes.
+        budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
+        batch.validate(full=True)
+    if wanted is None:
+        return batches
+    left = Budget(bounds.max_bytes)
+    return [fitted(batch, wanted, left) for batch in batches]

@@ -1,0 +1,198 @@
+"""Columns of Arrow as the columns that a reader asked for: each value as it is, or not at all.
+
+What is asked for is charged to the message's budget before it is allocated.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .bounds import Budget, CorruptPack
+from .kinds import spark_name, width
+
+_EPOCH = datetime.date(1970, 1, 1)
+FIRST_DAY = (datetime.date.min - _EPOCH).days
+LAST_DAY = (datetime.date.max - _EPOCH).days
+DAY_US = 86_400_000_000
+FIRST_US = FIRST_DAY * DAY_US
+LAST_US = (LAST_DAY + 1) * DAY_US - 1
+
+
+def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
+    """The columns of `wanted` of these rows, in its order and types.
+
+    rows: validated in full. A column that is missing is NULL. Raises CorruptPack, which names the
+    column, and errors of Arrow.
+    """
+    columns = []
+    places = places_in(rows.schema.names)
+    for field in wanted:
+        place = place_of(field.name, places)
+        if place is None:
+            columns.append(_missing(field, rows.num_rows, field.name, budget))
+        else:
+            columns.append(_fit(rows.column(place), field, field.name, budget))
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def places_in(names: Iterable[str]) -> dict[str, list[int]]:
+    """Where each name is, in small letters."""
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name.lower(), []).append(place)
+    return places
+
+
+def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
+    """Where a column is; capitals do not count. None: nowhere. Raises CorruptPack if it is twice.
+
+    places: what `places_in` returns.
+    """
+    found = places.get(name.lower(), [])
+    if len(found) > 1:
+        raise CorruptPack(f"it has the column '{name}' twice (capitals do not count)")
+    return found[0] if found else None
+
+
+def _missing(field: pa.Field, length: int, path: str, budget: Budget) -> pa.Array:
+    if not field.nullable and length:
+        raise CorruptPack(f"the column '{path}' is missing, and it is NOT NULL in the schema")
+    budget.take(width(field.type) * length)
+    return pa.nulls(length, field.type)
+
+
+def _fit(array: pa.Array, field: pa.Field, path: str, budget: Budget, absent: int = 0) -> pa.Array:
+    """absent: how many are NULL because what they are in is."""
+    kind = field.type
+    if not field.nullable and array.null_count > absent:
+        raise CorruptPack(f"the column '{path}' has a NULL, and it is NOT NULL in the schema")
+    budget.take(width(kind) * len(array))
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        return _fit_struct(array, kind, path, budget)
+    is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+    if pa.types.is_list(kind) and is_list:
+        return _fit_list(array, kind, path, budget)
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        return _fit_map(array, kind, path, budget)
+    return _fit_leaf(array, kind, path, budget)
+
+
+def _fit_struct(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
+    places = places_in(each.name for each in array.type)
+    given = array.flatten()
+    nulls = array.null_count
+    parts = []
+    for field in kind:
+        place = place_of(field.name, places)
+        inner = f"{path}.{field.name}"
+        if place is None:
+            if not field.nullable and len(array) > nulls:
+                raise CorruptPack(f"the column '{inner}' is missing, and it is NOT NULL")
+            budget.take(width(field.type) * len(array))
+            parts.append(pa.nulls(len(array), field.type))
+        else:
+            parts.append(_fit(given[place], field, inner, budget, nulls))
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+
+
+def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
+    budget.take(width(kind.value_type) * len(array.values))
+    values = _fit(array.flatten(), kind.value_field, f"{path}.element", budget)
+    lengths = pc.fill_null(array.value_lengths(), 0)
+    ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
+
+
+def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
+    key, item = kind.key_field, kind.item_field
+    given = array.type
+    if given.key_type != key.type and pa.types.is_decimal(key.type):
+        raise CorruptPack(f"the column '{path}.key' is {given.key_type}, not {key.type}")
+    pairs = pa.struct([pa.field("key", given.key_type), pa.field("value", given.item_type)])
+    wanted = pa.struct([key.with_name("key"), item.with_name("value")])
+    as_list = pa.list_(pa.field("element", wanted, nullable=False))
+    fit = _fit_list(array.view(pa.list_(pairs)), as_list, path, budget)
+    owners = pc.list_parent_indices(fit)
+    keys = pa.table({"owner": owners, "key": fit.flatten().field("key")})
+    if keys.group_by(["owner", "key"]).aggregate([]).num_rows < keys.num_rows:
+        raise CorruptPack(f"a map of the column '{path}' has a key twice")
+    return fit.view(kind)
+
+
+def _fit_leaf(array: pa.Array, kind: pa.DataType, path: str, budget: Budget) -> pa.Array:
+    try:
+        fit = _cast(array, kind, budget)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
+        fit = None
+    if fit is None or not _is_within(fit):
+        raise CorruptPack(
+            f"the column '{path}' is {array.type} and does not fit {spark_name(kind)}"
+        )
+    return fit
+
+
+def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None:
+    """The values in another type, None if it is of another sort. Raises if one would be changed."""
+    given, types = array.type, pa.types
+    for is_text, is_large in (
+        (types.is_string, types.is_large_string),
+        (types.is_binary, types.is_large_binary),
+    ):
+        if is_text(kind):
+            budget.take(array.nbytes)
+            return array.cast(kind) if is_text(given) or is_large(given) else None
+    if given == kind:
+        return array
+    is_number = types.is_integer(given) or types.is_decimal(given)
+    if types.is_integer(kind):
+        return array.cast(kind) if is_number else None
+    if types.is_floating(kind):
+        return _as_float(array, kind) if is_number or types.is_floating(given) else None
+    if types.is_decimal(kind):
+        if types.is_integer(given):
+            budget.take(32 * len(array))
+            array = array.cast(pa.decimal256(76, kind.scale))
+        return array.cast(kind) if is_number else None
+    if types.is_timestamp(kind):
+        if not types.is_timestamp(given) or bool(given.tz) is not bool(kind.tz):
+            return None
+        return array.cast(pa.timestamp("us", given.tz)).view(kind)
+    for is_sort in (types.is_date, types.is_time, types.is_duration):
+        if is_sort(kind):
+            return array.cast(kind) if is_sort(given) else None
+    return None
+
+
+def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The nearest values; one that is too large is none."""
+    fit = array.cast(kind, safe=False)
+    was_finite = pc.is_finite(array) if pa.types.is_floating(array.type) else True
+    if pc.any(pc.and_(pc.is_inf(fit), was_finite)).as_py():
+        raise OverflowError
+    return fit
+
+
+def _is_within(array: pa.Array) -> bool:
+    """False for a date or time that Python cannot hold, or a time that no day has."""
+    kind, types = array.type, pa.types
+    if types.is_date(kind):
+        numbers, first, last = array.view(pa.int32()), FIRST_DAY, LAST_DAY
+    elif types.is_timestamp(kind):
+        numbers, first, last = array.view(pa.int64()), FIRST_US, LAST_US
+    elif types.is_time(kind):
+        numbers, first, last = array.view(pa.int64()), 0, DAY_US * 1_000 - 1
+        whole = pc.multiply(pc.divide(numbers, 1_000), 1_000)
+        if not pc.all(pc.equal(whole, numbers), min_count=0).as_py():
+            return False
+    else:
+        return True
+    ends = pc.min_max(numbers)
+    return ends["min"].as_py() is None or (
+        ends["min"].as_py() >= first and ends["max"].as_py() <= last
+    )

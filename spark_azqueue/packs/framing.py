@@ -1,0 +1,105 @@
+"""An Arrow IPC stream, looked at before Arrow reads it: its messages, and what each announces.
+
+Arrow allocates what a message announces, and opens what is compressed inside, before anything can
+be checked. So only a stream that has one schema, plain record batches and an end is given to it.
+The layout: https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and Message.fbs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from .bounds import CorruptPack
+
+_SCHEMA, _RECORD_BATCH = 1, 3
+_CONTINUES = 0xFFFFFFFF
+_METADATA_AT_MOST = 2**20
+_BATCHES_AT_MOST = 1_024
+
+
+def check_stream(data: memoryview, max_rows: int) -> int:
+    """The rows that an IPC stream announces. Raises CorruptPack for one that is not to be read."""
+    try:
+        return _checked(data, max_rows)
+    except struct.error:
+        raise CorruptPack("the Arrow stream ends early, or points out of itself") from None
+
+
+def _checked(data: memoryview, max_rows: int) -> int:
+    place = rows = count = 0
+    while True:
+        mark, size = struct.unpack_from("<II", data, place)
+        if mark != _CONTINUES:
+            raise CorruptPack("the Arrow stream has no mark where a message should begin")
+        place += 8
+        if size == 0:
+            break
+        if size > _METADATA_AT_MOST or size % 8:
+            raise CorruptPack("a message of the Arrow stream has metadata of a wrong size")
+        message = _Table.root(data[place : place + size])
+        kind = message.number("B", 1)
+        body = message.number("q", 3)
+        if kind != (_RECORD_BATCH if count else _SCHEMA):
+            raise CorruptPack("the Arrow stream has something other than a schema, then batches")
+        header = message.table(2)
+        if not count and header.number("h", 0):
+            raise CorruptPack("the Arrow stream is big-endian")
+        if count:
+            length = header.number("q", 0)
+            if header.has(3):
+                raise CorruptPack("the Arrow stream is compressed inside, which is no bound")
+            if length < 0 or rows + length > max_rows:
+                raise CorruptPack(f"it has more rows than max_rows={max_rows:,}")
+            rows += length
+        count += 1
+        if count > _BATCHES_AT_MOST:
+            raise CorruptPack(f"the Arrow stream has more than {_BATCHES_AT_MOST - 1:,} batches")
+        if not 0 <= body <= len(data) or (body and count == 1):
+            raise CorruptPack("a message of the Arrow stream has a body of a wrong size")
+        place += size + body
+    if place != len(data):
+        raise CorruptPack("the Arrow stream goes on behind its end mark")
+    if not count:
+        raise CorruptPack("the Arrow stream has no schema")
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of a flatbuffer: fields by number. All reads are checked by struct's own bounds."""
+
+    data: memoryview
+    start: int
+
+    @classmethod
+    def root(cls, data: memoryview) -> _Table:
+        return cls(data, _at("I", data, 0))
+
+    def _field(self, number: int) -> int:
+        """Where the field is, 0 if it is left out."""
+        entries = self.start - _at("i", self.data, self.start)
+        if 4 + 2 * number >= _at("H", self.data, entries):
+            return 0
+        offset = _at("H", self.data, entries + 4 + 2 * number)
+        return self.start + offset if offset else 0
+
+    def has(self, number: int) -> bool:
+        return self._field(number) != 0
+
+    def number(self, kind: str, number: int) -> int:
+        place = self._field(number)
+        return _at(kind, self.data, place) if place else 0
+
+    def table(self, number: int) -> _Table:
+        place = self._field(number)
+        if not place:
+            raise CorruptPack("a message of the Arrow stream has no header")
+        return _Table(self.data, place + _at("I", self.data, place))
+
+
+def _at(kind: str, data: memoryview, place: int) -> int:
+    if place < 0:
+        raise struct.error
+    value: int = struct.unpack_from(f"<{kind}", data, place)[0]
+    return value

@@ -1,0 +1,116 @@
+"""A stored pack as packs of fewer rows, and as lines of JSON, for the command line."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .bodies import FORMATS, BodyKind, PackBody, all_rows, body_of
+from .bounds import CorruptPack, PackBounds
+from .json_format import lines_of
+
+ALONE_AT_MOST = 1_000
+"""A pack with more rows is split into this many parts: isolation halves no single message."""
+
+PARTS = 32
+_BOUNDS = PackBounds()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPack:
+    """A pack as a queue stores it. wraps: makes the text to store of its bytes."""
+
+    body: PackBody
+    wraps: Callable[[bytes], str]
+
+    def about(self) -> dict[str, Any]:
+        """What it is, for people and scripts: format, version, rows and bytes.
+
+        Without rows if it cannot be opened; then `error` says why.
+        """
+        fields: dict[str, Any] = {"format": self.body.kind.value, "version": self.body.version}
+        fields["bytes"] = len(self.body.data)
+        if not self.body.kind.is_pack:
+            return fields
+        try:
+            return fields | {"rows": sum(map(len, self._pieces()))}
+        except CorruptPack as error:
+            return fields | {"error": str(error)}
+
+    def lines(self) -> list[str]:
+        """Its rows as JSON. Raises CorruptPack, and InvalidRow for what JSON does not hold."""
+        lines: list[str] = []
+        for piece in self._pieces():
+            if isinstance(piece, list):
+                lines += [line.decode("utf-8", "replace") for line in piece]
+            else:
+                lines += lines_of(piece)
+        return lines
+
+    def parts(self) -> list[str]:
+        """The texts of packs with one row each, or of 32 if it has very many. In its order.
+
+        Raises CorruptPack.
+        """
+        chosen = FORMATS[self.body.kind.value]
+        pieces = self._pieces()
+        count = sum(map(len, pieces))
+        size = 1 if count <= ALONE_AT_MOST else -(-count // PARTS)
+        return [
+            self.wraps(chosen.packed(piece[start : start + size]))
+            for piece in pieces
+            for start in range(0, len(piece), size)
+        ]
+
+    def _pieces(self) -> Sequence[Any]:
+        try:
+            found = all_rows(self.body, _BOUNDS)
+        except CorruptPack:
+            raise
+        except Exception as error:
+            raise CorruptPack(f"it cannot be read ({type(error).__name__})") from error
+        return [found] if self.body.kind is BodyKind.JSON else found
+
+
+def stored_pack(text: str) -> StoredPack | None:
+    """The pack that a message's text is, as stored, whatever `messageEncoding` is. None: no pack.
+
+    A text pack in a queue in base64 is base64 twice.
+    """
+    for wraps, inner in ((_once, text), (_twice, _decoded(text))):
+        try:
+            body = body_of(inner, _BOUNDS.max_bytes) if inner else None
+        except (CorruptPack, ValueError):
+            continue
+        if body and body.kind in (BodyKind.ARROW, BodyKind.JSON, BodyKind.UNKNOWN):
+            return StoredPack(body, wraps)
+    return None
+
+
+def split(text: str) -> list[str]:
+    """The texts to put in place of a message's: the parts of a pack, else the text itself."""
+    pack = stored_pack(text)
+    if pack is None or not pack.body.kind.is_pack:
+        return [text]
+    try:
+        return pack.parts() or [text]
+    except CorruptPack:
+        return [text]
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _once(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _twice(data: bytes) -> str:
+    return _once(base64.b64encode(data))

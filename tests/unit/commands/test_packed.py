@@ -1,0 +1,259 @@
+"""Commands and packed messages: shown as what they are, with their rows, split and sent."""
+
+import base64
+import json
+import random
+import re
+
+import pyarrow as pa
+import pytest
+from packed import EVERY_TYPE, in_base64, json_pack
+
+from spark_azqueue.commands.command_line import main
+from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
+from spark_azqueue.packs.bodies import FORMATS, rows_of
+from spark_azqueue.packs.bounds import PackBounds
+from spark_azqueue.packs.splitting import PARTS, split
+from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
+from spark_azqueue.testing import Fault
+
+FROM, TO = "orders-poison", "orders"
+WANTED = pa.schema({"id": pa.int64()})
+
+
+@pytest.fixture
+def shop(fake, monkeypatch):
+    """A fake with the two queues, which the environment names."""
+    fake.create_queue(FROM)
+    fake.create_queue(TO)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
+    return fake
+
+
+def pack_of(name, count):
+    chosen = FORMATS[name]
+    rows = pa.RecordBatch.from_pydict({"id": range(count)})
+    return chosen.packed(chosen.prepared(rows))
+
+
+def ids_of(text):
+    return [
+        each for rows in rows_of(text, WANTED, PackBounds()) for each in rows.column(0).to_pylist()
+    ]
+
+
+def said(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+# ── shown ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_peek_shows_what_a_pack_is_and_with_unpack_its_rows(shop, capsys, name):
+    data = pack_of(name, 25)
+    shop.put(TO, in_base64(data))
+
+    assert main(["peek", TO]) == 0
+    out = capsys.readouterr().out
+    assert f"packed, {name}: 25 rows, {len(data):,} bytes before base64" in out
+    assert in_base64(data)[:40] not in out
+    assert '{"id":0}' not in out
+
+    assert main(["peek", TO, "--unpack"]) == 0
+    out = capsys.readouterr().out
+    assert '{"id":9}' in out
+    assert '{"id":10}' not in out
+    assert "15 more; --whole" in out
+
+    assert main(["peek", TO, "--unpack", "--whole"]) == 0
+    assert '{"id":24}' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["peek", "export", "search"])
+def test_scripts_get_rows_as_texts_without_a_loss_of_digits(shop, capsys, command):
+    chosen = FORMATS["arrow"]
+    shop.put(TO, in_base64(chosen.packed(chosen.prepared(EVERY_TYPE))))
+    words = {"peek": ["--json"], "export": [], "search": ["--json", "--contains", "azqpack"]}
+
+    assert main([command, TO, *words[command]]) == 0
+    first = json.loads(capsys.readouterr().out.split("\n")[0])
+    assert first["pack"]["rows"] == 3
+    assert "lines" not in first["pack"]
+
+    assert main([command, TO, *words[command], "--unpack"]) == 0
+    first = json.loads(capsys.readouterr().out.split("\n")[0])
+    assert '"price":10000000000000000000.000000000000000000' in first["pack"]["lines"][1]
+
+
+def test_a_pack_is_shown_out_of_its_envelope(shop, capsys):
+    text = in_base64(pack_of("json", 2))
+    shop.put(FROM, envelope_text("orders", "id-1", "why", text, BodyEncoding.STORED))
+    assert main(["peek", FROM]) == 0
+    out = capsys.readouterr().out
+    assert "dead-lettered from orders id-1: why" in out
+    assert "packed, json: 2 rows" in out
+
+
+def test_what_is_not_known_is_shown_and_never_guessed(shop, capsys):
+    shop.put(TO, "azqpack2AAAA")
+    shop.put(TO, in_base64(pack_of("arrow", 5)[:-9]))
+    shop.put(TO, "H4sI is a text")
+    shop.put(TO, in_base64(json_pack(b"\xff\x1b[31m")))
+    assert main(["peek", TO, "--unpack"]) == 0
+    out = capsys.readouterr().out
+    assert "version '2', which is not known" in out
+    assert "packed, arrow, " in out
+    assert "cannot be opened: it does not open" in out
+    assert "H4sI is a text" in out
+    assert "\x1b" not in out
+
+
+# ── split ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_pack_is_split_into_its_rows_in_the_same_format(name, times):
+    """Twice in base64: a text pack in a queue in base64."""
+    text = in_base64(pack_of(name, 30))
+    stored = text if times == 1 else base64.b64encode(text.encode()).decode()
+    parts = split(stored)
+    if times == 2:
+        parts = [base64.b64decode(part).decode() for part in parts]
+    assert [ids_of(part) for part in parts] == [[n] for n in range(30)]
+    assert {part[:4] for part in parts} == {text[:4]}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_pack_of_very_many_rows_is_split_into_32(name):
+    parts = split(in_base64(pack_of(name, 5_000)))
+    assert len(parts) == PARTS
+    assert [each for part in parts for each in ids_of(part)] == [*range(5_000)]
+
+
+def test_every_type_is_split_as_it_is():
+    chosen = FORMATS["arrow"]
+    rows = chosen.prepared(EVERY_TYPE)
+    found = [
+        rows_of(part, rows.schema, PackBounds()) for part in split(in_base64(chosen.packed(rows)))
+    ]
+    assert [batch for batches in found for batch in batches] == [rows[n : n + 1] for n in range(3)]
+
+
+@pytest.mark.parametrize("text", ["plain", '{"id":1}', "azqpack2AAAA", "H4sIAAAA", ""])
+def test_what_is_no_pack_is_moved_as_it_is(text):
+    assert split(text) == [text]
+
+
+def test_redrive_splits_dead_letters_into_rows(shop, capsys):
+    text = in_base64(pack_of("arrow", 40))
+    shop.put(FROM, envelope_text("orders", "id-1", "why", text, BodyEncoding.STORED))
+    shop.put(FROM, "no pack")
+
+    assert main(["redrive", FROM, "--split", "--json"]) == 0
+    assert shop.count(TO) == 0
+    capsys.readouterr()
+    assert main(["redrive", FROM, "--split", "--execute", "--json"]) == 0
+
+    result = said(capsys)
+    assert (result["done"], result["opened"], result["maybe_twice"]) == (2, 1, 0)
+    assert shop.count(FROM) == 0
+    found = [message.text for message in shop.messages(TO)]
+    assert sorted(each for text in found if text != "no pack" for each in ids_of(text)) == [
+        *range(40)
+    ]
+    assert len(found) == 41
+
+
+def test_a_split_that_fails_leaves_the_dead_letter_and_says_how_many_parts_there_are(shop, capsys):
+    shop.put(FROM, in_base64(pack_of("arrow", 10)))
+    shop.faults.add(Fault("put", "forbidden", queue=TO, nth=4))
+
+    assert main(["redrive", FROM, "--split", "--execute", "--json"]) == 1
+
+    result = said(capsys)
+    assert (result["done"], result["maybe_twice"], result["ended"]) == (0, 9, "failed")
+    assert shop.count(FROM) == 1
+    assert shop.count(TO) == 9
+
+
+def test_a_lost_answer_may_be_a_row_twice_and_is_counted(shop, capsys):
+    shop.put(FROM, in_base64(pack_of("arrow", 10)))
+    shop.faults.add(Fault("put", "reply_lost", queue=TO, nth=4, times=1))
+
+    assert main(["redrive", FROM, "--split", "--execute", "--json"]) == 1
+
+    result = said(capsys)
+    assert (result["done"], result["maybe_twice"]) == (1, 1)
+    assert shop.count(TO) == 11
+
+
+def test_split_opens_envelopes(shop, capsys):
+    with pytest.raises(SystemExit):
+        main(["redrive", FROM, "--split", "--as-is"])
+    assert "--as-is" in capsys.readouterr().err
+
+
+# ── sent ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file of 2,000 rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        "".join(f'{{"id": {n}, "price": 1.50, "t": "{"x" * (n % 50)}"}}\n' for n in range(2_000))
+    )
+    return path
+
+
+def all_ids(fake):
+    return [each for message in fake.messages(TO) for each in ids_of(message.text)]
+
+
+def test_lines_are_sent_many_in_a_message(shop, capsys, rows):
+    assert main(["send", TO, str(rows), "--pack"]) == 0
+
+    count = shop.count(TO)
+    assert count <= 3
+    assert f"{count} of {count} packed messages of {rows}" in capsys.readouterr().out
+    assert all_ids(shop) == [*range(2_000)]
+    assert main(["peek", TO, "--unpack"]) == 0
+    assert '"price": 1.50' in capsys.readouterr().out
+
+
+def test_a_line_that_is_no_row_is_named_and_nothing_of_its_file_is_sent(shop, capsys, rows):
+    for bad in ("[1]", '{"id":1,"id":2}', '{"id":NaN}', "{"):
+        rows.write_text(f'{{"id": 1}}\n{bad}\n')
+        assert main(["send", TO, str(rows), "--pack"]) == 1
+        assert "line 2 of" in capsys.readouterr().err
+    assert shop.count(TO) == 0
+    assert main(["send", TO, str(rows), "--pack", "--skip-broken"]) == 1
+    assert all_ids(shop) == [1]
+
+
+def test_packs_are_sent_once_with_a_transaction_log(shop, tmp_path, rows):
+    words = ["--transaction-log", f"file:{tmp_path}/log", "--txn-version", "1"]
+    for _ in range(2):
+        assert main(["send", TO, str(rows), "--pack", *words]) == 0
+    assert all_ids(shop) == [*range(2_000)]
+
+
+def test_a_run_that_fails_names_the_line_to_continue_with(shop, capsys, rows):
+    rows.write_text(
+        "".join(
+            f'{{"id": {n}, "t": "{random.Random(n).randbytes(400).hex()}"}}\n' for n in range(500)
+        )
+    )
+    shop.faults.add(Fault("put", "forbidden", queue=TO, nth=4))  # the first one is a check
+    assert main(["send", TO, str(rows), "--pack"]) == 1
+    first_left = int(re.search(r"All before line (\d+) are sent", capsys.readouterr().out)[1])
+    assert first_left > 1
+    assert {*range(first_left - 1)} <= {*all_ids(shop)} < {*range(500)}
+
+
+def test_a_line_is_raw_or_a_row(shop, capsys):
+    with pytest.raises(SystemExit):
+        main(["send", TO, "--pack", "--raw"])
+    assert "one of the two" in capsys.readouterr().err

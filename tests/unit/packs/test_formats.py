@@ -1,0 +1,162 @@
+"""The bytes of both formats: what is written is read as it was, and earlier bytes stay readable."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import gzip
+import json
+import struct
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
+
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.packs.arrow_format import ArrowFormat
+from spark_azqueue.packs.bodies import FORMATS, BodyKind, body_of, rows_of
+from spark_azqueue.packs.bounds import PackBounds
+from spark_azqueue.packs.json_format import lines_of
+from spark_azqueue.packs.splitting import split, stored_pack
+
+GOLDEN = Path(__file__).parent / "golden"
+IN_UTC = ArrowFormat.prepared(EVERY_TYPE)
+"""Files made by the first release with packs. They stay as they are."""
+
+
+def packed(name: str, rows: pa.RecordBatch) -> bytes:
+    chosen = FORMATS[name]
+    return chosen.packed(chosen.prepared(rows))
+
+
+def golden(name: str) -> str:
+    return (GOLDEN / f"every_type.{name}").read_text().strip()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_golden_bytes_are_read(name):
+    assert rows_of(golden(name), IN_UTC.schema, PackBounds()) == [IN_UTC]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("as_text", [True, False])
+def test_every_type_comes_back(name, as_text):
+    data = packed(name, EVERY_TYPE)
+    body = in_base64(data) if as_text else data
+    assert rows_of(body, IN_UTC.schema, PackBounds()) == [IN_UTC]
+
+
+def test_arrow_is_a_header_and_a_stream_that_any_arrow_reads():
+    data = packed("arrow", EVERY_TYPE)
+    assert in_base64(data).startswith("azqpack1")
+    (size,) = struct.unpack_from("<Q", data, 6)
+    stream = pa.decompress(data[14:], size, codec="zstd")
+    (batch,) = pa.ipc.open_stream(stream)
+    assert batch == IN_UTC
+
+
+def test_json_is_gzip_of_the_golden_lines():
+    lines = gzip.decompress(packed("json", EVERY_TYPE))
+    assert lines == gzip.decompress(base64.b64decode(golden("json")))
+    first = json.loads(lines.splitlines()[0], parse_float=Decimal)
+    assert first["price"] == Decimal("1.500000000000000000")
+    assert first["at"] == "2026-11-27T21:00:00.123456Z"
+    assert first["local"] == "2026-11-27T22:00:00.000001"
+    assert first["gap"] == "-PT0.000001S"
+
+
+def test_a_pack_of_slices_has_the_rows_of_the_slice_alone():
+    rows = pa.RecordBatch.from_pydict(
+        {"n": range(100_000), "t": [[str(n)] for n in range(100_000)]}
+    )
+    data = packed("arrow", rows.slice(50_003, 10))
+    assert len(data) < 1_000
+    (found,) = rows_of(data, rows.schema, PackBounds())
+    assert found == rows.slice(50_003, 10)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+03:00", "UTC+3"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_zone_of_a_session_is_no_part_of_an_instant(name, zone):
+    times = pa.array([0, 1_000_000, None], pa.timestamp("us", zone))
+    rows = pa.RecordBatch.from_pydict(
+        {"at": times, "in": pa.ListArray.from_arrays(pa.array([0, 2, 3, 3], pa.int32()), times)}
+    )
+    in_utc = pa.timestamp("us", "UTC")
+    wanted = pa.schema({"at": in_utc, "in": pa.list_(in_utc)})
+    (found,) = rows_of(packed(name, rows), wanted, PackBounds())
+    assert found.column(0).view(pa.int64()).to_pylist() == [0, 1_000_000, None]
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    assert found.column(1).to_pylist() == [
+        [epoch, epoch + datetime.timedelta(seconds=1)],
+        [None],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "cause"),
+    [
+        (pa.array([float("nan")]), "nan"),
+        (pa.array([float("-inf")], pa.float32()), "-inf"),
+        (pa.array([[1.5, float("inf")]]), "inf"),
+        (pa.array([2**31 - 1], pa.int32()).view(pa.date32()), "year"),
+        (pa.array([2**62], pa.timestamp("us")), "year"),
+        (pa.array([b"\xff"]).view(pa.string()), "UTF-8"),
+    ],
+)
+def test_what_json_does_not_hold_is_refused_by_its_column(column, cause):
+    rows = pa.RecordBatch.from_pydict({"id": [1], "odd": column})
+    with pytest.raises(InvalidRow, match=rf"'odd'.*{cause}.*format='arrow'"):
+        list(lines_of(rows))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "version"),
+    [
+        (golden("arrow"), BodyKind.ARROW, "1"),
+        (base64.b64decode(golden("arrow")), BodyKind.ARROW, "1"),
+        (golden("arrow").encode(), BodyKind.ARROW, "1"),
+        (golden("json"), BodyKind.JSON, "1"),
+        (json_pack("{}"), BodyKind.JSON, "1"),
+        (golden("arrow").replace("azqpack1", "azqpack2"), BodyKind.UNKNOWN, "2"),
+        (base64.b64decode("azqpackx" + golden("arrow")[8:]), BodyKind.UNKNOWN, "x"),
+        (' {"a":1}', BodyKind.OBJECT, ""),
+        (b'{"a":1}', BodyKind.OBJECT, ""),
+        ("", BodyKind.OTHER, ""),
+        ("azq", BodyKind.OTHER, ""),
+        ("[1]", BodyKind.OTHER, ""),
+    ],
+)
+def test_a_body_is_known_by_how_it_begins(body, kind, version):
+    found = body_of(body, 2**20)
+    assert (found.kind, found.version) == (kind, version)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_pack_without_rows_has_none(name):
+    assert not sum(map(len, rows_of(packed(name, EVERY_TYPE[:0]), IN_UTC.schema, PackBounds())))
+
+
+def test_a_writer_with_other_units_is_shown_and_split():
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "at": pa.array([1_000], pa.timestamp("ns", "Asia/Tokyo")),
+            "day": pa.array([86_400_000], pa.int64()).view(pa.date64()),
+            "clock": pa.array([1], pa.int32()).view(pa.time32("s")),
+            "gap": pa.array([2], pa.duration("s")),
+            "many": pa.array([["a"]], pa.large_list(pa.large_string())),
+        }
+    )
+    pack = stored_pack(in_base64(arrow_pack(stream_of(rows))))
+    assert pack.lines() == [
+        '{"at":"1970-01-01T00:00:00.000001Z","day":"1970-01-02","clock":"00:00:01.000000",'
+        '"gap":"PT2.000000S","many":["a"]}'
+    ]
+    (part,) = split(in_base64(arrow_pack(stream_of(rows))))
+    assert stored_pack(part).lines() == pack.lines()
+    fine = pa.RecordBatch.from_pydict({"at": pa.array([1], pa.timestamp("ns"))})
+    with pytest.raises(InvalidRow, match="below a microsecond"):
+        stored_pack(in_base64(arrow_pack(stream_of(fine)))).lines()
