@@ -174,7 +174,7 @@ def test_one_run_at_a_time_and_enough_starts_to_find_a_poison_message() -> None:
 
     assert JOB["max_concurrent_runs"] == 1
     assert found
-    assert "spark_azqueue.drain(start)" in text
+    assert "spark_azqueue.drain(start, " in text
     assert RestartLimits().restarts > int(found[1]) + 8  # with a log
 
 
