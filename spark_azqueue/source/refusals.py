@@ -372,9 +372,11 @@ def lost_following(where: str, number: int) -> LostSegment:
 
 def abandoned(where: str, number: int, tries: int, messages: int) -> str:
     """A batch failed too often, and has no rows: a warning."""
+    often = "once" if tries == 1 else f"{tries} times"
+    come = "its message comes" if messages == 1 else f"its {messages} messages come"
     return (
-        f"batch {number} of the write-ahead log {where} failed {tries} times and is abandoned: it"
-        f" has no rows, and its {messages} messages come again in other batches (at least once)"
+        f"batch {number} of the write-ahead log {where} failed {often} and is abandoned: it has no"
+        f" rows, and {come} again in other batches (at least once)"
     )
 
 
