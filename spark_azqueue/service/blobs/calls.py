@@ -161,16 +161,24 @@ class ListBlobs(_OfBlob["tuple[list[Stored], str]"]):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateContainer(_ToBlobs[None]):
-    """Create the container. If it exists: 409 ContainerAlreadyExists."""
+class _OfContainer(_ToBlobs[T]):
+    """Of the container itself. A SAS for one container can do none of these."""
 
     of: ClassVar[str] = "container"
     of_account: ClassVar[bool] = True
-    doing: ClassVar[str] = "create"
-    needs: ClassVar[str] = _OF_CONTAINERS
+    method: ClassVar[str] = ""
 
     def request(self, now: float) -> Request:
-        return Request("PUT", (), "restype=container", most=SMALL_BYTES)
+        return Request(self.method, (), "restype=container", most=SMALL_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContainer(_OfContainer[None]):
+    """Create the container. If it exists: 409 ContainerAlreadyExists."""
+
+    method: ClassVar[str] = "PUT"
+    doing: ClassVar[str] = "create"
+    needs: ClassVar[str] = _OF_CONTAINERS
 
     def result(self, answer: Answer) -> None:
         if answer.status != 201:
@@ -178,32 +186,24 @@ class CreateContainer(_ToBlobs[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteContainer(_ToBlobs[None]):
+class DeleteContainer(_OfContainer[None]):
     """Delete the container with its blobs."""
 
-    of: ClassVar[str] = "container"
-    of_account: ClassVar[bool] = True
+    method: ClassVar[str] = "DELETE"
     doing: ClassVar[str] = "delete"
     needs: ClassVar[str] = _OF_CONTAINERS
-
-    def request(self, now: float) -> Request:
-        return Request("DELETE", (), "restype=container", most=SMALL_BYTES)
 
     def result(self, answer: Answer) -> None:
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtContainer(_ToBlobs[Mapping[str, str]]):
+class LookAtContainer(_OfContainer[Mapping[str, str]]):
     """The container's properties: the headers of the answer, by lower-case name."""
 
-    of: ClassVar[str] = "container"
-    of_account: ClassVar[bool] = True
+    method: ClassVar[str] = "GET"
     doing: ClassVar[str] = "read properties of"
     needs: ClassVar[str] = _TO_READ_SETTINGS
-
-    def request(self, now: float) -> Request:
-        return Request("GET", (), "restype=container", most=SMALL_BYTES)
 
     def result(self, answer: Answer) -> Mapping[str, str]:
         return answer.headers
