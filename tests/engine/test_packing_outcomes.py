@@ -137,9 +137,10 @@ def test_settle_keeps_a_message_whose_rows_differ(
     query = streams.each_batch(frame, work, availableNow=True)
     assert query.awaitTermination(120)
 
-    assert [(each.done, each.retry, each.dead, each.left) for each in seen if each.done] == [
-        (1, 1, 1, 0)
-    ]
+    # The rows sent again may come in this run too: a run takes what came within its second.
+    outcomes = [(each.done, each.retry, each.dead, each.left) for each in seen if each.done]
+    assert outcomes[0] == (1, 1, 1, 0)
+    assert set(outcomes[1:]) <= {(1, 0, 0, 0)}
     (letter,) = (json.loads(message.text) for message in fake.messages(dead))
     assert ids_in(spark, letter["body"]) == [*range(200, 210)]
     left = [each for text in texts(fake, queue) for each in ids_in(spark, text)]
