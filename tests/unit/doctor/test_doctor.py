@@ -315,7 +315,7 @@ def test_it_speaks_where_libraries_are_missing():
 
 def test_here_everything_is_found():
     assert surroundings.discovery().good
-    assert "azure-storage-queue" in surroundings.libraries().text
+    assert "azure-identity" in surroundings.libraries().text
 
 
 REQUIRES = [
