@@ -1,6 +1,6 @@
 """What a log needs from the place where it is stored.
 
-`FileStore` (files.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store` makes
+`FileStore` (file_store.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store` makes
 the one that an option names. Names are those of `service/names.py`: `log.json`, or
 `<folder>/<name>`. Every method raises ValueError for another name.
 """

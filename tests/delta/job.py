@@ -1,7 +1,7 @@
 """A streaming job that writes into a Delta table, to be killed between Delta's commit and Spark's.
 
 WAY says how it writes: `merge` as in docs/delivery.md, `txn` as in docs/exactly-once.md.
-With LOG the source has a write-ahead log.
+With LOG the source has a write-ahead log; with PACKED its messages are packs.
 While a file `hold` stands in its folder, a batch that has written its rows waits there. It ends in
 good order when a file `stop` appears, and leaves in `counts.json` how many rows the table has.
 """
@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+
+from spark_azqueue.packing import unpack
 
 folder, queue = Path(sys.argv[1]), sys.argv[2]
 table = f"delta.`{folder}/table`"
@@ -67,19 +69,22 @@ def work(batch: DataFrame, number: int) -> None:
 
 
 spark.sql(f"CREATE TABLE IF NOT EXISTS {table} (message_id STRING, body STRING) USING delta")
-query = (
+messages = (
     spark.readStream.format("azqueue")
     .option("secret.connectionString", os.environ["CONNECTION_STRING"])
     .option("queue", queue)
     .options(**({"writeAheadLog": f"file:{folder}/wal"} if os.environ["LOG"] else {}))
     .load()
-    .writeStream.foreachBatch(work)
+)
+rows = unpack(messages, "body STRING") if os.environ.get("PACKED") else messages
+query = (
+    rows.writeStream.foreachBatch(work)
     .option("checkpointLocation", str(folder / "checkpoint"))
     .start()
 )
 while not (folder / "stop").exists():
     query.awaitTermination(0.1)
 query.stop()
-rows = spark.sql(f"SELECT count(*) AS n, count(DISTINCT message_id) AS ids FROM {table}").first()
-(folder / "counts.json").write_text(json.dumps(rows.asDict()))
+counts = spark.sql(f"SELECT count(*) AS n, count(DISTINCT message_id) AS ids FROM {table}").first()
+(folder / "counts.json").write_text(json.dumps(counts.asDict()))
 spark.stop()

@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 from engine.killing import MODES, KilledQuery, Point, QueriesJob, before_commit, live_and_die
 from engine.test_crashes import BODIES, Job
+from packed import arrow_pack, in_base64, stream_of
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -78,6 +80,37 @@ def test_a_kill_between_deltas_commit_and_sparks(
 
     counts = json.loads((job.folder / "counts.json").read_text())
     assert counts == {"n": copies * len(BODIES), "ids": len(BODIES)}
+
+
+def test_rows_of_packs_are_in_the_table_once(
+    jars: None,
+    tmp_path: Path,
+    fake: FakeQueueService,
+    queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same kill, with ten rows in each message."""
+    for name, value in (("WAY", "txn"), ("LOG", "log"), ("PACKED", "1")):
+        monkeypatch.setenv(name, value)
+    fake.create_queue(queue)
+    parts = [BODIES[start : start + 10] for start in range(0, len(BODIES), 10)]
+    batches = (pa.RecordBatch.from_pydict({"body": part}) for part in parts)
+    fake.put_many(queue, [in_base64(arrow_pack(stream_of(each))) for each in batches])
+    job = DeltaJob(tmp_path, fake, queue)
+    try:
+        job.hold()
+        job.start()
+        job.wait_until_held()
+        job.destroy()
+        job.release()
+        job.start()
+        job.wait_until_settled()
+        job.end()
+    finally:
+        job.destroy()
+
+    counts = json.loads((job.folder / "counts.json").read_text())
+    assert counts == {"n": len(BODIES), "ids": len(parts)}
 
 
 def test_deltas_own_sink_with_a_log_and_without(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from azure.storage.blob import ContainerClient
 from packed import in_base64, json_pack
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -294,6 +295,32 @@ def test_a_row_that_is_too_large_is_a_message_of_its_own(
     assert sum(size < 10_000 for size in sizes) == len(sizes) - 1
     with pytest.raises(Exception, match="largeBody=blob"):
         send(pack(rows), fake, queue)
+
+
+def test_rows_over_64_kib_go_by_blob_there_and_back(
+    spark: SparkSession,
+    streams: Streams,
+    azurite_connection_string: str,
+    blobs: ContainerClient,
+    queue: str,
+) -> None:
+    large = "concat_ws('', transform(sequence(1, 4000), n -> sha2(concat(id, n), 256)))"
+    rows = spark.range(0, 40, 1, 2).selectExpr("id", f"IF(id % 10 = 3, {large}, 'small') AS t")
+    options = {
+        "secret.connectionString": azurite_connection_string,
+        "queue": queue,
+        "largeBody": "blob",
+        "blobContainer": blobs.container_name,
+    }
+    writer = pack(rows).write.format("azqueue").mode("append")
+    writer.options(**options, createQueue="true").save()
+    assert len(list(blobs.list_blob_names())) == 4
+
+    messages = spark.readStream.format("azqueue").options(**options).load()
+    streams.read_all(unpack(messages, "id BIGINT, t STRING").select("id", "t"))
+
+    assert sorted(map(tuple, streams.rows)) == sorted(map(tuple, rows.collect()))
+    assert list(blobs.list_blob_names()) == []
 
 
 REFUSED: list[tuple[str, dict[str, Any], type[Exception], str]] = [
