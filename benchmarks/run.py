@@ -20,6 +20,7 @@ from typing import Any
 
 import executors_picture
 import harness
+import packed_picture
 import plot
 import report
 from lab import Lab
@@ -71,6 +72,8 @@ def main() -> None:
     plot.draw(results, RESULTS / "throughput.png")
     if "executors" in results:
         executors_picture.draw(results["executors"], RESULTS / "executors.png")
+    if "packed" in results:
+        packed_picture.draw(results["packed"], RESULTS / "packed.png")
 
 
 if __name__ == "__main__":
