@@ -411,7 +411,7 @@ def _address(account_url: str, call: Call[Any], request: Request) -> str:
         if segment in (".", "..") or not (call.hollow or segment.strip(".")):
             raise ServiceError(
                 f"could not {call.doing} {call.of} '{shown(call.queue.name, 64)}':"
-                f" {shown(repr(segment), 64)} names no queue and no message; nothing was sent"
+                f" {shown(repr(segment), 64)} would lead to another address; nothing was sent"
             )
     path = "/".join(map(escaped, segments))
     return f"{account_url}/{path}?{request.query}"
