@@ -35,7 +35,7 @@ _SMALL_SHARE = 0.03
 _FRUITLESS = 0.5
 """Cuts are judged when they leave less than this part of the rate. If refusals are still about as
 frequent, they do not depend on the rate: the cuts are taken back. In a model of a queue that
-answers 2,000 requests/s (`tests/support/throttling.py`, 10 ms, 5 % refused at any rate) 1,830/s are
+answers 2,000 requests/s (tests/support/throttling, 10 ms, 5 % refused at any rate) 1,830/s are
 carried out with that, and 26/s without."""
 _BELOW = 0.75
 _FEWEST_BELOW = 64
