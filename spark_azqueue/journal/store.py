@@ -1,7 +1,7 @@
 """What a log needs from the place where it is stored.
 
-`FileStore` (file_store.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store` makes
-the one that an option names. Names are those of `service/names.py`: `log.json`, or
+`FileStore` (file_store.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store`
+makes the one that an option names. Names are those of `service/names.py`: `log.json`, or
 `<folder>/<name>`. Every method raises ValueError for another name.
 """
 
@@ -44,7 +44,7 @@ class LogStore(Protocol):
         """
 
     def get(self, name: str, most: int) -> bytes | None:
-        """Return the first `most` bytes (at least 1) of an object as stored, None if it is absent.
+        """Return the first `most` bytes (at least 1) that were put, None if the object is absent.
 
         The answer is the newest: nothing that a file system keeps in memory decides it. Raises
         ServiceError.
@@ -60,7 +60,10 @@ class LogStore(Protocol):
         """
 
     def entries(self, folder: str, prefix: str = "") -> list[Stored]:
-        """List a folder as `names` does, at the same cost, with what the place says of each."""
+        """List a folder as `names` does, at the same cost, with what the place says of each.
+
+        The size is that of the bytes that were put.
+        """
 
     def delete(self, name: str) -> None:
         """Delete an object. Succeeds if it is absent. Raises ServiceError."""

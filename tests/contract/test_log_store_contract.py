@@ -11,8 +11,10 @@ from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import AccessDenied, ServiceError
 from spark_azqueue.journal.file_store import FileStore
+from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
+from spark_azqueue.options.log import log_place
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.testing.blobs import FakeBlobService
 
@@ -170,6 +172,15 @@ def test_names_are_sorted_and_those_of_one_folder(store):
     assert store.names("marks") == []
 
 
+def test_a_prefix_leaves_out_the_others(store):
+    for name in ("seg/11", "seg/12", "seg/21", "segs/1"):
+        store.put_new(name, b"x")
+
+    assert store.names("seg", "1") == ["seg/11", "seg/12"]
+    assert [each.name for each in store.entries("seg", "12")] == ["seg/12"]
+    assert store.names("seg", "3") == []
+
+
 def test_a_listing_tells_sizes_and_times(store):
     store.put_new("seg/000000000001", b"x")
     store.put_new("seg/000000000002", b"y" * 1_000)
@@ -256,12 +267,16 @@ def test_a_longest_name_is_fine(store):
     assert store.names("a" * 20) == [name]
 
 
-def test_it_says_where_it_is_and_opens_twice(store):
+def test_it_says_where_it_is_as_the_option_does_and_opens_twice(store):
     store.open()
     store.put_new("seg/1", b"x")
     store.sweep()
     store.close()
     store.open()
 
-    assert store.where.partition(":")[0] in ("file", "blob", "memory")
     assert store.names("seg") == ["seg/1"]
+    if not isinstance(store, MemoryLogStore):
+        account = read_account({"secret.connectionString": "UseDevelopmentStorage=true"}, {})
+        place = log_place(store.where)
+        assert str(place) == store.where
+        assert type(log_store(place, account)) is type(store)

@@ -65,6 +65,17 @@ def value_of(name):
     return VALUES.get(name, "a:b")
 
 
+def test_each_option_that_takes_no_text_of_any_kind_has_a_value_above():
+    lacking = []
+    for option in OPTIONS:
+        try:
+            option.parse(value_of(option.name))
+        except ValueError:
+            lacking.append(option.name)
+
+    assert lacking == [], "give it one in VALUES, not its default"
+
+
 @pytest.fixture
 def shop(fake, monkeypatch):
     fake.create_queue(QUEUE)

@@ -1,6 +1,8 @@
 """The options of the write-ahead log: where it is, and what goes with it."""
 
+import json
 import pickle
+import re
 
 import pytest
 
@@ -10,7 +12,7 @@ from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig, LogPlace, log_place
-from spark_azqueue.options.parse import sink_config, source_config
+from spark_azqueue.options.parse import OPTIONS, sink_config, source_config
 from spark_azqueue.service.blobs.folder import BlobFolder
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
@@ -66,6 +68,30 @@ def test_a_place(text, container, folder, shown):
 def test_what_is_no_place_is_refused_with_what_is_allowed(text):
     with pytest.raises(ValueError, match=r"blob:<container>/<folder>, or file:/<folder>"):
         log_place(text)
+
+
+def kinds_of_places():
+    """As the error of `log_place` names them: {"blob", "file"}."""
+    with pytest.raises(ValueError, match="<folder>") as caught:
+        log_place("")
+    return set(re.findall(r"([a-z]+):[/<]", str(caught.value)))
+
+
+@pytest.mark.parametrize("option", ["writeAheadLog", "transactionLog"])
+def test_the_table_of_options_names_each_kind_of_place(option):
+    (meaning,) = (each.doc for each in OPTIONS if each.name == option)
+
+    assert {kind for kind in kinds_of_places() if f"`{kind}:" in meaning} == kinds_of_places()
+
+
+def test_a_policy_can_refuse_each_kind_of_place(monkeypatch):
+    policy = {"hosts": ["acc.queue.core.windows.net"], "logRoots": ["/mnt"]}
+    monkeypatch.setenv("AZQUEUE_POLICY", json.dumps(policy))
+    places = {each["writeAheadLog"].partition(":")[0]: each for each in (FILES, BLOBS)}
+
+    assert places.keys() == kinds_of_places(), "name one of each kind here"
+    for place in places.values():
+        assert "AZQUEUE_NOT_ALLOWED" in refused(**place)
 
 
 def test_an_option_that_is_not_set_means_no_log():

@@ -88,6 +88,7 @@ def test_what_a_batch_left_waits_anew(start, fake, time_):
     # those of the first batch are counted by the service until they are deleted: not by us
     assert consumer.latest(first, None) == first
     fake.wait_until(lambda: fake.count("orders") == 2, 10)  # deletes take real time
+    consumer.engine.wait(10)  # and so do their answers
     assert asked_until(consumer, first, time_, began + 50) == first
     second = asked_until(consumer, first, time_, began + 70)
     assert size_of(second) == 2
