@@ -22,9 +22,9 @@ from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.redaction import shown
 
 from .bounds import Budget, CorruptPack, PackBounds
-from .fitting import fitted, place_of, places_in
+from .fitting import fitted, in_spark, place_of, places_in
 from .framing import check_stream
-from .kinds import as_spark, is_allowed
+from .kinds import is_allowed
 
 MAGIC = base64.b64decode("azqpack1")
 _HEADER = struct.Struct("<6sQ")
@@ -42,12 +42,10 @@ class ArrowFormat:
 
         Raises InvalidRow for a value that no reader would take.
         """
+        columns = [in_spark(column) for column in rows.columns]
         fields = [
-            pa.field(each.name, as_spark(each.type), nullable=each.nullable) for each in rows.schema
-        ]
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(rows.columns, fields, strict=True)
+            pa.field(field.name, column.type, nullable=field.nullable)
+            for field, column in zip(rows.schema, columns, strict=True)
         ]
         prepared = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
         _check_readable(prepared)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spark_azqueue.service.redaction import shown
 
 from .bounds import Budget, CorruptPack
-from .kinds import spark_name, width
+from .kinds import as_spark, spark_name, width
 
 _EPOCH = datetime.date(1970, 1, 1)
 FIRST_DAY = (datetime.date.min - _EPOCH).days
@@ -40,6 +40,23 @@ def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.Record
         else:
             columns.append(_fit(rows.column(place), field, field.name, budget))
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def in_spark(array: Any) -> pa.Array:
+    """The values in the type that `as_spark` says. Raises ArrowInvalid if one would be changed.
+
+    Part by part: a cast of Arrow refuses a NULL struct of what is NOT NULL.
+    """
+    kind = as_spark(array.type)
+    if kind == array.type:
+        return array
+    if pa.types.is_struct(kind):
+        parts = [in_spark(each) for each in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_nested(kind):
+        lists = as_pairs(array) if pa.types.is_map(kind) else array
+        return _relabelled(lists, kind, in_spark(lists.values))
+    return array.cast(kind)
 
 
 def places_in(names: Iterable[str]) -> dict[str, list[int]]:

@@ -18,11 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.redaction import shown
 
 from .bounds import CorruptPack, PackBounds
-from .fitting import as_pairs
+from .fitting import as_pairs, in_spark
 from .json_values import VALUES_AT_MOST, count_values
-from .kinds import as_spark, in_numbers
+from .kinds import in_numbers
 
 MAGIC = b"\x1f\x8b\x08"
 _LEVEL = 1
@@ -43,7 +44,8 @@ class JsonFormat:
         lines = [line.encode() for line in lines_of(rows)]
         try:
             for line in lines:
-                count_values(line)
+                if len(line) > VALUES_AT_MOST:
+                    count_values(line)
         except CorruptPack as error:
             raise InvalidRow(f"pack(format='json'): {error}. Take format='arrow'") from None
         return lines
@@ -137,16 +139,15 @@ def _lines(rows: pa.RecordBatch) -> Iterator[str]:
     written: list[list[str]] = []
     for name, field, column in zip(names, rows.schema, rows.columns, strict=True):
         try:
-            kind = as_spark(field.type)
-            own = column if kind == field.type else column.cast(kind)
-            numbers = in_numbers(kind)
-            write = _writer(kind)
-            values = own if numbers == kind else own.view(numbers)
+            own = in_spark(column)
+            numbers = in_numbers(own.type)
+            write = _writer(own.type)
+            values = own if numbers == own.type else own.view(numbers)
             written.append([name + write(value) for value in values.to_pylist()])
         except (ValueError, OverflowError) as error:
             raise InvalidRow(
-                f"pack(format='json'): the column '{field.name}' has a value that JSON does not"
-                f" hold: {_cause(error)}. Convert it, or take format='arrow'"
+                f"pack(format='json'): the column '{shown(field.name, 64)}' has a value that JSON"
+                f" does not hold: {_cause(error)}. Convert it"
             ) from None
     for values in zip(*written, strict=True):
         yield "{" + ",".join(values) + "}"
@@ -231,7 +232,7 @@ def _in_braces(texts: Iterator[str]) -> str:
 
 def _float_text(value: float) -> str:
     if not math.isfinite(value):
-        raise _NotInJson(f"{value}")
+        raise _NotInJson(f"{value}, which only format='arrow' has")
     return repr(value)
 
 
