@@ -134,11 +134,12 @@ def _checked(
     batches: list[pa.RecordBatch], wanted: pa.Schema | None, bounds: PackBounds
 ) -> list[pa.RecordBatch]:
     budget = Budget(bounds.max_bytes)
-    for batch in batches:
+    rows = [batch for batch in batches if batch.num_rows]
+    for batch in rows:
         # Each as often as it is named: sixteen columns may name the same bytes.
         budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
         batch.validate(full=True)
-    if wanted is None:
-        return batches
-    left = Budget(bounds.max_bytes)
-    return [fitted(batch, wanted, left) for batch in batches]
+    if wanted is None or not rows:
+        return rows
+    # As one: a column takes its time in each batch, however few rows that has.
+    return [fitted(ArrowFormat.joined(rows), wanted, Budget(bounds.max_bytes))]
