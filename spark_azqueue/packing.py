@@ -58,7 +58,7 @@ def pack(
 
     A task fills a message up to 44 KiB before base64, and sends what is left at its end: `coalesce`
     makes fuller ones. Returns `body` and the columns of the route. Raises InvalidOption and
-    InvalidSchema; a value that JSON does not hold fails its task with InvalidRow.
+    InvalidSchema; a value that no reader takes fails its task with InvalidRow.
     """
     _check_choice("pack", "format", format, FORMATS)
     _check_choice("pack", "body", body, _BODIES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,15 +19,23 @@ from .lines import LinesToSend
 from .scan import ScanCounts
 from .sending import Outgoing
 
+_SURROGATE = "\\ud"
+
 
 def row_of(line: str) -> str:
     """A line as a row of a pack. Raises ValueError, which says why it is none."""
     try:
-        is_row = isinstance(parsed(line), dict)
+        row = parsed(line)
     except CorruptPack as error:
         raise ValueError(str(error)) from None
-    if not is_row:
+    if not isinstance(row, dict):
         raise ValueError("it is no JSON object")
+    # Half of a pair of surrogates, which JSON can write: no reader would take its message.
+    if _SURROGATE in line.lower():
+        try:
+            json.dumps(row, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text in it has half of a pair of surrogates") from None
     return line.strip()
 
 
@@ -48,6 +57,7 @@ class PackedLines:
         filling = Filling(FORMATS["json"], MAX_ROWS)
         try:
             for group in self.lines.groups(stop, tally):
+                tally.looked -= len(group)  # they are counted as messages
                 self._places.extend(each.place for each in group)
                 rows = [each.text.encode() for each in group]
                 yield self._messages(filling.add(rows), tally)
@@ -58,10 +68,10 @@ class PackedLines:
             yield self._messages(filling.rest(), tally)
 
     def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
-        """What to put. Counts messages as looked at, in place of their lines."""
+        """What to put; counted as looked at."""
         messages = []
         for pack in packs:
-            tally.looked -= pack.rows - 1
+            tally.looked += 1
             first = self._places[0]
             for _ in range(pack.rows):
                 self._places.popleft()

@@ -120,9 +120,8 @@ class TransferPlan:
     @property
     def step(self) -> int:
         """How many messages to dequeue at once: fewer, if a second has few."""
-        if self.splits:
-            return _SPLIT_AT_ONCE
-        return MAX_PER_REQUEST if self.rate is None else step_of(self.rate)
+        most = _SPLIT_AT_ONCE if self.splits else MAX_PER_REQUEST
+        return most if self.rate is None else min(most, step_of(self.rate))
 
 
 def step_of(rate: int) -> int:

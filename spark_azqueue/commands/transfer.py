@@ -120,14 +120,14 @@ class Transfer:
                 continue
             chosen = self._scan.sort(page.received, page.answered_at)
             try:
-                self._act(chosen, page.answered_at)
+                acted = self._act(chosen, page.answered_at)
             finally:
                 self.watch(self._scan.tally)
             if end := self._scan.end_after(page.received):
                 return end
             if self.plan.rate and chosen:
                 passed = max(0.0, self.clock() - begun_at)
-                self.wait(max(0.0, len(chosen) / self.plan.rate - passed))
+                self.wait(max(0.0, acted / self.plan.rate - passed))
 
     def _count_unseen(self, why: End) -> None:
         """Ask how many more there are: what a consumer has leased, for example, was not seen."""
@@ -158,14 +158,17 @@ class Transfer:
 
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
-    def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> None:
-        """Copy these, then delete those that were copied; or write them."""
+    def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> int:
+        """Copy these, then delete those that were copied; or write them.
+
+        Returns how many messages that were: each part of one that is split is one.
+        """
         if self.write is not None:
             for received, _ in chosen:
                 self._scan.keep(received.lease)
             self.write([received.message for received, _ in chosen])
             self._scan.tally.done += len(chosen)
-            return
+            return len(chosen)
         finished = [_Work(received) for received, fate in chosen if fate is ScanFate.FINISH]
         fresh = [_Work(received) for received, fate in chosen if fate is ScanFate.ACT]
         error: Exception | None = None
@@ -174,6 +177,7 @@ class Transfer:
         self._delete([*finished, *fresh])
         if error:
             raise error
+        return len(finished) + sum(work.parts for work in fresh)
 
     def _copy(
         self, works: Sequence[_Work], answered_at: int | None

@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import base64
 import struct
+import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
 
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.redaction import shown
+
 from .bounds import Budget, CorruptPack, PackBounds
-from .fitting import fitted, place_of, places_in
+from .fitting import fitted, in_spark, place_of, places_in
 from .framing import check_stream
-from .kinds import as_spark, is_allowed
+from .kinds import is_allowed
 
 MAGIC = base64.b64decode("azqpack1")
 _HEADER = struct.Struct("<6sQ")
@@ -34,15 +38,18 @@ class ArrowFormat:
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as they are written: times in UTC, without the metadata of Spark's columns."""
+        """The rows as they are written: times in UTC, without the metadata of Spark's columns.
+
+        Raises InvalidRow for a value that no reader would take.
+        """
+        columns = [in_spark(column) for column in rows.columns]
         fields = [
-            pa.field(each.name, as_spark(each.type), nullable=each.nullable) for each in rows.schema
+            pa.field(field.name, column.type, nullable=field.nullable)
+            for field, column in zip(rows.schema, columns, strict=True)
         ]
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(rows.columns, fields, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        prepared = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        _check_readable(prepared)
+        return prepared
 
     @staticmethod
     def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -66,6 +73,22 @@ class ArrowFormat:
         opened = stream.getvalue()
         compressed = pa.Codec("zstd", _LEVEL).compress(opened, asbytes=True)
         return _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
+
+
+def _check_readable(rows: pa.RecordBatch) -> None:
+    """Raise InvalidRow for a value that `unpack` would refuse, with all rows of its message."""
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise InvalidRow(
+                f"pack: the column '{name}' has a text that is not UTF-8, or a value that its type"
+                " does not hold. Take BINARY for bytes"
+            ) from None
+    try:
+        fitted(rows, rows.schema, Budget(sys.maxsize))
+    except CorruptPack as error:
+        raise InvalidRow(f"pack: no reader would take a row: {error}. Convert it") from None
 
 
 def open_arrow(data: bytes, wanted: pa.Schema | None, bounds: PackBounds) -> list[pa.RecordBatch]:
@@ -103,7 +126,7 @@ def _read(opened: pa.Buffer, wanted: pa.Schema | None) -> list[pa.RecordBatch]:
     reader = pa.ipc.open_stream(opened, options=options)
     for field in reader.schema:
         if not is_allowed(field.type):
-            raise CorruptPack(f"the column '{field.name}' is of a type that no pack has")
+            raise CorruptPack(f"the column '{shown(field.name, 64)}' is of a type that no pack has")
     return list(reader)
 
 
@@ -111,11 +134,12 @@ def _checked(
     batches: list[pa.RecordBatch], wanted: pa.Schema | None, bounds: PackBounds
 ) -> list[pa.RecordBatch]:
     budget = Budget(bounds.max_bytes)
-    for batch in batches:
+    rows = [batch for batch in batches if batch.num_rows]
+    for batch in rows:
         # Each as often as it is named: sixteen columns may name the same bytes.
         budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
         batch.validate(full=True)
-    if wanted is None:
-        return batches
-    left = Budget(bounds.max_bytes)
-    return [fitted(batch, wanted, left) for batch in batches]
+    if wanted is None or not rows:
+        return rows
+    # As one: a column takes its time in each batch, however few rows that has.
+    return [fitted(ArrowFormat.joined(rows), wanted, Budget(bounds.max_bytes))]

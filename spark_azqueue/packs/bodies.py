@@ -77,11 +77,13 @@ class PackBody:
 
 
 def body_of(body: str | bytes, most: int) -> PackBody:
-    """What a body is. most: how many bytes a pack may have.
+    """What a body is. most: how many bytes it may have.
 
-    Raises CorruptPack for a pack that is larger, and ValueError if it is not base64.
+    Raises CorruptPack for one that is larger, and ValueError if it is not base64.
     """
     if isinstance(body, bytes):
+        if len(body) > most:
+            raise CorruptPack(f"it is larger than max_bytes={most:,}")
         if body[:5] == arrow_format.MAGIC[:5] or body[:3] == json_format.MAGIC:
             return _pack(base64.b64encode(body[:6]).decode(), body)
         body = body.decode("utf-8")

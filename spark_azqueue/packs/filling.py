@@ -71,10 +71,7 @@ class Filling:
     def _next(self, *, is_last: bool) -> Filled | None:
         """The next message; None if the rows would not fill it, and more may come."""
         rows = self._format.joined(self._pieces)
-        limit = max(
-            1, min(self._rows, self._max_rows, self._rows * _OPENED_AT_MOST // max(1, self.size))
-        )
-        count, data = self._filled(rows, limit)
+        count, data = self._filled(rows, self._limit(rows))
         self._row_bytes = len(data) / count
         has_all = count == self._rows < self._max_rows and self.size < _OPENED_AT_MOST
         if not is_last and has_all and len(data) < _NEARLY_FULL * FULL_BYTES:
@@ -85,6 +82,15 @@ class Filling:
         self._pieces = [kept] if self._rows else []
         self.size = self._format.size(kept) if self._rows else 0
         return Filled(count, data)
+
+    def _limit(self, rows: Any) -> int:
+        """How many of the first rows a reader opens at once; at least one."""
+        share = self._rows * _OPENED_AT_MOST // max(1, self.size)
+        limit = max(1, min(self._rows, self._max_rows, share))
+        # The first rows may be larger than the others.
+        while limit > 1 and self._format.size(rows[:limit]) > _OPENED_AT_MOST:
+            limit //= 2
+        return limit
 
     def _filled(self, rows: Any, limit: int) -> tuple[int, bytes]:
         """How many of the first rows to take, and their pack: as many as fit, at least one."""

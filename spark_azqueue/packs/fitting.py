@@ -12,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_azqueue.service.redaction import shown
+
 from .bounds import Budget, CorruptPack
-from .kinds import spark_name, width
+from .kinds import as_spark, spark_name, width
 
 _EPOCH = datetime.date(1970, 1, 1)
 FIRST_DAY = (datetime.date.min - _EPOCH).days
@@ -38,6 +40,23 @@ def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.Record
         else:
             columns.append(_fit(rows.column(place), field, field.name, budget))
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def in_spark(array: Any) -> pa.Array:
+    """The values in the type that `as_spark` says. Raises ArrowInvalid if one would be changed.
+
+    Part by part: a cast of Arrow refuses a NULL struct of what is NOT NULL.
+    """
+    kind = as_spark(array.type)
+    if kind == array.type:
+        return array
+    if pa.types.is_struct(kind):
+        parts = [in_spark(each) for each in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_nested(kind):
+        lists = as_pairs(array) if pa.types.is_map(kind) else array
+        return _relabelled(lists, kind, in_spark(lists.values))
+    return array.cast(kind)
 
 
 def places_in(names: Iterable[str]) -> dict[str, list[int]]:
@@ -113,16 +132,27 @@ def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
     key, item = kind.key_field, kind.item_field
     given = array.type
     if given.key_type != key.type and pa.types.is_decimal(key.type):
-        raise CorruptPack(f"the column '{path}.key' is {given.key_type}, not {key.type}")
-    pairs = pa.struct([pa.field("key", given.key_type), pa.field("value", given.item_type)])
+        raise CorruptPack(f"the column '{path}.key' is {shown(given.key_type, 80)}, not {key.type}")
     wanted = pa.struct([key.with_name("key"), item.with_name("value")])
     as_list = pa.list_(pa.field("element", wanted, nullable=False))
-    fit = _fit_list(array.view(pa.list_(pairs)), as_list, path, budget)
+    fit = _fit_list(as_pairs(array), as_list, path, budget)
     owners = pc.list_parent_indices(fit)
     keys = pa.table({"owner": owners, "key": fit.flatten().field("key")})
     if keys.group_by(["owner", "key"]).aggregate([]).num_rows < keys.num_rows:
         raise CorruptPack(f"a map of the column '{path}' has a key twice")
-    return fit.view(kind)
+    return _relabelled(fit, kind, fit.values)
+
+
+def as_pairs(array: Any) -> pa.Array:
+    """An array of maps as one of lists of structs; the same bytes."""
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+    return _relabelled(array, pa.list_(pairs.type), pairs)
+
+
+def _relabelled(lists: Any, kind: pa.DataType, inner: pa.Array) -> pa.Array:
+    """The same offsets around `inner`. A view would refuse a NULL struct of what is NOT NULL."""
+    offsets = lists.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(lists), offsets, offset=lists.offset, children=[inner])
 
 
 def _fit_leaf(array: pa.Array, kind: pa.DataType, path: str, budget: Budget) -> pa.Array:
@@ -130,10 +160,14 @@ def _fit_leaf(array: pa.Array, kind: pa.DataType, path: str, budget: Budget) -> 
         fit = _cast(array, kind, budget)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
         fit = None
-    if fit is None or not _is_within(fit):
+    if fit is None:
         raise CorruptPack(
-            f"the column '{path}' is {array.type} and does not fit {spark_name(kind)}"
+            f"the column '{path}' is {shown(array.type, 80)} and does not fit {spark_name(kind)}"
         )
+    if not _is_within(fit):
+        is_time = pa.types.is_time(kind)
+        where = "below a microsecond, or of no day" if is_time else "not in the years 1 to 9999 UTC"
+        raise CorruptPack(f"the column '{path}' has a {spark_name(kind)} that is {where}")
     return fit
 
 

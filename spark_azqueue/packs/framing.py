@@ -8,6 +8,7 @@ The layout: https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and M
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .bounds import CorruptPack
@@ -16,6 +17,12 @@ _SCHEMA, _RECORD_BATCH = 1, 3
 _CONTINUES = 0xFFFFFFFF
 _METADATA_AT_MOST = 2**20
 _BATCHES_AT_MOST = 1_024
+_NAMED_AT_MOST = 4 * 2**20
+"""Bytes of a stream's fields, names and metadata, when Arrow has made them."""
+
+_FIELD_BYTES = 256
+_TIMESTAMP, _UNION = 10, 14
+_READ = {kind: struct.Struct(f"<{kind}").unpack_from for kind in "BHhIiq"}
 
 
 def check_stream(data: memoryview, max_rows: int) -> int:
@@ -27,7 +34,7 @@ def check_stream(data: memoryview, max_rows: int) -> int:
 
 
 def _checked(data: memoryview, max_rows: int) -> int:
-    place = rows = count = 0
+    place = rows = count = named = 0
     while True:
         mark, size = struct.unpack_from("<II", data, place)
         if mark != _CONTINUES:
@@ -45,6 +52,9 @@ def _checked(data: memoryview, max_rows: int) -> int:
         header = message.table(2)
         if not count and header.number("h", 0):
             raise CorruptPack("the Arrow stream is big-endian")
+        named += _named(message, _NAMED_AT_MOST - named, 4)
+        if not count:
+            named += _schema_size(header, _NAMED_AT_MOST - named)
         if count:
             length = header.number("q", 0)
             if header.has(3):
@@ -63,6 +73,37 @@ def _checked(data: memoryview, max_rows: int) -> int:
     if not count:
         raise CorruptPack("the Arrow stream has no schema")
     return rows
+
+
+def _schema_size(schema: _Table, most: int) -> int:
+    """Bytes of what Arrow makes of a schema, about. Raises CorruptPack for more than `most`.
+
+    Two offsets may point to one table or one text, and it is made as often as it is named: 100 KB
+    would take 60 GB.
+    """
+    size = _named(schema, most, 2)
+    waiting = [(schema, 1)]
+    while waiting:
+        above, number = waiting.pop()
+        for field in above.tables(number):
+            size += _FIELD_BYTES + field.length(0)
+            if field.number("B", 2) in (_TIMESTAMP, _UNION):
+                size += field.table(3).length(1)
+            size += _named(field, most - size, 6)
+            waiting.append((field, 5))
+    return size
+
+
+def _named(table: _Table, most: int, number: int) -> int:
+    """Bytes of the pairs of texts in this field. Raises CorruptPack for more than `most`."""
+    size = 0
+    for pair in table.tables(number):
+        size += _FIELD_BYTES + pair.length(0) + pair.length(1)
+        if size > most:
+            break
+    if size > most:
+        raise CorruptPack(f"its fields and metadata would take more than {_NAMED_AT_MOST:,} bytes")
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +138,23 @@ class _Table:
             raise CorruptPack("a message of the Arrow stream has no header")
         return _Table(self.data, place + _at("I", self.data, place))
 
+    def length(self, number: int) -> int:
+        """Of a text or a vector, 0 if it is left out."""
+        place = self._field(number)
+        return _at("I", self.data, place + _at("I", self.data, place)) if place else 0
+
+    def tables(self, number: int) -> Iterator[_Table]:
+        """Those of a vector."""
+        place = self._field(number)
+        if not place:
+            return
+        place += _at("I", self.data, place)
+        for at in range(place + 4, place + 4 + 4 * _at("I", self.data, place), 4):
+            yield _Table(self.data, at + _at("I", self.data, at))
+
 
 def _at(kind: str, data: memoryview, place: int) -> int:
     if place < 0:
         raise struct.error
-    value: int = struct.unpack_from(f"<{kind}", data, place)[0]
+    value: int = _READ[kind](data, place)[0]
     return value

@@ -18,12 +18,17 @@ from typing import Any
 import pyarrow as pa
 
 from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.redaction import shown
 
 from .bounds import CorruptPack, PackBounds
-from .kinds import as_spark, in_numbers
+from .fitting import as_pairs, in_spark
+from .json_values import VALUES_AT_MOST, count_values
+from .kinds import in_numbers
 
 MAGIC = b"\x1f\x8b\x08"
 _LEVEL = 1
+_MEMBERS_AT_MOST = 1_024
+_PIECE_BYTES = 2**16
 _text = json.JSONEncoder(ensure_ascii=False).encode
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -36,7 +41,14 @@ class JsonFormat:
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> list[bytes]:
         """A line for each row. Raises InvalidRow for a value that JSON does not hold."""
-        return [line.encode() for line in lines_of(rows)]
+        lines = [line.encode() for line in lines_of(rows)]
+        try:
+            for line in lines:
+                if len(line) > VALUES_AT_MOST:
+                    count_values(line)
+        except CorruptPack as error:
+            raise InvalidRow(f"pack(format='json'): {error}. Take format='arrow'") from None
+        return lines
 
     @staticmethod
     def joined(pieces: Sequence[list[bytes]]) -> list[bytes]:
@@ -56,22 +68,31 @@ class JsonFormat:
 
 def unzipped(data: bytes, bounds: PackBounds) -> bytes:
     """What gzip compressed, in one member or more. Raises CorruptPack."""
-    parts = []
-    left = bounds.max_bytes
-    while data:
-        member = zlib.decompressobj(wbits=31)
+    opened = bytearray()
+    place = 0
+    for _ in range(_MEMBERS_AT_MOST):
+        if place == len(data):
+            return bytes(opened)
+        place = _unzip(memoryview(data), place, opened, bounds.max_bytes)
+    raise CorruptPack(f"its gzip has more than {_MEMBERS_AT_MOST:,} members")
+
+
+def _unzip(data: memoryview, place: int, opened: bytearray, most: int) -> int:
+    """Add what one member holds, from `place` on. Returns where the next begins."""
+    member = zlib.decompressobj(wbits=31)
+    while not member.eof:
+        # A member keeps a copy of all that it was given and does not need.
+        piece = data[place : place + _PIECE_BYTES]
+        if not piece:
+            raise CorruptPack("its gzip ends early")
         try:
-            part = member.decompress(data, left + 1)
+            opened += member.decompress(piece, most + 1 - len(opened))
         except zlib.error:
             raise CorruptPack("its gzip is damaged") from None
-        left -= len(part)
-        if left < 0:
-            raise CorruptPack(f"it opens to more than max_bytes={bounds.max_bytes:,}")
-        if not member.eof:
-            raise CorruptPack("its gzip ends early")
-        parts.append(part)
-        data = member.unused_data
-    return b"".join(parts)
+        if len(opened) > most:
+            raise CorruptPack(f"it opens to more than max_bytes={most:,}")
+        place += len(piece) - len(member.unused_data)
+    return place
 
 
 def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
@@ -87,20 +108,46 @@ def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
 
 
 def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
-    """A line of JSON for each row, with all columns. Raises InvalidRow for what JSON cannot say."""
+    """A line of JSON for each row, with all columns. Raises InvalidRow for what JSON cannot say.
+
+    Of a row with very many values, too: in Python each takes a hundred times its bytes.
+    """
+    count = sum(map(_values, rows.columns))
+    if count <= VALUES_AT_MOST:
+        yield from _lines(rows)
+    elif rows.num_rows <= 1:
+        raise InvalidRow(f"a row has {count:,} values; JSON has {VALUES_AT_MOST:,} at most")
+    else:
+        half = rows.num_rows // 2
+        yield from lines_of(rows[:half])
+        yield from lines_of(rows[half:])
+
+
+def _values(array: pa.Array) -> int:
+    """How many values an array has, with those inside."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return len(array) + sum(map(_values, array.flatten()))
+    if pa.types.is_nested(kind):
+        lists = as_pairs(array) if pa.types.is_map(kind) else array
+        return len(array) + _values(lists.flatten())
+    return len(array)
+
+
+def _lines(rows: pa.RecordBatch) -> Iterator[str]:
     names = [_text(name) + ":" for name in rows.schema.names]
     written: list[list[str]] = []
     for name, field, column in zip(names, rows.schema, rows.columns, strict=True):
         try:
-            numbers = column.cast(as_spark(field.type))
-            kind = in_numbers(numbers.type)
-            write = _writer(numbers.type)
-            values = numbers if kind == numbers.type else numbers.view(kind)
+            own = in_spark(column)
+            numbers = in_numbers(own.type)
+            write = _writer(own.type)
+            values = own if numbers == own.type else own.view(numbers)
             written.append([name + write(value) for value in values.to_pylist()])
         except (ValueError, OverflowError) as error:
             raise InvalidRow(
-                f"pack(format='json'): the column '{field.name}' has a value that JSON does not"
-                f" hold: {_cause(error)}. Convert it, or take format='arrow'"
+                f"pack(format='json'): the column '{shown(field.name, 64)}' has a value that JSON"
+                f" does not hold: {_cause(error)}. Convert it"
             ) from None
     for values in zip(*written, strict=True):
         yield "{" + ",".join(values) + "}"
@@ -133,8 +180,7 @@ def _writer_of_values(kind: pa.DataType) -> _Written:
     if types.is_struct(kind):
         return _struct_writer(kind)
     if types.is_map(kind):
-        item = _writer(kind.item_type)
-        return lambda pairs: _in_braces(_text(key) + ":" + item(value) for key, value in pairs)
+        return _map_writer(_writer(kind.key_type), _writer(kind.item_type))
     if types.is_list(kind) or types.is_large_list(kind):
         each = _writer(kind.value_type)
         return lambda values: "[" + ",".join(map(each, values)) + "]"
@@ -158,6 +204,19 @@ def _writer_of_values(kind: pa.DataType) -> _Written:
     return _text if types.is_string(kind) or types.is_large_string(kind) else str
 
 
+def _map_writer(key: _Written, item: _Written) -> _Written:
+    def write(pairs: list[tuple[Any, Any]]) -> str:
+        names = [key(name) for name, _ in pairs]
+        if len(set(names)) < len(names):
+            raise _NotInJson("a map with a key twice")
+        texts = (name if name.startswith('"') else f'"{name}"' for name in names)
+        return _in_braces(
+            f"{name}:{item(value)}" for name, (_, value) in zip(texts, pairs, strict=True)
+        )
+
+    return write
+
+
 def _struct_writer(kind: pa.StructType) -> _Written:
     writers = [(each.name, _text(each.name) + ":", _writer(each.type)) for each in kind]
 
@@ -173,7 +232,7 @@ def _in_braces(texts: Iterator[str]) -> str:
 
 def _float_text(value: float) -> str:
     if not math.isfinite(value):
-        raise _NotInJson(f"{value}")
+        raise _NotInJson(f"{value}, which only format='arrow' has")
     return repr(value)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from .bounds import Budget, CorruptPack, PackBounds
-from .fitting import DAY_US, FIRST_US, LAST_US
+from .fitting import FIRST_US, LAST_US
 from .kinds import VARIANT, in_numbers, spark_name
 
-_VALUES_AT_MOST = 250_000
+VALUES_AT_MOST = 250_000
 """Values of one line, and about how many are held at once: a value takes some 60 bytes."""
 
 _DIGITS_AT_MOST = 4_000
@@ -54,9 +54,9 @@ def rows_of_lines(
     held: list[tuple[Any, ...]] = []
     values = 0
     for line in lines:
-        values += _count(line) + len(wanted)
+        values += count_values(line) + len(wanted)
         held.append(read.row(line))
-        if values > _VALUES_AT_MOST:
+        if values > VALUES_AT_MOST:
             batches.append(_batch(held, wanted, budget))
             held, values = [], 0
     if held:
@@ -71,17 +71,17 @@ def parsed(line: bytes | str) -> Any:
 
     Raises CorruptPack, ValueError and RecursionError.
     """
-    _count(line)
+    count_values(line)
     text = line if isinstance(line, str) else line.decode("utf-8")
     return _DECODER.decode(text)
 
 
-def _count(line: bytes | str) -> int:
+def count_values(line: bytes | str) -> int:
     """About how many values a text of JSON has. Raises CorruptPack for too many."""
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(line, str) else (b",", b"[", b"{")
     found = sum(line.count(mark) for mark in marks)
-    if found > _VALUES_AT_MOST:
-        raise CorruptPack(f"one of its rows has more than {_VALUES_AT_MOST:,} values")
+    if found > VALUES_AT_MOST:
+        raise CorruptPack(f"one of its rows has more than {VALUES_AT_MOST:,} values")
     return found
 
 
@@ -98,13 +98,20 @@ def _digits(text: str) -> str:
     return text
 
 
+def _fraction_or_exponent(text: str) -> Decimal:
+    try:
+        return Decimal(_digits(text))
+    except ArithmeticError:
+        raise CorruptPack("a number in it has an exponent of very many digits") from None
+
+
 def _no_number(text: str) -> Any:
     raise CorruptPack(f"{text} is not JSON")
 
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object,
-    parse_float=lambda text: Decimal(_digits(text)),
+    parse_float=_fraction_or_exponent,
     parse_int=lambda text: int(_digits(text)),
     parse_constant=_no_number,
 )
@@ -331,7 +338,7 @@ def _duration(value: Any) -> int:
         raise _Misfit
     time = int(found[2]) * 1_000_000 + _fraction(found[3])
     time = -time if found[1] else time
-    if abs(time) > 106_751_991 * DAY_US:
+    if not -(2**63) <= time < 2**63:
         raise _Misfit
     return time
 

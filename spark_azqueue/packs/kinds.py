@@ -166,7 +166,7 @@ def is_allowed(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind) and pa.types.is_nested(kind.key_type):
         return False
     if pa.types.is_struct(kind) or parts:
-        return all(is_allowed(each.type) for each in parts)
+        return bool(parts) and all(is_allowed(each.type) for each in parts)
     return any(is_leaf(kind) for is_leaf in _LEAVES)
 
 
@@ -199,7 +199,10 @@ def as_spark(kind: pa.DataType) -> pa.DataType:
 
 
 def in_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type, of `as_spark`, with whole numbers as dates and times: the bytes are the same."""
+    """The type, of `as_spark`, with whole numbers as dates and times: the bytes are the same.
+
+    What is inside may be NULL: where a struct is NULL, so is in Spark what is NOT NULL in it.
+    """
 
     def changed(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_date32(kind):
@@ -207,17 +210,20 @@ def in_numbers(kind: pa.DataType) -> pa.DataType:
         is_long = pa.types.is_temporal(kind)
         return pa.int64() if is_long else kind
 
-    return _mapped(kind, changed)
+    return _mapped(kind, changed, is_loose=True)
 
 
-def _mapped(kind: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+def _mapped(
+    kind: pa.DataType, changed: Callable[[pa.DataType], pa.DataType], *, is_loose: bool = False
+) -> pa.DataType:
     def field(each: pa.Field) -> pa.Field:
-        return each.with_type(_mapped(each.type, changed))
+        inner = each.with_type(_mapped(each.type, changed, is_loose=is_loose))
+        return inner.with_nullable(True) if is_loose else inner
 
     if pa.types.is_struct(kind):
         return pa.struct([field(each) for each in kind])
     if pa.types.is_map(kind):
-        return pa.map_(field(kind.key_field), field(kind.item_field))
+        return pa.map_(field(kind.key_field).with_nullable(False), field(kind.item_field))
     if pa.types.is_list(kind):
         return pa.list_(field(kind.value_field))
     if pa.types.is_large_list(kind):

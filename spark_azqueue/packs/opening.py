@@ -54,14 +54,13 @@ class UnpackWork:
         pending = _Pending(self, batch)
         for place in range(batch.num_rows):
             count = 0
+            body = _body(bodies[place])
             try:
-                body = bodies[place].as_py()
                 opened = rows_of(body, self.wanted, self.bounds)
-            except (CorruptPack, UnicodeDecodeError) as error:
-                reason = str(error) if isinstance(error, CorruptPack) else "it is not UTF-8"
+            except CorruptPack as error:
                 if self.fails:
-                    raise self._error(batch, place, reason) from None
-                noted.corrupt(reason)
+                    raise self._error(batch, place, str(error)) from None
+                noted.corrupt(str(error))
                 yield from pending.add_corrupt(place, _text(body))
                 continue
             for rows in opened:
@@ -81,6 +80,15 @@ class UnpackWork:
             " others may send such bodies, or let 'maxDequeueCount' dead-letter them",
             condition=Condition.CORRUPT_PACK,
         )
+
+
+def _body(stored: pa.Scalar) -> str | bytes | None:
+    """A body. One that is a string and not UTF-8, which Spark allows, is its bytes."""
+    try:
+        body: str | bytes | None = stored.as_py()
+    except UnicodeDecodeError:
+        return bytes(stored.as_buffer())
+    return body
 
 
 def _text(body: str | bytes | None) -> str | None:
@@ -116,7 +124,6 @@ class _Pending:
         self._kept = batch.select(list(range(count)))
         bodies = batch.column(count)
         self._body = bodies if work.keeps_body else None
-        self._row_bytes = self._kept.nbytes // max(1, batch.num_rows)
         self._places: list[int] = []
         self._numbers: list[int] = []
         self._texts: list[str | None] = []
@@ -127,7 +134,8 @@ class _Pending:
         self, place: int, first: int, rows: pa.RecordBatch, body_size: int
     ) -> Iterator[pa.RecordBatch]:
         """Take rows of a message. first: the number of the first of them."""
-        row_bytes = self._row_bytes + (body_size if self._body is not None else 0)
+        row_bytes = self._kept.slice(place, 1).nbytes
+        row_bytes += body_size if self._body is not None else 0
         at_once = max(1, min(self._work.batch_rows, _GIVEN_AT_MOST // max(1, row_bytes)))
         for start in range(0, rows.num_rows, at_once):
             piece = rows.slice(start, at_once)

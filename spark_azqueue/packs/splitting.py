@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_azqueue.errors import InvalidRow
+from spark_azqueue.service.encoding import MAX_STORED_BYTES
+
 from .bodies import FORMATS, BodyKind, PackBody, all_rows, body_of
 from .bounds import CorruptPack, PackBounds
 from .json_format import lines_of
@@ -43,21 +46,29 @@ class StoredPack:
     def lines(self) -> list[str]:
         """Its rows as JSON. Raises CorruptPack, and InvalidRow for what JSON does not hold."""
         lines: list[str] = []
-        for piece in self._pieces():
-            if isinstance(piece, list):
-                lines += [line.decode("utf-8", "replace") for line in piece]
-            else:
-                lines += lines_of(piece)
+        pieces = self._pieces()
+        try:
+            for piece in pieces:
+                if isinstance(piece, list):
+                    lines += [line.decode("utf-8", "replace") for line in piece]
+                else:
+                    lines += lines_of(piece)
+        except InvalidRow:
+            raise
+        except Exception as error:
+            raise CorruptPack(f"its rows cannot be shown ({type(error).__name__})") from error
         return lines
 
     def parts(self) -> list[str]:
         """The texts of packs with one row each, or of 32 if it has very many. In its order.
 
-        Raises CorruptPack.
+        None if it has one row, or none. Raises CorruptPack.
         """
         chosen = FORMATS[self.body.kind.value]
         pieces = self._pieces()
         count = sum(map(len, pieces))
+        if count <= 1:
+            return []
         size = 1 if count <= ALONE_AT_MOST else -(-count // PARTS)
         return [
             self.wraps(chosen.packed(piece[start : start + size]))
@@ -91,14 +102,20 @@ def stored_pack(text: str) -> StoredPack | None:
 
 
 def split(text: str) -> list[str]:
-    """The texts to put in place of a message's: the parts of a pack, else the text itself."""
+    """The texts to put in place of a message's: the parts of a pack, else the text itself.
+
+    Also if one of the parts is no message: another writer may have compressed them better.
+    """
     pack = stored_pack(text)
     if pack is None or not pack.body.kind.is_pack:
         return [text]
     try:
-        return pack.parts() or [text]
+        parts = pack.parts()
     except CorruptPack:
         return [text]
+    if not parts or max(map(len, parts)) > MAX_STORED_BYTES:
+        return [text]
+    return parts
 
 
 def _decoded(text: str) -> str:

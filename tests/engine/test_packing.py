@@ -164,6 +164,28 @@ def test_every_type_passes(zone: str, spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_null_struct_of_what_is_not_null_passes(name: str, spark: SparkSession) -> None:
+    """`CASE WHEN … THEN struct(id)` is one, inside a map and a struct, too, in any zone."""
+    one = "CASE WHEN id % 2 = 0 THEN struct(id AS n, timestamp_micros(id) AS t) END"
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        rows = spark.range(0, 4, 1, 1).selectExpr(
+            f"{one} AS s", f"map('k', {one}) AS m", f"struct({one} AS s, now() AS t) AS u"
+        )
+        found = unpack(pack(rows, format=name), rows.schema).select(*rows.columns)
+        expected = rows.select("s", "m", "u.s").collect()
+        assert found.select("s", "m", "u.s").collect() == expected
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_what_no_reader_takes_fails_the_task_that_packs_it(spark: SparkSession) -> None:
+    for value in ("cast(X'ff' AS STRING)", "TIMESTAMP'9999-12-31 23:59:59' + INTERVAL 1 DAY"):
+        with pytest.raises(Exception, match=r"AZQUEUE_INVALID_ROW\] pack.*'odd'"):
+            pack(spark.sql(f"SELECT 1 AS id, {value} AS odd")).collect()
+
+
 def test_variant_and_time_pass_where_spark_has_them(spark: SparkSession) -> None:
     rows = spark.sql("""SELECT parse_json('{"a": [1, "b"]}') AS v""")
     found = unpack(pack(rows), "v VARIANT")

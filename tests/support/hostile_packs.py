@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from packed import EVERY_TYPE, arrow_pack, json_pack, stream_of
+from shared_tables import END, shared_batch_metadata, shared_schema
 
 from spark_azqueue.packs.arrow_format import MAGIC, ArrowFormat
 from spark_azqueue.packs.bodies import FORMATS, rows_of
@@ -129,6 +130,15 @@ ARROW: dict[str, Hostile] = {
         lambda: stream_of(_batch(**{f"c{n}": pa.array([1]) for n in range(20_000)})),
         INT,
     ),
+    "fields of one name": (lambda: shared_schema([20_000], b"n" * 20_000), INT),
+    "fields of one table": (lambda: shared_schema([200_000]), INT),
+    "structs of one table": (lambda: shared_schema([190, 190, 190]), INT),
+    "structs of one long name": (lambda: shared_schema([2, 2, 2, 2], b"n" * 900_000), INT),
+    "metadata of one text": (lambda: shared_schema([1], b"n" * 20_000, pairs=20_000), INT),
+    "metadata of a batch": (
+        lambda: shared_batch_metadata(shared_schema([1])[: -len(END)], 20_000, b"n" * 20_000),
+        INT,
+    ),
     "many batches": (lambda: stream_of(*[_batch(n=pa.array([], pa.int64()))] * 5_000), INT),
     "extension": (
         lambda: stream_of(_batch(n=pa.array([b"0" * 16], pa.uuid()))),
@@ -150,6 +160,10 @@ JSON: dict[str, Hostile] = {
     "gzip cut": (lambda: json_pack('{"n":1}')[:-9], INT),
     "not gzip behind": (lambda: json_pack('{"n":1}') + b"x", INT),
     "thousands of members": (lambda: gzip.compress(b"") * 2_000 + json_pack("[]"), INT),
+    "a member of nothing, again and again": (
+        lambda: gzip.compress(b"") * 400_000 + json_pack('{"n":1}'),
+        INT,
+    ),
     "too many lines": (lambda: json_pack(*['{"n":1}'] * 100_001), INT),
     "empty lines": (lambda: gzip.compress(b"\n" * 2**23), INT),
     "deep": (lambda: json_pack(_DEEP), INT),

@@ -1,13 +1,15 @@
 """Commands and packed messages: shown as what they are, with their rows, split and sent."""
 
 import base64
+import gzip
 import json
 import random
 import re
+import threading
 
 import pyarrow as pa
 import pytest
-from packed import EVERY_TYPE, in_base64, json_pack
+from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
 
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
@@ -95,6 +97,18 @@ def test_a_pack_is_shown_out_of_its_envelope(shop, capsys):
     assert "packed, json: 2 rows" in out
 
 
+def test_what_cannot_be_shown_is_an_error_of_its_message_alone(shop, capsys):
+    equal = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    many = pa.array([[True] * 300_000])
+    for column in (equal, many):
+        shop.put(TO, in_base64(arrow_pack(stream_of(pa.RecordBatch.from_pydict({"n": column})))))
+    shop.put(TO, in_base64(pack_of("arrow", 2)))
+    assert main(["peek", TO, "--unpack", "--json"]) == 0
+    packs = [json.loads(line)["pack"] for line in capsys.readouterr().out.splitlines()]
+    assert ["error" in pack for pack in packs] == [True, True, False]
+    assert "250,000" in packs[1]["error"]
+
+
 def test_what_is_not_known_is_shown_and_never_guessed(shop, capsys):
     shop.put(TO, "azqpack2AAAA")
     shop.put(TO, in_base64(pack_of("arrow", 5)[:-9]))
@@ -144,6 +158,33 @@ def test_every_type_is_split_as_it_is():
 @pytest.mark.parametrize("text", ["plain", '{"id":1}', "azqpack2AAAA", "H4sIAAAA", ""])
 def test_what_is_no_pack_is_moved_as_it_is(text):
     assert split(text) == [text]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_pack_of_one_row_is_moved_as_it_is(name):
+    """Another writer may have made it: its bytes stay."""
+    text = in_base64(pack_of(name, 1)) if name == "arrow" else in_base64(gzip.compress(b'{"id":0}'))
+    assert split(text) == [text]
+
+
+def test_a_pack_whose_parts_would_be_too_large_is_moved_as_it_is():
+    """Half of a pack that its writer compressed better."""
+    words = [f"{n % 977:x}-" for n in range(200_000)]
+    random.Random(1).shuffle(words)
+    row = json.dumps({"id": 1, "t": "".join(words)[:108_500]})
+    text = in_base64(gzip.compress(f'{row}\n{{"id":2}}\n'.encode(), 9))
+    assert len(text) <= 65_536
+    assert split(text) == [text]
+
+
+def test_a_rate_counts_the_parts_of_a_split(shop, capsys, monkeypatch):
+    for _ in range(3):
+        shop.put(FROM, in_base64(pack_of("arrow", 50)))
+    waited = []
+    monkeypatch.setattr(threading.Event, "wait", lambda self, s=None: waited.append(s))
+    assert main(["redrive", FROM, "--split", "--rate", "8", "--execute", "--json"]) == 0
+    assert shop.count(TO) == 150
+    assert sum(each for each in waited if each and each > 3) > 100 / 8
 
 
 def test_redrive_splits_dead_letters_into_rows(shop, capsys):
@@ -224,7 +265,8 @@ def test_lines_are_sent_many_in_a_message(shop, capsys, rows):
 
 
 def test_a_line_that_is_no_row_is_named_and_nothing_of_its_file_is_sent(shop, capsys, rows):
-    for bad in ("[1]", '{"id":1,"id":2}', '{"id":NaN}', "{"):
+    many_digits = '{"id":1e' + "9" * 30 + "}"
+    for bad in ("[1]", '{"id":1,"id":2}', '{"id":NaN}', "{", many_digits, '{"t":["\\uD800"]}'):
         rows.write_text(f'{{"id": 1}}\n{bad}\n')
         assert main(["send", TO, str(rows), "--pack"]) == 1
         assert "line 2 of" in capsys.readouterr().err
@@ -248,7 +290,10 @@ def test_a_run_that_fails_names_the_line_to_continue_with(shop, capsys, rows):
     )
     shop.faults.add(Fault("put", "forbidden", queue=TO, nth=4))  # the first one is a check
     assert main(["send", TO, str(rows), "--pack"]) == 1
-    first_left = int(re.search(r"All before line (\d+) are sent", capsys.readouterr().out)[1])
+    out = capsys.readouterr().out
+    done, looked = map(int, re.search(r"(\d+) of (\d+) packed messages", out).groups())
+    assert done <= looked < 10
+    first_left = int(re.search(r"All before line (\d+) are sent", out)[1])
     assert first_left > 1
     assert {*range(first_left - 1)} <= {*all_ids(shop)} < {*range(500)}
 

@@ -65,3 +65,11 @@ def test_no_command_names_a_wheel_of_one_version() -> None:
         assert not re.search(r"pip install \S+\d\.\d\S*\.whl", page.read_text(encoding="utf-8")), (
             page
         )
+
+
+def test_redrive_is_shown_with_a_poison_queue() -> None:
+    """It refuses any other without `--to`."""
+    for page in REPOSITORY.glob("docs/*.md"):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"\s*python -m spark_azqueue redrive (\S+)", line):
+                assert found[1].endswith("-poison") or "--to" in line, f"{page}: {line}"

@@ -99,9 +99,9 @@ def test_the_zone_of_a_session_is_no_part_of_an_instant(name, zone):
 @pytest.mark.parametrize(
     ("column", "cause"),
     [
-        (pa.array([float("nan")]), "nan"),
-        (pa.array([float("-inf")], pa.float32()), "-inf"),
-        (pa.array([[1.5, float("inf")]]), "inf"),
+        (pa.array([float("nan")]), "nan.*format='arrow'"),
+        (pa.array([float("-inf")], pa.float32()), "-inf.*format='arrow'"),
+        (pa.array([[1.5, float("inf")]]), "inf.*format='arrow'"),
         (pa.array([2**31 - 1], pa.int32()).view(pa.date32()), "year"),
         (pa.array([2**62], pa.timestamp("us")), "year"),
         (pa.array([b"\xff"]).view(pa.string()), "UTF-8"),
@@ -109,8 +109,99 @@ def test_the_zone_of_a_session_is_no_part_of_an_instant(name, zone):
 )
 def test_what_json_does_not_hold_is_refused_by_its_column(column, cause):
     rows = pa.RecordBatch.from_pydict({"id": [1], "odd": column})
-    with pytest.raises(InvalidRow, match=rf"'odd'.*{cause}.*format='arrow'"):
+    with pytest.raises(InvalidRow, match=rf"'odd'.*{cause}.*Convert it"):
         list(lines_of(rows))
+
+
+UNREADABLE = {
+    "a date after 9999": pa.array([2**31 - 1], pa.int32()).view(pa.date32()),
+    "the year 10000 in UTC": pa.array([253_402_318_800_000_000]).view(pa.timestamp("us", "UTC")),
+    "a time inside": pa.array([[2**62]], pa.list_(pa.timestamp("us"))),
+    "not UTF-8": pa.array([b"\xff"]).view(pa.string()),
+    "a key twice": pa.array([[("a", 1), ("a", 2)]], pa.map_("string", "int64")),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_no_reader_takes_is_refused_when_it_is_packed(name, what):
+    """Else it would spoil all rows of its message."""
+    rows = pa.RecordBatch.from_pydict({"id": [1], "odd": UNREADABLE[what]})
+    with pytest.raises(InvalidRow, match=r"'odd[.']"):
+        packed(name, rows)
+
+
+@pytest.mark.parametrize("column", [pa.array(["," * 250_001]), pa.array([[0] * 250_001])])
+def test_more_values_than_a_reader_takes_are_no_row_in_json(column):
+    rows = pa.RecordBatch.from_pydict({"n": column})
+    with pytest.raises(InvalidRow, match="250,000"):
+        packed("json", rows)
+    assert rows_of(packed("arrow", rows), rows.schema, PackBounds()) == [rows]
+
+
+def test_many_rows_of_many_values_are_json():
+    rows = pa.RecordBatch.from_pydict({"n": [[1] * 100_000] * 7 + [[2]]})
+    assert [len(line) for line in lines_of(rows)] == [200_007] * 7 + [9]
+
+
+def in_null_struct(*inner: pa.Array) -> pa.Array:
+    """A struct of what is NOT NULL, and then NULL: as Spark writes it, with NULL inside, too."""
+    fields = [pa.field(f"n{number}", each.type, False) for number, each in enumerate(inner)]
+    return pa.Array.from_buffers(pa.struct(fields), 2, [pa.py_buffer(b"\1")], children=[*inner])
+
+
+NULL_STRUCTS = [
+    in_null_struct(pa.array([1, None])),
+    in_null_struct(pa.array([1, None], pa.timestamp("us", "UTC"))),
+    in_null_struct(in_null_struct(pa.array([1, None], pa.date32()))),
+    in_null_struct(
+        in_null_struct(pa.array([1, None])), pa.array([1, None], pa.timestamp("us", "Asia/Tokyo"))
+    ),
+]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("struct_", NULL_STRUCTS)
+def test_a_null_struct_of_what_is_not_null_comes_back(name, struct_):
+    offsets = pa.array([0, 1, 2], pa.int32())
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "s": struct_,
+            "l": pa.ListArray.from_arrays(offsets, struct_),
+            "m": pa.MapArray.from_arrays(offsets, ["a", "b"], struct_),
+        }
+    )
+    for given in (rows, rows[1:]):
+        wanted = ArrowFormat.prepared(given)
+        (found,) = rows_of(packed(name, given), wanted.schema, PackBounds())
+        assert found.to_pylist() == wanted.to_pylist() == given.to_pylist()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_longest_intervals_come_back(name):
+    rows = pa.RecordBatch.from_pydict({"n": pa.array([2**63 - 1, 1 - 2**63], pa.duration("us"))})
+    (found,) = rows_of(packed(name, rows), rows.schema, PackBounds())
+    assert found.column(0).view(pa.int64()).to_pylist() == [2**63 - 1, 1 - 2**63]
+
+
+@pytest.mark.parametrize(
+    ("column", "line"),
+    [
+        (pa.array([[(1, 2)]], pa.map_("int32", "int8")), '{"n":{"1":2}}'),
+        (pa.array([[(b"a", 2)]], pa.map_("binary", "int8")), '{"n":{"YQ==":2}}'),
+        (
+            pa.array([[(Decimal("1.5"), 2)]], pa.map_(pa.decimal128(2, 1), "int8")),
+            '{"n":{"1.5":2}}',
+        ),
+        (
+            pa.array([[(datetime.date(2026, 1, 2), 2)]], pa.map_("date32", "int8")),
+            '{"n":{"2026-01-02":2}}',
+        ),
+    ],
+)
+def test_keys_that_are_no_texts_are_shown_as_texts(column, line):
+    rows = pa.RecordBatch.from_pydict({"n": column})
+    assert stored_pack(in_base64(packed("arrow", rows))).lines() == [line]
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
-from hostile_packs import fuzzed, hostile, opened
+from hostile_packs import INT, fuzzed, hostile, opened
 from hypothesis import given
 from hypothesis import strategies as st
-from packed import EVERY_TYPE, in_base64
+from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
+from shared_tables import END, shared_batch_metadata, shared_schema
 
 from spark_azqueue.packs.arrow_format import ArrowFormat, open_arrow
 from spark_azqueue.packs.bodies import rows_of
 from spark_azqueue.packs.bounds import CorruptPack, PackBounds
+from spark_azqueue.packs.framing import check_stream
 
 HOSTILE = {name: (data, wanted) for name, data, wanted in hostile() if len(data) < 2**20}
 
@@ -32,7 +35,14 @@ def test_a_hostile_body_is_corrupt(name):
         ("compressed inside", "compressed inside"),
         ("rows of nothing", "max_rows"),
         ("rows without columns", "max_rows"),
-        ("list of empty structs", "max_bytes"),
+        ("list of empty structs", "of a type that no pack has"),
+        ("fields of one name", "fields and metadata"),
+        ("fields of one table", "fields and metadata"),
+        ("structs of one table", "fields and metadata"),
+        ("structs of one long name", "fields and metadata"),
+        ("metadata of one text", "fields and metadata"),
+        ("metadata of a batch", "fields and metadata"),
+        ("thousands of members", "1,024 members"),
         ("small numbers asked as large ones", "max_bytes"),
         ("dictionary", "other than a schema"),
         ("gzip of 128 MiB", "max_bytes"),
@@ -51,6 +61,47 @@ def test_the_same_bytes_in_sixteen_columns_are_counted_sixteen_times():
     for columns in (wanted, None):
         with pytest.raises(CorruptPack, match="max_bytes"):
             open_arrow(data, columns, PackBounds())
+
+
+def test_what_is_written_by_hand_is_read_within_the_bound():
+    """Else its hostile sisters would show nothing."""
+    schema = shared_schema([1, 2], b"n" * 100, pairs=3)
+    assert pa.ipc.open_stream(schema).read_all().num_rows == 0
+    assert open_arrow(arrow_pack(schema), None, PackBounds()) == []
+    batch = shared_batch_metadata(shared_schema([1])[: -len(END)], 3, b"n")
+    assert check_stream(memoryview(batch), 10) == 0
+
+
+def test_a_reason_has_no_long_names_and_nothing_that_a_terminal_obeys():
+    odd = "\x1b[31m\n" + "x" * 100_000
+    bodies = [
+        (arrow_pack(stream_of(pa.RecordBatch.from_pydict({odd: pa.nulls(1)}))), None),
+        (arrow_pack(stream_of(pa.RecordBatch.from_pydict({"n": pa.array([{odd: 1}])}))), INT),
+    ]
+    for data, wanted in bodies:
+        with pytest.raises(CorruptPack) as raised:
+            open_arrow(data, wanted, PackBounds())
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 300
+
+
+def test_bytes_have_a_bound_as_texts_have():
+    """Packed, they are longer than opened."""
+    body = json_pack('{"n":1}')
+    for each in (body, in_base64(body)):
+        with pytest.raises(CorruptPack, match="larger than max_bytes=10"):
+            rows_of(each, INT, PackBounds(max_bytes=10))
+
+
+def test_columns_take_their_time_once_however_many_batches_there_are():
+    """A thousand batches of nothing are 400 bytes, and took 26 s for a schema of 2,000 columns."""
+    batches = [pa.RecordBatch.from_pydict({"n": pa.array([n])}) for n in range(9)]
+    data = arrow_pack(stream_of(*[each for batch in batches for each in (batch, batch[:0])]))
+    wanted = pa.schema({"n": pa.int64(), "m": pa.string()})
+    (found,) = rows_of(data, wanted, PackBounds())
+    assert found.column(0).to_pylist() == [*range(9)]
+    assert open_arrow(data, None, PackBounds()) == batches
+    assert rows_of(arrow_pack(stream_of(*[batches[0][:0]] * 1_000)), wanted, PackBounds()) == []
 
 
 @given(st.integers(0, 2**63))

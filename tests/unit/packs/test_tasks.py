@@ -88,6 +88,13 @@ def test_rows_that_compress_well_open_within_the_bounds_of_a_reader():
     assert len(opened(bodies)) == 2_000
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_rows_of_very_different_sizes_open_within_the_bounds_of_a_reader(name):
+    texts = ["x" * (3 * 2**20)] * 8 + ["y"] * 10_000
+    bodies = bodies_of(pack_work(name).on([batch(0, texts)]))
+    assert [row[3] for row in opened(bodies)] == texts
+
+
 def test_what_is_packed_opens_by_default_however_narrow_its_columns_are():
     names = [f"c{n}" for n in range(200)]
     rows = pa.RecordBatch.from_arrays([pa.array([True] * 50_000)] * 200, names=names)
@@ -156,6 +163,27 @@ def test_a_kept_body_is_not_held_for_all_rows_at_once():
     batches = [*unpack_work(keeps_body=True).on([messages([big])])]
     assert max(each.nbytes for each in batches) < 5 * 2**20
     assert [n for each in batches for n in each.column(1).to_pylist()] == [*range(1_000)]
+
+
+def test_a_long_column_beside_short_ones_is_not_held_for_all_rows_at_once():
+    bodies = [in_text(*['{"id":1}'] * 1_000), *["{}"] * 99]
+    kept = pa.array(["x" * 20_000] + [""] * 99)
+    given_ = pa.RecordBatch.from_pydict({"_0": kept, "_1": bodies})
+    batches = [*unpack_work(fails=False).on([given_])]
+    assert max(each.nbytes for each in batches) < 5 * 2**20
+    assert sum(map(len, batches)) == 1_099
+
+
+def test_a_string_that_is_not_utf8_is_a_corrupt_message_of_its_own():
+    """Spark's strings may be any bytes. A pack is one, too."""
+    stored = [b'{"id":7}', b"\xff", json_pack('{"id":8}')]
+    bodies = pa.array(stored).view(pa.string())
+    given_ = pa.RecordBatch.from_pydict({"_0": ["m0", "m1", "m2"], "_1": bodies})
+    (found,) = unpack_work(fails=False).on([given_])
+    assert found.column(2).to_pylist() == [7, None, 8]
+    assert found.column(4).to_pylist() == [None, "/w==", None]
+    with pytest.raises(UndecodableBody, match="message m1"):
+        [*unpack_work().on([given_])]
 
 
 def test_a_message_is_corrupt_as_a_whole():
