@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from azure.storage.queue import LinearRetry, QueueClient
 from orders import SCHEMA, Order
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_azqueue import RunResult, run_until_done
 
 QUEUE = "orders"
 
 _CHUNK = 240
 _HELD_AT_MOST = 480
 """Azurite gets slower with every message that it holds."""
+
+_LEASES = "10 seconds"
+"""What a killed process had leased ahead of its batches comes back after so long."""
 
 _SENT_COLUMNS = "body STRING, visibility_delay INT, time_to_live INT"
 
@@ -76,33 +82,60 @@ class Feeder:
 class Stream:
     """The query that streams the queue into Parquet, an order a row, under `folder`.
 
-    It starts in the background: Spark takes seconds to do so.
+    It starts in the background, since Spark takes seconds to do so, and again after a failure.
     """
 
     def __init__(self, spark: SparkSession, connection_string: str, folder: Path) -> None:
         self._rows: dict[int, int] = {}
+        self._runs: list[StreamingQuery] = []
+        self._ending = False
         self._thread = ThreadPoolExecutor(1, "stream")
-        self._starting: Future[StreamingQuery] = self._thread.submit(
-            _start_stream, spark, connection_string, folder
-        )
+
+        def start() -> StreamingQuery:
+            self._runs.append(_start_stream(spark, connection_string, folder))
+            if self._ending:
+                self._runs[-1].stop()
+            return self._runs[-1]
+
+        self._result: Future[RunResult] = self._thread.submit(run_until_done, start)
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(0, len(self._runs) - 1)
 
     def check(self) -> None:
         """Raise what stopped it, if something did."""
-        if self._starting.done() and (problem := self._starting.result().exception()):
+        if self._result.done() and (problem := self._result.result().error):
             raise problem
 
     def received(self) -> int:
         """How many rows finished micro-batches have written by now."""
-        if self._starting.done():
-            for progress in self._starting.result().recentProgress:
+        for run in [*self._runs]:
+            for progress in run.recentProgress:
                 self._rows[progress.batchId] = progress.numInputRows
         return sum(self._rows.values())
 
+    def kill(self) -> bool:
+        """Kill (-9) the source's process, which holds the leases. False if it has not begun."""
+        if SparkContext._gateway is None:
+            return False
+        java = SparkContext._gateway.jvm.java.lang.ProcessHandle.current()
+        return any(
+            each.destroyForcibly()
+            for each in java.children().toArray()
+            if _SOURCE in each.info().commandLine().orElse("")
+        )
+
     def end(self) -> None:
-        """Stop it, once it has started."""
+        """Stop it, and wait until it has ended."""
+        self._ending = True
+        while self._runs and not wait([self._result], 0.2).done:
+            self._runs[-1].stop()
         self._thread.shutdown()
-        if not self._starting.exception():
-            self._starting.result().stop()
+
+
+_SOURCE = "python_streaming_source_runner"
 
 
 def _start_stream(spark: SparkSession, connection_string: str, folder: Path) -> StreamingQuery:
@@ -111,6 +144,8 @@ def _start_stream(spark: SparkSession, connection_string: str, folder: Path) -> 
         .option("secret.connectionString", connection_string)
         .option("queue", QUEUE)
         .option("maxMessagesPerTrigger", "480")
+        .option("visibilityTimeout", _LEASES)
+        .option("writeAheadLog", f"file:{folder / 'log'}")
         .load()
     )
     return (

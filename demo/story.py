@@ -29,6 +29,9 @@ from screen import Screen
 from spark_azqueue.testing.azurite import Azurite
 
 ORDERS = 3000
+KILL_AFTER = 1000
+"""So many orders are received when the source's process is killed."""
+
 GIVE_UP_AFTER_S = 90.0
 """How long nothing at all may move."""
 
@@ -68,6 +71,7 @@ def tell(screen: Screen, interrupt: Interrupt, folder: Path) -> bool:
         feeder = Feeder(spark, connection_string, orders)
         stack.callback(feeder.end)
         samples = watch(screen, interrupt, feeder, stream, queue)
+        restarts = stream.restarts
         empty = nothing_to_dequeue(queue)
         stream.end()
         arrived = compare(spark, folder, orders)
@@ -75,8 +79,9 @@ def tell(screen: Screen, interrupt: Interrupt, folder: Path) -> bool:
     drawn = picture(samples, *_titles(samples[-1], arrived))
     (folder / "picture.svg").write_text(drawn, encoding="utf-8")
     screen.line()
-    screen.table(_table(samples[-1], arrived, empty, folder))
-    good = empty and samples[-1].held == 0 and arrived.rows == arrived.right == len(orders)
+    screen.table(_table(samples[-1], arrived, restarts, empty, folder))
+    last = samples[-1]
+    good = empty and last.held == 0 and arrived.rows == arrived.right == ORDERS
     screen.line()
     if good:
         screen.line("Every order arrived exactly once, and the queue is empty.")
@@ -99,6 +104,7 @@ def watch(
     samples: list[Sample] = []
     began = time.monotonic()
     moved = 0.0
+    killed = False
     while True:
         interrupt.check()
         feeder.check()
@@ -107,7 +113,11 @@ def watch(
         if not samples or replace(now, at=0.0) != replace(samples[-1], at=0.0):
             moved = now.at
         samples.append(now)
-        finished = now.received >= now.sent == ORDERS and now.held == 0
+        if not killed and now.received >= KILL_AFTER and stream.kill():
+            killed = True
+            screen.line(f"  kill -9     the source's process, after {now.received:,} orders")
+        arrived = now.received >= now.sent == ORDERS and now.held == 0
+        finished = arrived and stream.restarts > 0
         ended = finished or now.at > moved + GIVE_UP_AFTER_S
         screen.progress(now.received, ORDERS, _state(samples), last=ended)
         if ended:
@@ -146,13 +156,16 @@ def _titles(last: Sample, arrived: Arrived) -> tuple[str, str]:
     )
 
 
-def _table(last: Sample, arrived: Arrived, empty: bool, folder: Path) -> list[tuple[str, str, str]]:
+def _table(
+    last: Sample, arrived: Arrived, restarts: int, empty: bool, folder: Path
+) -> list[tuple[str, str, str]]:
     dequeue = "finds nothing" if empty else "still finds something"
     return [
         ("sent", f"{last.sent:,}", "orders that the queue acknowledged"),
         ("received", f"{arrived.distinct:,}", "distinct orders in the Parquet files"),
         ("unchanged", f"{arrived.right:,}", "with the customer and the total they were sent with"),
         ("duplicates", f"{arrived.duplicates:,}", ""),
+        ("kills", f"{restarts}", "of the process that held the leases; the query started again"),
         ("settled", f"{last.sent - last.held:,}", "deleted from the queue"),
         ("left", f"{last.held:,}", f"in the queue by its own count; a dequeue {dequeue}"),
         ("seconds", f"{last.at:.1f}", "from the first order sent to the queue empty"),

@@ -12,6 +12,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .datasource import AzQueueDataSource
+    from .doctor.redaction import redaction_conf
     from .draining import DrainResult, drain
     from .explanation import explain
     from .metrics.listener import AzQueueListener
@@ -36,6 +37,7 @@ __all__ = [
     "drain",
     "explain",
     "queue_watch",
+    "redaction_conf",
     "run_until_done",
     "settle",
     "split_apply",
@@ -69,6 +71,10 @@ def __getattr__(name: str) -> Any:
         from .watching import queue_watch
 
         return queue_watch
+    if name == "redaction_conf":
+        from .doctor.redaction import redaction_conf
+
+        return redaction_conf
     if name == "transaction_reader":
         from .transactions import transaction_reader
 

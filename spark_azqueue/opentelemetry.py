@@ -1,4 +1,4 @@
-"""A listener's metrics for OpenTelemetry. Needs `pip install "spark-azqueue[opentelemetry]"`.
+"""A listener's metrics for OpenTelemetry. Needs `pip install opentelemetry-api`.
 
     export(AzQueueListener.attach(spark))
 

@@ -1,4 +1,4 @@
-"""A listener's metrics for Prometheus. Needs `pip install "spark-azqueue[prometheus]"`.
+"""A listener's metrics for Prometheus. Needs `pip install prometheus-client`.
 
     export(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464, addr="127.0.0.1")

@@ -105,7 +105,7 @@ def watch(arguments: list[str]) -> int:
     try:
         from .prometheus import served
     except ImportError:
-        say("watch needs one more package: pip install 'spark-azqueue[prometheus]'", is_error=True)
+        say("watch needs one more package: pip install prometheus-client", is_error=True)
         return 1
     account = access_of(options).account
     selection = QueueSelection(account.name, found.queue, options["poisonQueue"])

@@ -42,6 +42,11 @@ GROUPS = (
         ((_TOP, ("AzQueueDataSource",)),),
     ),
     Group(
+        "Hide secrets",
+        "In event logs and plans ([why](permissions.md#event-logs)).",
+        ((_TOP, ("redaction_conf",)),),
+    ),
+    Group(
         "Acknowledge by hand",
         "For streams with `deleteOnCommit=false`"
         " ([acknowledge each message](writing.md#acknowledge-each-message)).",

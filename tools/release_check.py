@@ -11,6 +11,7 @@ beside those of other versions (`pages/`). With a tag, version and changelog mus
 from __future__ import annotations
 
 import argparse
+import email
 import hashlib
 import json
 import re
@@ -18,22 +19,31 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import site_versions
+from absolute_links import relative_links, with_absolute_links
 from release import REPOSITORY, run, section, tag_of, version_now
 
 TO = REPOSITORY / "build" / "release"
 SBOM = TO / "sbom.cdx.json"
 
 
-def problems_of_tag(tag: str, version: str, changelog: str) -> list[str]:
+def is_unreleased(readme: str) -> bool:
+    """True until the first release changes README.md, which the package index then shows."""
+    return "Not on PyPI yet" in " ".join(readme.split())
+
+
+def problems_of_tag(tag: str, version: str, changelog: str, readme: str) -> list[str]:
     """Why this tag cannot be released."""
     found = []
     if tag != tag_of(version):
         found.append(f"the tag is {tag}, and spark_azqueue/version.py says {version}")
     if not all(section(changelog, version) or ("",)):
         found.append(f"CHANGELOG.md has no section [{version}] with a date and some text")
+    if is_unreleased(readme):
+        found.append("README.md says 'Not on PyPI yet': put the line that installs a release there")
     return found
 
 
@@ -46,11 +56,6 @@ def notes(changelog: str, version: str) -> str:
     if not found or not found[1]:
         raise ValueError(f"CHANGELOG.md says nothing of {version}, and nothing under [Unreleased]")
     return found[1] + "\n"
-
-
-def with_absolute_links(text: str, url: str, tag: str) -> str:
-    """The text with links that work outside of the repository."""
-    return re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({url}/blob/{tag}/\1)", text)
 
 
 def filled_recipe(recipe: str, version: str, sha256: str) -> str:
@@ -85,7 +90,21 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def make_sbom(version: str, dist: Path) -> None:
+def description_of(wheel: Path) -> str:
+    """What the package index shows of a wheel. Raises ValueError if a link in it leads nowhere."""
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (each for each in file.namelist() if each.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(file.read(name))
+    payload = metadata.get_payload(decode=True)
+    text = payload.decode("utf-8") if isinstance(payload, bytes) else ""
+    if not text.strip():
+        raise ValueError(f"{wheel.name} has no description")
+    if wrong := relative_links(text):
+        raise ValueError(f"the description in {wheel.name} has links without a host: {wrong}")
+    return text
+
+
+def make_sbom(wheel: Path) -> None:
     """Install the wheel, and list what came with it. Raises CalledProcessError, ValueError."""
     with_wheel = TO / "with-wheel"
     venv.create(with_wheel, clear=True, with_pip=False)
@@ -99,17 +118,11 @@ def make_sbom(version: str, dist: Path) -> None:
         "--quiet",
         "--disable-pip-version-check",
     )
-    # By its name, not by its path: pip would note the path, and the bill would tell it. Wheels
-    # alone: to build what is required would run code of others beside the files of the release.
-    run(
-        *pip,
-        "install",
-        "--no-compile",
-        *("--only-binary", ":all:"),
-        "--find-links",
-        str(dist),
-        f"spark-azqueue=={version}",
-    )
+    # By its path: the index may have another package under this name and version. Wheels alone: to
+    # build what is required would run code of others beside the files of the release.
+    run(*pip, "install", "--no-compile", *("--only-binary", ":all:"), str(wheel))
+    for noted in with_wheel.rglob("spark_azqueue-*.dist-info/direct_url.json"):
+        noted.unlink()  # the path, which the bill would tell
     run(
         *(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"),
         *("--validate", "--output-file", str(SBOM), python),
@@ -131,9 +144,11 @@ def make(version: str, changelog: str, url: str) -> None:
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist))
     files = sorted(dist.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, files))
+    (wheel,) = dist.glob("*.whl")
+    description_of(wheel)
     text = with_absolute_links(notes(changelog, version), url, tag_of(version))
     (TO / "notes.md").write_text(text, encoding="utf-8")
-    make_sbom(version, dist)
+    make_sbom(wheel)
     (sdist,) = dist.glob("*.tar.gz")
     recipe = (REPOSITORY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     (TO / "conda").mkdir()
@@ -157,7 +172,8 @@ def main() -> int:
     tag = parser.parse_args().tag
     version = version_now()
     changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
-    found = problems_of_tag(tag, version, changelog) if tag else []
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    found = problems_of_tag(tag, version, changelog, readme) if tag else []
     if found:
         print(f"{tag} cannot be released:", *found, sep="\n- ", file=sys.stderr)
         return 1

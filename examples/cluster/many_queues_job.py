@@ -4,7 +4,7 @@ spark-submit --master <master> examples/cluster/many_queues_job.py \\
     --queues "orders-*" --log blob:checkpoints/orders-log --slots 16 \\
     --rows <table's folder> --checkpoint <folder>
 
-The package with `pip install spark-azqueue` on the driver and on every executor.
+The package is installed on the driver and on every executor.
 The account is in AZURE_STORAGE_CONNECTION_STRING, the account of the log in
 LOG_CONNECTION_STRING, if it is another one: both on the driver alone.
 """

@@ -109,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ImportError as error:
         say(
-            f"the module {error.name} cannot be imported: pip install --upgrade spark-azqueue",
+            f"the module {error.name} cannot be imported: install spark-azqueue again, with all"
+            " that it requires",
             is_error=True,
         )
         return 1

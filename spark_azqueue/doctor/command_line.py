@@ -159,7 +159,7 @@ def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
         from .queue_checks import examine
     except ImportError as error:
         text = f"no queue was checked: the module {error.name} cannot be imported"
-        yield Finding(False, text, "pip install --upgrade spark-azqueue")
+        yield Finding(False, text, "install spark-azqueue again, with all that it requires")
         return
     is_bad = False
     for finding in examine(options, side):

@@ -92,7 +92,7 @@ def spark() -> Finding:
     else:
         version, package = _imported_version("pyspark"), "pyspark"
     if not version:
-        advice = "pip install 'spark-azqueue[spark]', or run this with the Python that Spark runs"
+        advice = "pip install 'pyspark[sql]>=4.0', or run this with the Python that Spark runs"
         return Finding(False, "Spark: this Python has no pyspark", advice)
     line = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     text = f"Spark {version} ({package})"
@@ -152,7 +152,7 @@ def workers() -> Finding:
         return Finding(False, text, advice)
     if missing := seen.get("missing"):
         text = f'{what} has no {shown(str(missing[0]), 40)}: Spark finds no format "azqueue" there'
-        return Finding(False, text, f"pip install spark-azqueue there, or {advice}")
+        return Finding(False, text, f"install {_PACKAGE} there, or {advice}")
     if seen.get("ours") not in (None, __version__):  # None: it was copied there
         text = f"{what} has spark-azqueue {seen['ours']}, and this one {__version__}"
         return Finding(False, text, f"install the same version there, or {advice}")
@@ -200,8 +200,8 @@ def libraries() -> Finding:
     names = [_name_in(text) for text in required if "extra ==" not in text]
     versions = {name: _version(name) for name in names}
     text = ", ".join(f"{name} {version or 'MISSING'}" for name, version in versions.items())
-    if not all(versions.values()):
-        return Finding(False, text, f"pip install --upgrade {_PACKAGE}")
+    if missing := [name for name, version in versions.items() if not version]:
+        return Finding(False, text, f"pip install {' '.join(missing)}")
     return Finding(True, text)
 
 
@@ -216,7 +216,7 @@ def extras() -> Finding:
     """Say which extras are installed. A missing one is a problem for what needs it alone."""
     required = _required() or []
     found: list[str] = []
-    missing: list[str] = []
+    missing: dict[str, str] = {}
     for extra in _EXTRAS:
         named = [text for text in required if re.search(rf"extra == ['\"]{extra}['\"]", text)]
         versions = {name: _version(name) for name in map(_name_in, named)}
@@ -224,13 +224,13 @@ def extras() -> Finding:
             packages = ", ".join(f"{name} {version}" for name, version in versions.items())
             found.append(f"{extra} ({packages})")
         else:
-            missing.append(extra)
+            missing[extra] = " ".join(map(_name_in, named)) or f"what the extra {extra} names"
     text = f"extras: {', '.join(found) or 'none'}"
     if not missing:
         return Finding(True, text)
     needs = "\n".join(
-        f"{_EXTRAS[extra]}: pip install '{_PACKAGE}[{extra}]', on the driver and on the executors"
-        for extra in missing
+        f"{_EXTRAS[extra]}: pip install {packages}, on the driver and on the executors"
+        for extra, packages in missing.items()
     )
     return Finding(None, f"{text}; not installed: {', '.join(missing)}", needs)
 
@@ -269,7 +269,7 @@ def discovery() -> Finding:
         advice = "the module pyspark_azqueue is missing from the path: install the package again"
         return Finding(False, f"{text} is not found", advice)
     if not hasattr(ours, "DefaultSource"):
-        advice = f"pip install --upgrade {_PACKAGE}, with the Python that Spark runs"
+        advice = "install what is missing above, with the Python that Spark runs"
         return Finding(False, f"{text} is not found: it needs the packages missing above", advice)
     return Finding(True, f"{text} is found by Spark")
 

@@ -1,4 +1,4 @@
-"""The pattern that hides secrets in Spark's statements, and checks whether Spark hides them.
+"""Checks whether Spark hides secrets in its statements.
 
 In a plan, Spark hides an option by its name. A Connect server also writes each statement as text;
 there, it hides what a pattern in its settings matches.
@@ -18,26 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .finding import Finding
+from .redaction import PATTERNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-STATEMENTS = (
-    # In any text: the secret parts of a connection string or a SAS, and an account key by itself.
-    r"""(?i)\b(?:AccountKey|SharedAccess(?:Key|Signature))\s*"""
-    r"""(?:=[=\s]*[^=;,)"'\\\s][^;,)"'\\\s]*|[=\\][\s\S]*)"""
-    r"""|(?:\b|%3F|%26)sig(?:=|%3D)[^&;,)"'\\\s]+|[0-9A-Za-z+/]{86}=="""
-    # An option and its value, in SQL or in Connect's text of a plan. If they are not together
-    # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
-    r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
-    r"""(?!\w|=\*+\(redacted\))"""
-    r"""(?:(?:\\*["'`])?\s*(?:(?:value:|=|->|:)\s*)?r?(\\*["'])[^"'\\]*"""
-    r"""(?=\1\s*(?:[,)}]|(?![\s\S])))|[\s\S]*)"""
-)
-"""For `spark.redaction.string.regex`: what Spark replaces by asterisks in statements and plans.
-
-It is a regular expression for Java and for Python.
-"""
 
 _VALUE = "c2VjcmV0"
 _KEY = f"{_VALUE}{'A' * 78}=="  # as long as an account key
@@ -83,16 +67,13 @@ _OTHER_SHAPES = (
 
 
 ENABLED = "spark.eventLog.enabled"
-PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
-"""Spark uses the first of these that is set."""
-
 _CONNECT_PORT = 15002
 _CONNECTING_AT_MOST_S = 10
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ADVICE = (
     "keep secrets out of options (environment variable, managed identity, credentialProvider), or"
     f" start the server with --conf '{PATTERNS[1]}=PATTERN', where PATTERN is what"
-    " `python -c 'from spark_azqueue.doctor.statements import STATEMENTS as S; print(S)'` prints"
+    f" `python -c 'import spark_azqueue as s; print(s.redaction_conf()[\"{PATTERNS[1]}\"])'` prints"
 )
 
 

@@ -58,6 +58,28 @@ def job(jars: None, tmp_path: Path, fake: FakeQueueService, queue: str) -> Itera
     made.destroy()
 
 
+def test_the_ten_lines_of_the_readme_into_a_delta_table(jars: None, tmp_path: Path) -> None:
+    """The session of the page first, then its ten lines, as pasted in the folder with the jars."""
+    page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    ten, session = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (end,) = re.findall(r"`(query\.toTable\(.+?\))`", page)
+    (tmp_path / "jars").symlink_to(REPOSITORY / "jars")
+    code = session + ten.replace('query.toTable("orders")', end)
+    assert end in code
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code.replace("jars/4.2", f"jars/{LINE}")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip().splitlines()[-1] == "300 rows; 0 left"
+    assert (tmp_path / "spark-warehouse" / "orders" / "_delta_log").is_dir()
+
+
 @pytest.mark.parametrize(
     ("way", "log", "copies"), [("merge", "", 1), ("txn", "", 2), ("txn", "log", 1)]
 )

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from release_check import description_of
 
 from spark_azqueue import __version__
 from spark_azqueue.testing import FakeQueueService
@@ -68,6 +69,7 @@ def test_the_wheel_holds_the_package_alone(dist: Path) -> None:
     }
     assert "spark_azqueue/py.typed" in names
     assert "spark_azqueue/testing/server.py" in names
+    assert description_of(only(dist, "*.whl")).startswith("# spark-azqueue")
 
 
 @pytest.mark.parametrize("pattern", ["*.whl", "*.tar.gz"])

@@ -13,7 +13,7 @@ import pytest
 from ambiguity import is_ambiguous
 
 import spark_azqueue
-from spark_azqueue.doctor.statements import STATEMENTS
+from spark_azqueue.doctor.redaction import STATEMENTS
 from spark_azqueue.eventgrid.trusted import places
 from spark_azqueue.explanation import SYMPTOMS
 

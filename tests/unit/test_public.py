@@ -24,6 +24,7 @@ def test_everything_public_is_there():
         "drain",
         "explain",
         "queue_watch",
+        "redaction_conf",
         "run_until_done",
         "settle",
         "split_apply",

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, start_http_server
 from site_pages import REPOSITORY
 
+from spark_azqueue import AzQueueListener
 from spark_azqueue.options.account import read_account
+from spark_azqueue.prometheus import export
 
 FOLDER = REPOSITORY / "examples" / "compose"
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES = COMPOSE["services"]
-DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+DOCKERFILE = (REPOSITORY / "infra" / "Dockerfile").read_text(encoding="utf-8")
+JOB = re.findall(r"^ARG JOB=(.+)$", DOCKERFILE, re.MULTILINE)[0]
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.y*ml")), ids=lambda path: path.name)
@@ -54,14 +60,59 @@ def test_what_the_image_copies_exists() -> None:
     build = SERVICES["stream"]["build"]
     context = (FOLDER / build["context"]).resolve()
     sources = [
-        source
+        source.replace("${JOB}", JOB)
         for line in re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE)
         for source in line.split()[:-1]
     ]
 
     assert (context / build["dockerfile"]).is_file()
-    assert sources
+    assert (FOLDER / "stream.py").resolve() in {(context / source).resolve() for source in sources}
     assert all((context / source).exists() for source in sources)
+
+
+def test_the_image_is_built_from_all_that_the_build_reads() -> None:
+    """Else pip fails in the image alone, which no test builds."""
+    setup = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+    manifest = (REPOSITORY / "MANIFEST.in").read_text(encoding="utf-8")
+    read = [*re.findall(r'HERE / "([\w.]+)"\)\.read|read\(HERE / "([\w.]+)"', setup)]
+    needed = {name for found in read for name in found if name} | {"pyproject.toml", "setup.py"}
+    needed |= set(re.findall(r"^include (\S+)$", manifest, re.MULTILINE))
+
+    assert needed == {
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "setup.cfg",
+        "tools/absolute_links.py",
+    }
+    assert all(
+        re.search(rf"^COPY .*(?<!\S){re.escape(each)} ", DOCKERFILE, re.M) for each in needed
+    )
+
+
+def test_the_health_check_asks_the_metrics_of_the_job() -> None:
+    ((_, flag, code),) = map(
+        json.loads, re.findall(r"^    CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
+    )
+    job = (FOLDER / "stream.py").read_text(encoding="utf-8")
+    registry = CollectorRegistry()
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    here = code.replace("9464", str(server.server_port))
+
+    def status() -> int:
+        return subprocess.run([sys.executable, flag, here], stderr=subprocess.DEVNULL).returncode
+
+    try:
+        assert status() != 0, "another program's metrics"
+        export(AzQueueListener(), registry)
+        assert status() == 0
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert status() != 0, "nothing answers"
+    assert '"METRICS_PORT", "9464"' in job
+    assert "9464" in code
 
 
 def test_services_that_are_waited_for_exist_and_ports_are_of_this_machine() -> None:

@@ -6,6 +6,7 @@ import ast
 import configparser
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -23,6 +24,47 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     import picture
 
     return picture
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import story
+
+    monkeypatch.setattr(story, "LOOK_EVERY_S", 0)
+    return story
+
+
+class Running:
+    """Screen, feeder and stream of a demo in which `counts` orders were received by each look."""
+
+    def __init__(self, counts: Iterator[int], *, has_begun: Iterator[bool]) -> None:
+        self.sent = 0
+        self.killed_at: list[int] = []
+        self._counts = counts
+        self._has_begun = has_begun
+
+    @property
+    def restarts(self) -> int:
+        return len(self.killed_at)
+
+    def check(self) -> None:
+        pass
+
+    def line(self, text: str) -> None:
+        self.said = text
+
+    def progress(self, *_: object, last: bool = False) -> None:
+        pass
+
+    def received(self) -> int:
+        self.sent = next(self._counts)
+        return self.sent
+
+    def kill(self) -> bool:
+        if killed := next(self._has_begun):
+            self.killed_at.append(self.sent)
+        return killed
 
 
 def drawn(module: ModuleType, held: list[int], title: str = "title") -> ElementTree.Element:
@@ -86,3 +128,35 @@ def test_text_is_text(module: ModuleType) -> None:
 
     assert "3 < 4 & so on" in texts
     assert "messages per second" in texts
+
+
+def test_the_source_is_killed_once_and_the_demo_ends_after_that(
+    story: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story, "held", lambda queue: 0)
+    counts = iter([0, 500, 1000, 1500, story.ORDERS, story.ORDERS, story.ORDERS])
+    both = Running(counts, has_begun=iter([False, False, False, True]))
+
+    samples = story.watch(both, both, both, both, None)
+
+    assert both.killed_at == [story.ORDERS], "not before there is a process, and only once"
+    assert samples[-1].received == story.ORDERS
+    assert next(counts) == story.ORDERS, "one look is left: it ended as soon as it had killed"
+    assert both.said == f"  kill -9     the source's process, after {story.ORDERS:,} orders"
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("    $ make demo\n")[2].partition("\n\n")[0].splitlines()
+    code = (FOLDER / "story.py").read_text(encoding="utf-8")
+    said = [
+        part
+        for line in shown
+        for part in re.split(r"\s{2,}|, after [\d,]+ |; a dequeue ", line.strip())
+    ]
+    words = [part for part in said if not re.fullmatch(r"[\d,]*", part)]
+
+    assert len(shown) == 7
+    assert [part for part in words if part not in code] == []
+    sent, received = (line.split()[1] for line in shown if line.split()[0] in ("sent", "received"))
+    assert sent == received == "3,000"

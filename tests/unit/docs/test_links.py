@@ -22,6 +22,7 @@ PAGES = sorted(
         "conf",
         "notebooks",
         "examples",
+        "infra",
     )
     for page in (REPOSITORY / folder).glob("*.md")
 )

@@ -25,11 +25,20 @@ def test_the_first_three_lines_say_for_whom_it_is(page: str) -> None:
     assert re.match(r"For [a-z]", lines[1]), f"say for whom {page} is, and what it answers"
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_has_few_links_and_ten_lines() -> None:
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
-    assert len(text.split()) <= 500
     assert len(links(text)) <= 12
+    (ten,) = re.findall(r"^## Ten lines\n.*?^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len([line for line in ten.split("\n") if line.strip()]) == 10
+
+
+@pytest.mark.parametrize("page", [*nav_pages(CONFIG["nav"])])
+def test_what_folds_is_markdown_on_the_site_too(page: str) -> None:
+    """GitHub reads Markdown within HTML; the site does so where an attribute says it."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+
+    assert all('markdown="1"' in tag for tag in re.findall(r"<details[^>]*>", text))
 
 
 def test_there_are_no_long_lists_in_the_nav() -> None:

@@ -19,7 +19,6 @@ from release_check import (
     names_a_path,
     notes,
     problems_of_tag,
-    with_absolute_links,
 )
 
 CHANGELOG = """# Changelog
@@ -41,10 +40,17 @@ RECIPE = (REPOSITORY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
 
 
 def test_a_tag_needs_its_version_and_a_dated_section() -> None:
-    assert problems_of_tag("v0.2.0", "0.2.0", CHANGELOG) == []
-    assert len(problems_of_tag("v0.2.1", "0.2.0", CHANGELOG)) == 1
-    assert len(problems_of_tag("v0.1.0", "0.1.0", CHANGELOG)) == 1
-    assert len(problems_of_tag("v9", "0.3.0", CHANGELOG)) == 2
+    readme = "pip install it"
+    assert problems_of_tag("v0.2.0", "0.2.0", CHANGELOG, readme) == []
+    assert len(problems_of_tag("v0.2.1", "0.2.0", CHANGELOG, readme)) == 1
+    assert len(problems_of_tag("v0.1.0", "0.1.0", CHANGELOG, readme)) == 1
+    assert len(problems_of_tag("v9", "0.3.0", CHANGELOG, readme)) == 2
+
+
+def test_what_is_released_is_not_called_unreleased() -> None:
+    (problem,) = problems_of_tag("v0.2.0", "0.2.0", CHANGELOG, "Not\non PyPI yet.")
+
+    assert "README.md" in problem
 
 
 def test_the_notes_are_the_section_and_without_one_what_is_unreleased() -> None:
@@ -52,13 +58,6 @@ def test_the_notes_are_the_section_and_without_one_what_is_unreleased() -> None:
     assert notes(CHANGELOG, "0.3.0") == "- Next.\n"
     with pytest.raises(ValueError, match=r"says nothing of 0\.3\.0"):
         notes("# Changelog\n", "0.3.0")
-
-
-def test_links_in_the_notes_lead_to_the_version() -> None:
-    assert with_absolute_links(notes(CHANGELOG, "0.2.0"), "https://h/o/r", "v0.2.0") == (
-        "- A [page](https://h/o/r/blob/v0.2.0/docs/api.md#settle),"
-        " [another](https://example.org) and [here](#x).\n"
-    )
 
 
 def test_this_changelog_gives_notes() -> None:

@@ -101,6 +101,12 @@ def test_the_pages_can_be_finished() -> None:
     assert sum(map(counted, TO_PRODUCTION)) <= 4_000
 
 
+def test_the_readme_is_short() -> None:
+    text = words((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 500
+
+
 def test_prose_alone_is_looked_at() -> None:
     assert "owed" not in words("a `word owed` and [x](owed.md)\n\n    owed\n\n```\nowed\n```\n")
     assert "owed" in words("what is owed")

@@ -337,7 +337,7 @@ def test_extras_are_named_with_what_needs_them(monkeypatch):
     assert "prometheus (prometheus-client 1.0), opentelemetry" in everything.text
     assert some.good is None
     assert some.text == "extras: prometheus (prometheus-client 1.0); not installed: opentelemetry"
-    assert "spark_azqueue.opentelemetry: pip install 'spark-azqueue[opentelemetry]'" in some.advice
+    assert "spark_azqueue.opentelemetry: pip install opentelemetry-api" in some.advice
     monkeypatch.setattr(surroundings, "_version", lambda name: None)
     assert surroundings.extras().text.startswith("extras: none; not installed: prom")
 

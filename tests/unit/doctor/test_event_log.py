@@ -2,14 +2,16 @@
 
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from spark_azqueue import redaction_conf
+from spark_azqueue.doctor.redaction import PATTERNS, STATEMENTS
 from spark_azqueue.doctor.statements import (
     ENABLED,
-    PATTERNS,
-    STATEMENTS,
     judge,
     of_defaults,
     of_server,
@@ -135,10 +137,13 @@ def test_it_takes_long_texts():
         hidden("clientSecret '" + piece * 20_000)
 
 
-def test_the_shipped_settings_hold_the_pattern():
+def test_the_shipped_settings_are_those_of_the_function():
     settings = read_properties(DEFAULTS.read_text(encoding="utf-8"))
 
-    assert [settings[name] for name in PATTERNS] == [STATEMENTS, STATEMENTS]
+    assert {name: value for name, value in settings.items() if "redaction" in name} == (
+        redaction_conf()
+    )
+    assert [redaction_conf()[name] for name in PATTERNS] == [STATEMENTS, STATEMENTS]
 
 
 # ── what the doctor says ──────────────────────────────────────────────────────────────────────────
@@ -151,6 +156,16 @@ def test_what_shows_is_judged():
     assert found.good is False
     assert "sasToken, clientSecret in the event log" in found.text
     assert PATTERNS[1] in found.advice
+    assert "redaction_conf()" in found.advice
+
+
+def test_the_command_in_the_advice_prints_the_pattern():
+    code = re.findall(r"`python -c '(.+)'`", judge(("sasToken",), True, "server").advice)[0]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout == f"{STATEMENTS}\n"
 
 
 def test_options_that_a_pattern_lets_through_are_named():

@@ -225,4 +225,4 @@ def test_without_prometheus_it_says_what_to_install(fake, monkeypatch, capsys):
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
 
     assert main(["watch", "orders"]) == 1
-    assert "pip install 'spark-azqueue[prometheus]'" in capsys.readouterr().err
+    assert "pip install prometheus-client" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""The settings with which Spark hides secrets in plans, statements and event logs."""
+
+from __future__ import annotations
+
+STATEMENTS = (
+    # In any text: the secret parts of a connection string or a SAS, and an account key by itself.
+    r"""(?i)\b(?:AccountKey|SharedAccess(?:Key|Signature))\s*"""
+    r"""(?:=[=\s]*[^=;,)"'\\\s][^;,)"'\\\s]*|[=\\][\s\S]*)"""
+    r"""|(?:\b|%3F|%26)sig(?:=|%3D)[^&;,)"'\\\s]+|[0-9A-Za-z+/]{86}=="""
+    # An option and its value, in SQL or in Connect's text of a plan. If they are not together
+    # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
+    r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
+    r"""(?!\w|=\*+\(redacted\))"""
+    r"""(?:(?:\\*["'`])?\s*(?:(?:value:|=|->|:)\s*)?r?(\\*["'])[^"'\\]*"""
+    r"""(?=\1\s*(?:[,)}]|(?![\s\S])))|[\s\S]*)"""
+)
+"""For `spark.redaction.string.regex`: what Spark replaces by asterisks in statements and plans.
+
+It is a regular expression for Java and for Python.
+"""
+
+PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
+"""Spark uses the first of these that is set."""
+
+_NAMES = (
+    "secret|password|passwd|token|access[.]?key"  # Spark's own
+    "|accountkey|account[.]key|connectionstring|sas"
+)
+
+
+def redaction_conf() -> dict[str, str]:
+    """Return the settings of Spark that hide the connector's secrets in plans and event logs.
+
+        SparkSession.builder.config(map=redaction_conf()).getOrCreate()
+
+    As in conf/spark-defaults.conf: names of options whose values are hidden, and a pattern for the
+    text of statements. Set them before the session starts; with Spark Connect, on the server.
+    """
+    return {
+        "spark.redaction.regex": f"(?i){_NAMES}|credential",
+        "spark.sql.redaction.options.regex": f"(?i)url|{_NAMES}",
+        **dict.fromkeys(PATTERNS, STATEMENTS),
+    }
