@@ -6,8 +6,11 @@ Names are imported when they are first used, so that modules without need for Sp
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
+from .interpreter import is_in_doubt
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -44,6 +47,12 @@ __all__ = [
     "transaction_reader",
     "try_apply",
 ]
+
+# Spark's own error says only that there is no such format: docs/decisions/0038-another-python.md
+if is_in_doubt(os.environ, sys.modules):
+    from .doctor.installation import warn_of_another_python
+
+    warn_of_another_python()
 
 
 def __getattr__(name: str) -> Any:

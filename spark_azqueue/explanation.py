@@ -134,7 +134,8 @@ _SPARKS = "errors-of-spark"
 
 _SAME_PYTHON = (
     "before the session is made, set os.environ['PYSPARK_PYTHON'] = sys.executable (not set, it is"
-    " the python3 on the path), and install spark-azqueue in that Python"
+    " the python3 on the path; PYSPARK_DRIVER_PYTHON comes first), and install spark-azqueue in"
+    " that Python"
 )
 
 SYMPTOMS = (

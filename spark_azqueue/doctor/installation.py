@@ -5,10 +5,12 @@ It starts no program except `java -version` and the Python of Spark's workers.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
 import json
+import logging
 import os
 import pkgutil
 import platform
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.interpreter import UNNAMED, VARIABLES, is_this_python
 from spark_azqueue.service.policy import MODULE, VARIABLE, policies
 from spark_azqueue.service.redaction import shown
 from spark_azqueue.version import __version__
@@ -30,15 +33,20 @@ OLDEST_JAVA = 17
 _PACKAGE = "spark-azqueue"
 _AT_MOST_S = 30
 
+log = logging.getLogger(__name__)
+
 
 def surroundings() -> Iterator[Finding]:
     """Run all checks that need no queue. Never raises."""
     yield Finding(True, f"{_PACKAGE} {__version__}")
     yield Finding(True, f"Python {platform.python_version()} ({sys.executable})")
-    yield from hosted()
+    platforms = list(hosted())
+    yield from platforms
     yield spark()
-    if _version("pyspark") or not _version("pyspark-client"):  # else they are elsewhere
-        yield workers()
+    if _has_workers():
+        found = workers()
+        noted = platforms and not found.good
+        yield dataclasses.replace(found, good=None, advice=_CHOSEN) if noted else found
     yield java()
     yield libraries()
     yield extras()
@@ -59,6 +67,11 @@ def hosted() -> Iterator[Finding]:
 _ON_A_PLATFORM = (
     "the source runs in another process, which may see other modules and variables than this one;"
     " put logs into blob:<container>/<folder>; run `python -m spark_azqueue certify` first: {page}"
+)
+
+_CHOSEN = (
+    "the platform chooses the Python of the workers, and may do so elsewhere: a peek, such as"
+    ' spark.read.format("azqueue"), shows whether Spark finds the format there'
 )
 
 
@@ -104,8 +117,6 @@ def spark() -> Finding:
     return Finding(True, text)
 
 
-_VARIABLE = "PYSPARK_PYTHON"
-
 _LOOK = """
 import importlib.metadata, importlib.util, json, platform, sys
 def there(name):
@@ -124,22 +135,34 @@ print(json.dumps({**found, "ours": ours, "missing": missing}))
 """
 
 
-def workers() -> Finding:
-    """Check the Python of Spark's workers, in which Spark also looks for the format "azqueue".
+def warn_of_another_python() -> None:
+    """Log a warning if Spark will not find the format "azqueue" in the Python that it starts.
 
-    It is the one that PYSPARK_PYTHON names, else the `python3` on the path.
+    For a driver in which `interpreter.is_in_doubt`. Silent where a platform chooses the Python.
     """
-    named = os.environ.get(_VARIABLE)
-    what = f"the workers' Python: {named or 'python3'}"
-    what += f" ({_VARIABLE})" if named else f" ({_VARIABLE} is not set)"
+    if _has_workers() and not any(hosted()) and (found := workers()).good is False:
+        log.warning("%s; %s", found.text, found.advice)
+
+
+def _has_workers() -> bool:
+    """Whether this Python's Spark starts Python here, and not beside a server elsewhere."""
+    return bool(_version("pyspark")) or not _version("pyspark-client")
+
+
+def workers() -> Finding:
+    """Check the Python of Spark's workers, in which Spark also looks for the format "azqueue"."""
+    variable = next((name for name in VARIABLES if os.environ.get(name)), VARIABLES[-1])
+    named = os.environ.get(variable)
+    what = f"the workers' Python: {named or UNNAMED}"
+    what += f" ({variable})" if named else f" ({variable} is not set)"
     advice = (
-        f"before the session: os.environ['{_VARIABLE}'] = sys.executable, or in the shell: export"
-        f" {_VARIABLE}={sys.executable}"
+        f"before the session: os.environ['{variable}'] = sys.executable, or in the shell: export"
+        f" {variable}={sys.executable}"
     )
-    found = shutil.which(named or "python3")
+    found = shutil.which(named or UNNAMED)
     if found is None:
         return Finding(False, f"{what} does not exist here", advice)
-    if found == sys.executable:
+    if is_this_python(found):
         return Finding(True, "the workers' Python: this one")
     seen = _look_into(found)
     if seen is None:

@@ -174,6 +174,7 @@ def test_one_run_at_a_time_and_enough_starts_to_find_a_poison_message() -> None:
 
     assert JOB["max_concurrent_runs"] == 1
     assert found
+    assert found[0] in (FOLDER / "orders_pipeline.py").read_text(encoding="utf-8")
     assert "spark_azqueue.drain(start, " in text
     assert RestartLimits().restarts > int(found[1]) + 8  # with a log
 
@@ -216,7 +217,6 @@ ENUMS = {
     " DATA_SECURITY_MODE_DEDICATED DATA_SECURITY_MODE_STANDARD LEGACY_PASSTHROUGH"
     " LEGACY_SINGLE_USER LEGACY_SINGLE_USER_STANDARD LEGACY_TABLE_ACL NONE SINGLE_USER"
     " USER_ISOLATION",
-    "resources.jobs.*.schedule.pause_status": "PAUSED UNPAUSED",
     "resources.volumes.*.volume_type": "EXTERNAL MANAGED",
 }
 """internal/validation/generated/enum_fields.go: the same."""
@@ -286,6 +286,12 @@ def test_the_notebooks_are_files_that_are_synchronized() -> None:
     if ignored.returncode == 128:
         pytest.skip("this is no clone of the repository")
     assert ignored.stdout == ""
+
+
+def test_development_mode_pauses_the_schedule_and_production_mode_does_not() -> None:
+    """config/mutator/resourcemutator/apply_presets.go: only where no pause_status is written."""
+    assert "pause_status" not in JOB["schedule"]
+    assert "trigger_pause_status" not in str(BUNDLE["targets"])
 
 
 def test_two_developers_share_no_schema_and_no_queue() -> None:

@@ -44,7 +44,7 @@ def certified(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def test_it_certifies_looks_peeks_and_reads(
+def test_it_certifies_looks_peeks_and_drains(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, certified: list[list[str]]
 ) -> None:
     fake.create_queue("orders")
@@ -55,6 +55,7 @@ def test_it_certifies_looks_peeks_and_reads(
         "vault": "https://shop.vault.azure.net/",
         "table": "orders_of_fabric",
         "checkpoint": str(tmp_path / "checkpoint"),
+        "log": f"file:{tmp_path}/log",
     }
 
     try:
@@ -67,6 +68,8 @@ def test_it_certifies_looks_peeks_and_reads(
 
     rows = {row.body: (row.order_id, row.quantity) for row in table}
     assert rows == {'{"order_id": 1, "quantity": 2}': (1, 2), "no order": (None, None)}
+    assert fake.count("orders") == 0
+    assert (names["result"].finished, names["result"].read) == (True, 2)
     assert names["healthy"] == 0
     assert [call[0] for call in certified] == ["certify"]
     assert fake.connection_string in " ".join(certified[0])

@@ -41,7 +41,9 @@ spark.stop()
 
 
 def run(*command: object, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    clean = {
+        name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "PYSPARK"))
+    }
     return subprocess.run(
         [str(word) for word in command],
         cwd=folder,
@@ -88,26 +90,32 @@ def test_it_installs_into_an_empty_environment(dist: Path, tmp_path: Path, patte
     assert doctor.returncode == 1
 
 
-@pytest.mark.parametrize("kind", ["classic", "connect"])
-def test_spark_finds_the_format_after_pip_install_alone(
-    dist: Path, with_spark: Path, fake: FakeQueueService, queue: str, tmp_path: Path, kind: str
-) -> None:
+@pytest.fixture
+def installed(dist: Path, with_spark: Path, tmp_path: Path) -> Path:
+    """A Python with Spark, into which pip has installed the wheel."""
     pip = (with_spark, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
     done = run(*pip, "--force-reinstall", "--no-deps", only(dist, "*.whl"), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    return with_spark
+
+
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_spark_finds_the_format_after_pip_install_alone(
+    installed: Path, fake: FakeQueueService, queue: str, tmp_path: Path, kind: str
+) -> None:
     fake.create_queue(queue)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
     done = run(
-        with_spark,
+        installed,
         program,
         kind,
         queue,
         tmp_path,
         folder=tmp_path,
         TEXT=fake.connection_string,
-        PYSPARK_PYTHON=str(with_spark),
+        PYSPARK_PYTHON=str(installed),
         SPARK_LOCAL_IP="127.0.0.1",
         # Its server then takes a free port in place of 15002, and its client asks for it.
         **({"SPARK_TESTING": "1"} if kind == "connect" else {}),
@@ -119,3 +127,33 @@ def test_spark_finds_the_format_after_pip_install_alone(
     assert seen["bodies"] == ["0", "1", "2", "3", "4"]
     assert ".matrix/wheel" in seen["package"]
     assert fake.count(queue) == 0
+
+
+NOT_ACTIVATED = """
+from pyspark.sql import SparkSession
+import spark_azqueue
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    print(spark.read.format("azqueue").load())
+except Exception as error:
+    print(spark_azqueue.explain(error).error)
+"""
+
+
+def test_an_environment_that_is_not_activated_is_named_before_spark_finds_nothing(
+    installed: Path, tmp_path: Path
+) -> None:
+    """`venv/bin/python job.py`, as an editor or cron starts it: Spark takes another Python."""
+    venv.create(tmp_path / "other")
+    bare = str(tmp_path / "other" / "bin")
+    program = tmp_path / "program.py"
+    program.write_text(NOT_ACTIVATED)
+    path = f"{bare}:{os.environ['PATH']}"
+
+    done = run(installed, program, folder=tmp_path, PATH=path, SPARK_LOCAL_IP="127.0.0.1")
+
+    assert done.stdout.splitlines() == ["DATA_SOURCE_NOT_FOUND"], done.stderr[-3000:]
+    (line,) = [each for each in done.stderr.splitlines() if "the workers' Python" in each]
+    assert line.startswith("the workers' Python: python3 (PYSPARK_PYTHON is not set) has no ")
+    assert line.endswith(f"export PYSPARK_PYTHON={installed}")

@@ -248,6 +248,7 @@ def test_an_error_of_which_nothing_is_known_says_so() -> None:
     [
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: azqueue.", "DATA_SOURCE", "PYSP"),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find", "DATA_SOURCE", "= sys.executable"),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find", "DATA_SOURCE", "PYSPARK_DRIVER_PYTHON"),
         (
             "RuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11"
             " than that in driver: 3.12\n[DATA_SOURCE_NOT_FOUND] Failed to find",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_azqueue.doctor.installation import surroundings, workers
+from spark_azqueue.interpreter import VARIABLES
 from spark_azqueue.version import __version__
 
 HERE = platform.python_version()
@@ -26,7 +27,8 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         found.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
         found.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
         return found
 
     return make
@@ -95,3 +97,25 @@ def test_the_workers_of_a_connect_server_are_elsewhere(
 
     told = [finding.text for finding in surroundings()]
     assert any(text.startswith("the workers' Python") for text in told) is looked_at
+
+
+def test_the_drivers_python_comes_first(python, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = python(missing=["pyarrow"])
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", str(made))
+
+    assert workers().text.startswith(f"the workers' Python: {made} (PYSPARK_DRIVER_PYTHON) has no")
+    assert f"export PYSPARK_DRIVER_PYTHON={sys.executable}" in workers().advice
+
+
+def test_on_a_platform_another_python_is_a_note(python, monkeypatch: pytest.MonkeyPatch) -> None:
+    python(ours=None, missing=["pyarrow"])
+
+    def found():
+        (one,) = [each for each in surroundings() if each.text.startswith("the workers' Python")]
+        return one
+
+    assert found().good is False
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
+    assert found().good is None
+    assert "a peek" in found().advice
