@@ -48,7 +48,7 @@ __all__ = [
     "try_apply",
 ]
 
-# Spark's own error says only that there is no such format: docs/decisions/0038-another-python.md
+# Spark's own error says only that there is no such format: docs/decisions/0039-another-python.md
 if is_in_doubt(os.environ, sys.modules):
     from .doctor.installation import warn_of_another_python
 
