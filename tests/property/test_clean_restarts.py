@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from simulation import POISON, VISIBILITY_S, Spark
-from world import SOURCE, Hang, Hung, Service
+from world.fates import NEVER
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S, Spark
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.messages import Lease, QueueRef
@@ -372,7 +373,7 @@ def test_what_was_deleted_before_the_service_failed_is_proof(
     spark.trigger(meanwhile=long_work(spark))
     spark.stop()
     monkeypatch.setattr("spark_azqueue.source.leases.worker.REPLAY", RetryPolicy(1.0))
-    service.hung["delete"] = [Hung(Hang.NEVER)]
+    service.meet("delete", NEVER)
     with pytest.raises(ServiceError):
         spark.trigger()
     assert len(service.views()) == 7

@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from log_stores import Put
-from logged import FencedError, LoggedSpark
+from log_stores import MemoryLogStore
+from world.disturbances import OTHERS
+from world.logged import FencedError, LoggedSpark
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -64,7 +65,8 @@ class ExactlyOnce(Promises):
                 self.service.pass_time(data.draw(st.sampled_from([60, 100])))
                 if data.draw(st.booleans()):
                     self.spark.renew()
-                self.somebody_else_dequeues(data.draw(st.integers(1, 4)), 30, data)
+                for _ in range(data.draw(st.integers(0, 2))):
+                    self.disturb(*data.draw(OTHERS))
 
         self.send(sent, self.queues[sent % len(self.queues)])
         try:
@@ -74,13 +76,8 @@ class ExactlyOnce(Promises):
                 raise  # every queue that has to be there is there
             self.spark.stop()
 
-    @rule(fault=st.sampled_from(Put), after=st.integers(0, 2))
-    def a_put_fails(self, fault: Put, after: int) -> None:
-        self.spark.store.next_puts(*[None] * after, fault)
-
-    @rule()
-    def late_puts_arrive(self) -> None:
-        self.spark.store.land()
+    def stores(self) -> list[MemoryLogStore]:
+        return [self.spark.store]
 
     @invariant()
     def nothing_is_lost(self) -> None:

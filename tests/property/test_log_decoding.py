@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
-from log_stores import Put
-from logged import NO_BODY, Blobs, LoggedSpark, without_texts
 from replayed_log import rows_in
-from simulation import POISON, VISIBILITY_S
-from world import SOURCE, Service
+from world.fates import Fate
+from world.logged import NO_BODY, Blobs, LoggedSpark, without_texts
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S
 
 from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
 from spark_azqueue.options.choices import DeleteAfter
@@ -68,12 +68,11 @@ class DecodingChanges(ExactlyOnce):
         self.was_permissive = False
         self.spark.as_sent = self.as_sent
 
-    def send(self, count: int, name: str) -> None:
-        for _ in range(count):
-            self.number += 1
-            text = f"m{self.number} !"
-            text = in_base64(text + "\xff" * (self.number % 5 == 0)) if self.number % 2 else text
-            self.sent[self.service.account.queue(name).put(text, now=self.now).id] = text
+    def another_sends(self, queue: str) -> None:
+        self.number += 1
+        text = f"m{self.number} !"
+        text = in_base64(text + "\xff" * (self.number % 5 == 0)) if self.number % 2 else text
+        self.others.send(queue, text)
 
     def as_sent(self, message_id: str, body: str) -> str:
         assert self.was_permissive or not body.startswith(NO_BODY), "nobody wished for that"
@@ -358,8 +357,8 @@ def test_with_fail_it_stops_the_query_and_the_next_options_go_on(settings: Setti
     assert copied(service) == []
 
 
-@pytest.mark.parametrize("fault", Put)
-def test_no_row_is_left_out_before_that_is_in_the_log(fault: Put) -> None:
+@pytest.mark.parametrize("fault", Fate)
+def test_no_row_is_left_out_before_that_is_in_the_log(fault: Fate) -> None:
     service, spark = logged_by_a_later_release({})
     spark.next_start_with(onUndecodable="poison")
     spark.store.before_put_in("decisions", lambda: spark.store.next_puts(fault))

@@ -17,10 +17,10 @@ import pytest
 from budget import more, some
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from log_stores import Put
-from logged import FencedError, LoggedSpark
-from simulation import POISON, VISIBILITY_S
-from world import SOURCE, Service
+from world.fates import Fate
+from world.logged import FencedError, LoggedSpark
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError, TooManyPoison
 from spark_azqueue.journal.codec import sealed, unsealed
@@ -265,8 +265,8 @@ def test_a_batch_that_was_given_up_is_told(caplog: Any) -> None:
     assert {"split", "poison", "committed"} == set(outcomes(spark).values())
 
 
-@pytest.mark.parametrize("fault", Put)
-def test_nothing_is_released_before_the_verdict_is_durable(fault: Put) -> None:
+@pytest.mark.parametrize("fault", Fate)
+def test_nothing_is_released_before_the_verdict_is_durable(fault: Fate) -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
     spark.trigger()
     spark.trigger()
@@ -284,17 +284,20 @@ def test_nothing_is_released_before_the_verdict_is_durable(fault: Put) -> None:
     assert len(written(spark)) == 7
 
 
-def test_nothing_is_deleted_or_noted_before_the_copy() -> None:
-    service, spark = a_query(1, "m0", maxDequeueCount="1")
-    spark.trigger()
-    spark.trigger()
-    service.busy["put"] = 1_000
-
-    with pytest.raises(ServiceError):
+def keep_triggering(spark: LoggedSpark) -> None:
+    for _ in range(20):
         spark.trigger()
 
+
+def test_nothing_is_deleted_or_noted_before_the_copy() -> None:
+    service, spark = a_query(1, "m0", maxDequeueCount="1")
+    service.meet("put", Fate.BUSY, times=1_000)
+
+    with pytest.raises(ServiceError, match="could not put into queue 'orders-poison'"):
+        keep_triggering(spark)
+
     assert len(service.views()) == 1
-    assert outcomes(spark) == {}
+    assert "poison" not in outcomes(spark).values()
     spark.kill()
     service.end_faults()
     drain(service, spark)

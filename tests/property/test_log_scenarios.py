@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from log_stores import MemoryLogStore, Put
-from logged import LoggedSpark, Sink, SparkLogs
+from log_stores import MemoryLogStore
 from segments import a_message
-from simulation import VISIBILITY_S, Spark
-from world import SOURCE, Service
+from world.fates import Fate
+from world.logged import LoggedSpark, Sink, SparkLogs
+from world.service import SOURCE, Service
+from world.spark import VISIBILITY_S, Spark
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -55,8 +56,8 @@ def each_once(count: int) -> list[str]:
     return sorted(f"m{number}" for number in range(count))
 
 
-@pytest.mark.parametrize("fault", [Put.LOST_BEFORE, Put.LOST_AFTER, Put.LATE])
-def test_nothing_is_released_after_a_put_without_an_answer(fault: Put) -> None:
+@pytest.mark.parametrize("fault", [Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.LATE])
+def test_nothing_is_released_after_a_put_without_an_answer(fault: Fate) -> None:
     """The segment may stand, or appear later: what is in it belongs to it."""
     service, spark = a_query()
     spark.start()
@@ -69,15 +70,15 @@ def test_nothing_is_released_after_a_put_without_an_answer(fault: Put) -> None:
     assert service.releases == 0
     assert [view.visible for view in service.views()] == [False] * 8
     landed = spark.store.land()
-    assert len(landed) == (fault is Put.LATE)
+    assert len(landed) == (fault is Fate.LATE)
     service.pass_time(2 * VISIBILITY_S)
     drain(spark)
     assert bodies(spark) == each_once(8)
     assert service.views() == []
 
 
-@pytest.mark.parametrize("fault", [Put.REFUSED, Put.BUSY])
-def test_after_a_refused_put_the_messages_are_there_for_others_at_once(fault: Put) -> None:
+@pytest.mark.parametrize("fault", [Fate.REFUSED, Fate.BUSY])
+def test_after_a_refused_put_the_messages_are_there_for_others_at_once(fault: Fate) -> None:
     service, spark = a_query()
     spark.start()
     spark.store.next_puts(None, None, fault)

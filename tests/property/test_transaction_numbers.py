@@ -17,8 +17,9 @@ from hidden_queues import QUERY, HiddenQueues, Process, Rows, of_service, small,
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from log_stores import MemoryLogStore, Put
-from turns import Killed
+from log_stores import MemoryLogStore
+from world.fates import Fate
+from world.turns import Killed
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
@@ -93,7 +94,7 @@ class Machine(RuleBasedStateMachine):
         if beside:
             process.steps.at(*beside)
         if late:
-            process.store.next_puts(*[None] * (number % 4), Put.LATE)
+            process.store.next_puts(*[None] * (number % 4), Fate.LATE)
         below = self.standing()
         try:
             plan = process.plan()

@@ -16,8 +16,9 @@ from hidden_queues import QUERY, WEEK, HiddenQueues, Process, Rows, of_service, 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from log_stores import MemoryLogStore, Put
-from turns import Killed
+from log_stores import MemoryLogStore
+from world.fates import Fate
+from world.turns import Killed
 
 from spark_azqueue.errors import (
     AzQueueError,
@@ -95,7 +96,7 @@ class Machine(RuleBasedStateMachine):
             if late:
                 parts = len(record.placed([c for p in given for c in p.chunks])[1])
                 start = plan.listing.start(process.transaction(plan), process.writer.run) is None
-                process.store.next_puts(*[None] * (parts + start), Put.LATE)
+                process.store.next_puts(*[None] * (parts + start), Fate.LATE)
             try:
                 found = process.commit(plan, given)
             except AzQueueError:
@@ -360,7 +361,7 @@ def record_lands_late() -> None:
     plan = first.plan()
     given = first.tasks(plan, six())
     parts = len(record.placed([chunk for each in given for chunk in each.chunks])[1])
-    first.store.next_puts(*[None] * (1 + parts), Put.LATE)
+    first.store.next_puts(*[None] * (1 + parts), Fate.LATE)
     with pytest.raises(AzQueueError):
         first.commit(plan, given)
     assert process(service, log).transactions.abort(plan, given, is_missing=False) is None

@@ -29,7 +29,7 @@ from executors_setting import (
 from executors_spark import Checkpoint, Driver, How, Task
 from executors_user import User
 from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
-from turns import KILL, Actor, Turns
+from world.turns import KILL, Actor, Turns
 
 from spark_azqueue.errors import Outcome
 from spark_azqueue.journal.frame import unframed

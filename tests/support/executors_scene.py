@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from executors import World
 from executors_setting import LEASE_S, RETENTION, TRIES
-from turns import Actor
+from world.turns import Actor
 
 from spark_azqueue.source.executors import names
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doubles import AtOnce
 from executors_setting import ACCOUNT, RETENTION, Broken
-from logged import FencedError
-from turns import KILL, Actor, Spawning
+from world.logged import FencedError
+from world.turns import KILL, Actor, Spawning
 
 from spark_azqueue.errors import (
     AzQueueError,

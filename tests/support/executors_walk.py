@@ -14,7 +14,7 @@ from typing import NamedTuple
 from executors import World
 from executors_setting import CHOICES, LEASE_S, NAMES, RETENTION, Broken
 from executors_spark import Checkpoint, Driver
-from turns import Actor
+from world.turns import Actor
 
 ALL = 1_000
 """Numbers of a move are below it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hidden_queues import QUERY, WEEK, HiddenQueues, Process, of_service
 from log_stores import MemoryLogStore
-from turns import Killed
+from world.turns import Killed
 
 from spark_azqueue.errors import QueueNotFound, ServiceUnavailable, TransactionExpired
 from spark_azqueue.service.names import TRANSACTIONS

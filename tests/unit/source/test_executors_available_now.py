@@ -13,7 +13,7 @@ from executors_query import Query
 from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import Driver
-from turns import Actor
+from world.turns import Actor
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef

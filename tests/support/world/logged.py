@@ -15,9 +15,6 @@ from typing import Any
 
 from doubles import AtOnce
 from log_stores import MemoryLogStore
-from simulation import Spark
-from turns import Killed
-from world import Simulated
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.options.choices import OnUndecodable
@@ -28,6 +25,10 @@ from spark_azqueue.source.large_bodies import carried
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.log.segment import decode_segment
 from spark_azqueue.source.rows import record_batches
+
+from .process import Simulated
+from .spark import Spark
+from .turns import Killed
 
 Row = tuple[str, str]
 """Message id and body, the same text for either type; of one that does not decode, see NO_BODY."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from doubles import AtOnce
-from world import SOURCE, Service, Simulated
 
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
@@ -24,7 +23,9 @@ from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.source.rows import record_batches
 from spark_azqueue.source.runtime import Runtime
 
-POISON = "orders-poison"
+from .process import Simulated
+from .service import SOURCE, Service
+
 VISIBILITY_S = 100
 
 
@@ -90,6 +91,7 @@ class Spark:
             renews=False,
             make_workers=self.make_workers,
             clock=self.service.clock.now,
+            now=self.service.wall,
             sleep=self.service.pass_time,
         )
 
