@@ -185,8 +185,8 @@ class Driver:
             runtime=Runtime(
                 client=world.client(),
                 make_workers=self._workers,
-                clock=world.queues.clock.now,
-                now=world.queues.clock.now,
+                clock=world.service.clock.now,
+                now=world.service.wall,
                 sleep=world.sleep,
             ),
         )
@@ -327,6 +327,11 @@ class Driver:
         task.actor = self.world.turns.spawn(name, task.run)
 
 
+def _named(world: World, message_id: str, body: str | bytes | None) -> str:
+    text = body.decode() if isinstance(body, bytes) else body
+    return message_id if text is None else world.named(message_id, text)
+
+
 def _is_same(offset: OffsetJson, other: OffsetJson) -> bool:
     """As Spark compares them."""
     return json.dumps(offset) == json.dumps(other)
@@ -373,7 +378,7 @@ class Task:
             PlanFolder(store, ACCOUNT),
             world.client(),
             is_repeated=self.is_repeated,
-            clock=world.queues.clock.now,
+            clock=world.service.clock.now,
             sleep=world.sleep,
         )
         try:
@@ -395,6 +400,7 @@ class Task:
                 self._fails(error)
             return
         world.turns.stop_before("rows")
+        bodies = {_named(world, each, body): body for each, body in bodies.items()}
         rows = tuple(bodies)
         world.gives(self.plan.id, self.slot, rows)
         world.has_bodies(self.plan.id, self.slot, bodies)
