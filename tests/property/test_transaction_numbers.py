@@ -8,17 +8,19 @@ The real Transactions, log and show over a log and queues in memory.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import pytest
 from budget import EXAMPLES
-from hidden_queues import QUERY, HiddenQueues, Process, Rows, of_service, small, twice
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 from log_stores import MemoryLogStore
+from world.disturbances import Disturbed
 from world.fates import Fate
+from world.others import Others
+from world.transactions import QUERY, HiddenQueues, Process, Rows, of_service, small, twice
 from world.turns import Killed
 
 from spark_azqueue.conditions import Condition
@@ -46,7 +48,7 @@ def rows_of(number: int) -> Rows:
     return [(QUEUE, f"{number}-{n}", 3600 * (n % 4 == 3)) for n in range(1 + number * 3 % 8)]
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(Disturbed):
     """One `txnAppId`, whose numbers grow; each attempt is a process of its own.
 
     It may go on with a higher number whatever became of the one before, as a nightly job does, and
@@ -59,8 +61,8 @@ class Machine(RuleBasedStateMachine):
         small(self.patch)
         self.service = HiddenQueues()
         of_service(self.service, self.patch)
+        self.others = Others(self.service)
         self.log = MemoryLogStore(kind=TRANSACTIONS)
-        self.stores: list[MemoryLogStore] = []
         self.newest = 0
         self.run = uuid.uuid4().hex
         self.recorded: set[int] = set()
@@ -70,12 +72,20 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
 
+    def names(self) -> Sequence[str]:
+        return (QUEUE,)
+
+    def stores(self) -> Sequence[MemoryLogStore]:
+        return [self.log]
+
+    def another_sends(self, queue: str) -> None:
+        if queue in self.service.account.names():
+            self.others.send(queue, "of another program")
+
     def process(self, number: int, *, each_batch: bool, lossy: bool = False) -> Process:
         writer = Writer(QUERY, self.run, number) if each_batch else Writer()
         named = {"queue": QUEUE, "txnAppId": "app", "txnVersion": str(number)}
-        made = Process.of(self.service, self.log, writer, lossy=lossy, **named)
-        self.stores.append(made.store)
-        return made
+        return Process.of(self.service, self.log, writer, lossy=lossy, **named)
 
     def attempt(
         self,
@@ -150,18 +160,6 @@ class Machine(RuleBasedStateMachine):
         self.attempt(self.newest + more, late=True)
 
     @rule()
-    def late_puts_land(self) -> None:
-        for store in self.stores:
-            store.land()
-        self.recorded |= self.standing()
-
-    @rule(faults=st.lists(st.sampled_from(["lost", "busy", ""]), max_size=6))
-    def faults_of_queues(self, faults: list[str]) -> None:
-        self.service.faults = faults
-        self.attempt(self.newest + 1)
-        self.service.faults = []
-
-    @rule()
     def starts_again(self) -> None:
         self.run = uuid.uuid4().hex
 
@@ -193,7 +191,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 3600, 86_400, 8 * 86_400]))
     def time_passes(self, seconds: int) -> None:
-        self.service.clock.advance(seconds)
+        self.service.pass_time(seconds)
 
     def is_visible(self, number: int) -> bool:
         return all(
@@ -212,6 +210,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def what_was_recorded_is_visible_or_its_record_is_there(self) -> None:
+        self.recorded |= self.standing()
         for number in self.recorded - self.told - self.standing():
             assert self.is_visible(number), number
 

@@ -7,17 +7,19 @@ The real Transactions, log and show over a log and queues in memory.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from budget import EXAMPLES
-from hidden_queues import QUERY, WEEK, HiddenQueues, Process, Rows, of_service, small, twice
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 from log_stores import MemoryLogStore
+from world.disturbances import Disturbed
 from world.fates import Fate
+from world.others import Others
+from world.transactions import QUERY, WEEK, HiddenQueues, Process, Rows, of_service, small, twice
 from world.turns import Killed
 
 from spark_azqueue.errors import (
@@ -54,7 +56,7 @@ def rows_of(query: str, batch: int) -> Rows:
     return [(QUEUES[n % 3], f"{query}-{batch}-{n}", 3600 * (n % 4 == 3)) for n in range(count + 1)]
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(Disturbed):
     """One query, and perhaps a copy of its checkpoint; each attempt is a process of its own."""
 
     def __init__(self) -> None:
@@ -63,6 +65,7 @@ class Machine(RuleBasedStateMachine):
         small(self.patch)
         self.service = HiddenQueues(before_show=self.recorded)
         of_service(self.service, self.patch)
+        self.others = Others(self.service)
         self.log = MemoryLogStore(kind=TRANSACTIONS)
         self.next = {"q": 0}
         self.run_of = {"q": uuid.uuid4().hex}
@@ -72,6 +75,16 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.patch.undo()
+
+    def names(self) -> Sequence[str]:
+        return QUEUES
+
+    def stores(self) -> Sequence[MemoryLogStore]:
+        return [self.log]
+
+    def another_sends(self, queue: str) -> None:
+        if queue in self.service.account.names():
+            self.others.send(queue, "of another program")
 
     def recorded(self, row: str) -> None:
         """Nothing of a batch is shown that has no record."""
@@ -169,12 +182,6 @@ class Machine(RuleBasedStateMachine):
     def commit_gets_no_answer(self) -> None:
         self.attempt("q", late=True)
 
-    @rule(faults=st.lists(st.sampled_from(["lost", "busy", ""]), max_size=6))
-    def faults_of_queues(self, faults: list[str]) -> None:
-        self.service.faults = faults
-        self.attempt("q")
-        self.service.faults = []
-
     @rule()
     def a_task_fails(self) -> None:
         process = self.process("q")
@@ -213,7 +220,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 3600, 86_400, 8 * 86_400]))
     def time_passes(self, seconds: int) -> None:
-        self.service.clock.advance(seconds)
+        self.service.pass_time(seconds)
 
     def newest(self) -> int:
         found = names.records_in(names.all_parsed(self.log.objects)).get(KEY)

@@ -20,7 +20,7 @@ from .service import Service
 ALL = 1_000
 """Numbers of a disturbance are below it."""
 
-OPERATIONS = ("dequeue", "delete", "update", "delete", "update", "put")
+OPERATIONS = ("dequeue", "delete", "update", "delete", "update", "put", "any")
 _SECONDS = (0.5, 7.0, 30.0, 150.0)
 _FATES = (Fate.LOST_AFTER, Fate.LOST_BEFORE, Fate.BUSY)
 _ENDS = ("deletes", "returns", "updates", "keeps", "forgets")

@@ -143,15 +143,15 @@ class AtOnceClient(QueueClient):
         self._leased = leased
 
     def in_flight(self) -> Any:
-        return Flight(self._made)
+        return Flight(self.made)
 
     def names(self, prefix: str) -> list[str]:
         if self._stop("list queues"):
             raise ServiceUnavailable("could not list queues", status=503, outcome=Outcome.RETRY)
         return [name for name in self._service.account.names() if name.startswith(prefix)]
 
-    def _made(self, call: Call[Any]) -> Any:
-        """The result, or the error."""
+    def made(self, call: Call[Any]) -> Any:
+        """Make a request. Returns its result, or the error."""
         name = f"ask {type(call).__name__.lower()} {call.queue.name}"
         fate = self._stop(name)
         result = self._sent(call, Fault(REQUESTS[fate], seconds=BY_HAND) if fate else None)

@@ -176,7 +176,7 @@ class Service:
         now = self.clock.now()
         fault = fault or self._next_fault(call)
         if fault is None:
-            return now, self._noted(call, self._take_effect(call, is_sure=True))
+            return now, self._noted(call, self.carry_out(call, is_sure=True))
         self.met[fault.fate] += 1
         ends_at = now + limit_s if fault.hangs else now
         if fault.fate is Fate.BUSY:
@@ -184,9 +184,9 @@ class Service:
         if fault.fate is Fate.REFUSED:
             return now, self._noted(call, refusal(403, "AuthorizationPermissionMismatch", now))
         if fault.fate is Fate.LATE:
-            self.later(lambda: self._take_effect(call), ends_at + fault.seconds)
+            self.later(lambda: self.carry_out(call), ends_at + fault.seconds)
         elif fault.fate is not Fate.LOST_BEFORE:
-            given = self._take_effect(call)
+            given = self.carry_out(call)
             if fault.hangs and 0 < fault.seconds < limit_s:
                 return now + fault.seconds, self._noted(call, given)
         nothing = f"nothing came within {limit_s} s" if fault.hangs else "the connection was lost"
@@ -220,7 +220,7 @@ class Service:
             (self.unsure.discard if sure else self.unsure.add)(call.lease.message_id)
         return given
 
-    def _take_effect(self, call: Call[Any], *, is_sure: bool = False) -> Answer:
+    def carry_out(self, call: Call[Any], *, is_sure: bool = False) -> Answer:
         """Carry it out on the model. is_sure: its sender hears of it."""
         if isinstance(call, Dequeue) and self.before_dequeue:
             self.before_dequeue(call.queue.name)
