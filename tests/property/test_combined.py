@@ -16,7 +16,8 @@ from typing import ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from world.logged import BatchFailedError, FencedError, Sink, SparkLogs
+from world.logged import Sink
+from world.spark import BatchFailedError, FencedError, SparkLogs
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, ServiceError
 from spark_azqueue.options.choices import DeleteAfter, LogStart

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from log_stores import MemoryLogStore
 from world.disturbances import OTHERS
-from world.logged import FencedError, LoggedSpark
+from world.logged import LoggedSpark
+from world.spark import FencedError
 
 from spark_azqueue.errors import (
     CheckpointMismatch,

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from replayed_log import rows_in
 from world.fates import Fate
-from world.logged import NO_BODY, Blobs, LoggedSpark, without_texts
+from world.logged import Blobs, LoggedSpark, without_texts
 from world.service import POISON, SOURCE, Service
-from world.spark import VISIBILITY_S
+from world.spark import NO_BODY, VISIBILITY_S
 
 from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
 from spark_azqueue.options.choices import DeleteAfter

@@ -12,7 +12,7 @@ from doubles import AtOnce
 from world.fates import Fate
 from world.logged import LoggedSpark
 from world.service import SOURCE, Service
-from world.spark import VISIBILITY_S, Spark
+from world.spark import VISIBILITY_S, Spark, SparkLogs
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
@@ -345,7 +345,7 @@ def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> 
         spark.trigger()
     spark.kill()
     assert segments(spark)[-1] == spark.checkpoint.commits + 1, "one is ahead"
-    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=3)
+    without = Spark(service, {}, checkpoint=SparkLogs(spark.checkpoint.offsets, 3))
 
     with pytest.raises(CheckpointMismatch, match="'writeAheadLog' is not set"):
         without.trigger()

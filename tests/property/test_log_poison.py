@@ -18,9 +18,9 @@ from budget import more, some
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from world.fates import Fate
-from world.logged import FencedError, LoggedSpark
+from world.logged import LoggedSpark
 from world.service import POISON, SOURCE, Service
-from world.spark import VISIBILITY_S
+from world.spark import VISIBILITY_S, FencedError
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError, TooManyPoison
 from spark_azqueue.journal.codec import sealed, unsealed

@@ -9,9 +9,9 @@ import pytest
 from log_stores import MemoryLogStore
 from segments import a_message
 from world.fates import Fate
-from world.logged import LoggedSpark, Sink, SparkLogs
+from world.logged import LoggedSpark, Sink
 from world.service import SOURCE, Service
-from world.spark import VISIBILITY_S, Spark
+from world.spark import VISIBILITY_S, Spark, SparkLogs
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -128,7 +128,7 @@ def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None
     committed = set(before.committed_texts)
     service.pass_time(2 * VISIBILITY_S)  # what was leased ahead comes back
 
-    at = SparkLogs(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.checkpoint.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
     drain(spark)
 
@@ -149,7 +149,7 @@ def test_a_log_over_a_checkpoint_without_deleting_deletes_nothing_of_it(bare: bo
     before.trigger()
     before.stop()
 
-    at = SparkLogs(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.checkpoint.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
     drain(spark)
 
@@ -160,7 +160,7 @@ def test_a_checkpoint_with_a_log_is_refused_without_it() -> None:
     service, spark = a_query()
     spark.trigger()
     spark.kill()
-    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=1)
+    without = Spark(service, {}, checkpoint=SparkLogs(spark.checkpoint.offsets, 1))
 
     with pytest.raises(CheckpointMismatch, match=r"'writeAheadLog' is not set.*availableNow"):
         without.trigger()

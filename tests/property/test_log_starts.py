@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from world.fates import Fate
-from world.logged import LoggedSpark, Sink, SparkLogs
+from world.logged import LoggedSpark, Sink
 from world.service import SOURCE, Service
-from world.spark import VISIBILITY_S, Spark
+from world.spark import VISIBILITY_S, Spark, SparkLogs
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -366,7 +366,7 @@ def test_a_rollback_to_before_the_log_loses_nothing_whatever_the_option_says(
     before.trigger()
     before.stop()
     service.pass_time(2 * VISIBILITY_S)
-    at = SparkLogs(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.checkpoint.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at, settings={"start": choice})
     drain(spark)
     rows = dict(spark.sink.batches)

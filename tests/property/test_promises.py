@@ -34,6 +34,9 @@ from world.service import POISON, SOURCE, Service
 from world.spark import VISIBILITY_S, Spark
 
 from spark_azqueue.errors import QueueNotFound, ServiceError, UndecodableBody
+from spark_azqueue.service.incoming import Answer
+from spark_azqueue.service.queues.calls import Dequeue
+from spark_azqueue.service.wire.calls import Call
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -232,6 +235,33 @@ class SeveralQueues(Promises):
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
 
+class Strictly(Promises):
+    """With queuePriority=strict a queue is read when those before it had nothing more."""
+
+    queues: ClassVar[list[str]] = [SOURCE, "returns", "audits"]
+    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "queuePriority": "strict"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_more = dict.fromkeys(self.queues, False)
+        self.service.seen.append(self.comes_in_turn)
+
+    def comes_in_turn(self, call: Call[Any], given: Answer) -> None:
+        if not isinstance(call, Dequeue) or given.status != 200:
+            return
+        name = call.queue.name
+        self.has_more[name] = bool(call.result(given).received)
+        before = self.queues[: self.queues.index(name)]
+        passed_over = [each for each in before if self.has_more[each]]
+        assert not (self.has_more[name] and passed_over), "the first queue comes first"
+
+
+class StrictlyOnOldSpark(Strictly):
+    """The same on Spark 4.0 and 4.1."""
+
+    bare = True
+
+
 class OwnSize(SeveralQueues):
     """How many requests are under way is learned from the answers."""
 
@@ -308,6 +338,8 @@ MACHINES = [
     Promises,
     OnOldSpark,
     SeveralQueues,
+    Strictly,
+    StrictlyOnOldSpark,
     OwnSize,
     RenewedInTime,
     Isolation,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doubles import AtOnce
 from executors_setting import ACCOUNT, RETENTION, Broken
-from world.logged import FencedError
+from world.spark import FencedError
 from world.turns import KILL, Actor, Spawning
 
 from spark_azqueue.errors import (
