@@ -217,6 +217,11 @@ class DrainsALog(Drains):
     def stores(self) -> Sequence[MemoryLogStore]:
         return [self.spark.store]
 
+    def loses(self, who: int, what: int) -> None:
+        names = sorted(self.spark.store.objects)
+        if names and not self.spark.is_at_work:
+            self.spark.loses(names[who % len(names)], flips=None if what % 2 else what)
+
     def given(self) -> dict[str, str]:
         return {**super().given(), "writeAheadLog": "file:/memory"}
 

@@ -10,21 +10,19 @@ and at the end everything is processed and the queue is empty.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import invariant, rule
 from log_stores import MemoryLogStore
 from world.disturbances import OTHERS
-from world.logged import LoggedSpark
+from world.logged import STOPS, LoggedSpark
 from world.spark import FencedError
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
     LogConflict,
-    LogDamaged,
     LostSegment,
     QueueNotFound,
     ServiceError,
@@ -80,6 +78,11 @@ class ExactlyOnce(Promises):
     def stores(self) -> list[MemoryLogStore]:
         return [self.spark.store]
 
+    def loses(self, who: int, what: int) -> None:
+        names = sorted(self.spark.store.objects)
+        if names and not self.spark.is_at_work:
+            self.spark.loses(names[who % len(names)], flips=None if what % 2 else what)
+
     @invariant()
     def nothing_is_lost(self) -> None:
         there = self.there() | self.elsewhere
@@ -134,7 +137,7 @@ class DeletesAfterLogOnOldSpark(DeletesAfterLog):
 
 
 class WithSurprises(ExactlyOnce):
-    """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
+    """Three queues; options change, checkpoints are rolled back."""
 
     deletes_at_once = True  # at times
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
@@ -167,46 +170,6 @@ class WithSurprises(ExactlyOnce):
     def largest_batch(self) -> int:
         """Batches that stand in the log keep their size when the option changes."""
         return max(8, super().largest_batch())
-
-    def newest_named(self) -> int:
-        """The newest segment that an offset in the checkpoint names."""
-        offsets = self.spark.checkpoint.offsets
-        return int(offsets[-1]["batch"]) if offsets else 0
-
-    @precondition(lambda self: self.spark.store.objects)
-    @rule(removed=st.booleans(), data=st.data())
-    def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
-        """The query goes on without it, or stops and says so: then the object is put back."""
-        store = self.spark.store
-        store.land()  # by hand, and so after anything that was under way
-        name = data.draw(st.sampled_from(sorted(store.objects)))
-        outcomes = {
-            each: text for each, text in store.objects.items() if each.startswith("verdicts/")
-        }
-        before = store.objects[name]
-        if removed and name.startswith("seg/") and int(name[4:]) > self.newest_named():
-            return  # no offset names it, so nothing can tell that it is missing
-        self.spark.kill()
-        if removed:
-            store.remove(name)
-        else:
-            store.damage(name, data.draw(st.integers(0, len(before) - 1)))
-        with contextlib.suppress(LogDamaged, LogConflict, CheckpointMismatch, ServiceError):
-            self.spark.trigger()
-        self.spark.kill()
-        if name.startswith("seg/") and (removed or name in store.objects):
-            store.objects[name] = before  # from a backup; if the query has removed it, it is gone
-        elif name == "log.json" and not (removed and name in store.objects):
-            store.objects[name] = before  # if it has not made a new one, as for an empty folder
-        elif name.startswith("owed/"):
-            store.objects[name] = before
-        for each, outcome in outcomes.items():
-            if each.replace("verdicts/", "seg/") in store.objects:
-                store.objects[each] = outcome
-
-
-STOPS = (ServiceError, LogConflict, LogDamaged, CheckpointMismatch, FencedError)
-"""How a driver may end that finds another one at work."""
 
 
 class TwoDrivers(ExactlyOnce):

@@ -56,7 +56,7 @@ class Scene(PoisonedWithSurprises):
 
     def the_claim_is_removed(self) -> None:
         claim = self.claims()[-1]
-        self.step(lambda: self.an_object_is_damaged(True, Chosen(claim)))  # type: ignore[arg-type]
+        self.step(lambda: self.spark.loses(claim))
 
 
 def ends_well(scene: Scene) -> None:

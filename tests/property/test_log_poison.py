@@ -88,7 +88,7 @@ class PoisonedOnOldSpark(Poisoned):
 
 
 class PoisonedWithSurprises(Poisoned, WithSurprises):
-    """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
+    """Three queues; options change, checkpoints are rolled back."""
 
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "maxDequeueCount": "2"}
 
@@ -96,12 +96,6 @@ class PoisonedWithSurprises(Poisoned, WithSurprises):
     def the_checkpoint_is_rolled_back(self, batches: int) -> None:
         self.spark.store.forget_pauses()  # killed in between, it would stay rolled back
         super().the_checkpoint_is_rolled_back(batches)
-
-    @precondition(lambda self: self.spark.store.objects)
-    @rule(removed=st.booleans(), data=st.data())
-    def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
-        self.spark.store.forget_pauses()
-        super().an_object_is_damaged(removed, data)
 
     @rule(
         most=st.sampled_from(["3", "8"]),

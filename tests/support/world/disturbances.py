@@ -40,6 +40,9 @@ class World(Protocol):
     def another_sends(self, queue: str) -> object:
         """A message comes into this queue."""
 
+    def loses(self, who: int, what: int) -> None:
+        """The folder of the log loses an object, or a byte of it; if there is a log."""
+
     def stores(self) -> Sequence[MemoryLogStore]:
         """The folder of a log, as each living process sees it."""
 
@@ -108,6 +111,10 @@ def _put_lands(world: World, who: int, what: int) -> None:
         store.land()
 
 
+def _loses(world: World, who: int, what: int) -> None:
+    world.loses(who, what)
+
+
 class Disturbance(NamedTuple):
     """weight: how often it comes. of: what it is about."""
 
@@ -128,6 +135,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "the drivers' clocks are a minute wrong": Disturbance("clocks", 0.5, _wrong),
     "puts into the log fail": Disturbance("folder", 1, _put_fails),
     "late puts into the log land": Disturbance("folder", 1, _put_lands),
+    "the folder loses an object": Disturbance("folder", 0.5, _loses),
 }
 
 
@@ -163,6 +171,9 @@ class Disturbed(RuleBasedStateMachine):
 
     def another_sends(self, queue: str) -> object:
         raise NotImplementedError
+
+    def loses(self, who: int, what: int) -> None:
+        pass
 
     def disturb(self, name: str, who: int, what: int) -> None:
         if name not in self.without:

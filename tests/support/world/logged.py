@@ -6,6 +6,7 @@ batch that is asked for again must give the same rows. Several drivers may share
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from typing import Any
 from doubles import AtOnce
 from log_stores import MemoryLogStore
 
-from spark_azqueue.errors import ServiceError
+from spark_azqueue.errors import (
+    AzQueueError,
+    CheckpointMismatch,
+    LogConflict,
+    LogDamaged,
+    ServiceError,
+)
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.log import LogConfig, LogPlace
 from spark_azqueue.service.blobs.store import Removals
@@ -24,8 +31,11 @@ from spark_azqueue.source.large_bodies import carried
 from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.log.segment import decode_segment
 
-from .spark import NO_BODY, Row, Spark
+from .spark import NO_BODY, FencedError, Row, Spark
 from .turns import Killed
+
+STOPS = (ServiceError, LogConflict, LogDamaged, CheckpointMismatch, FencedError)
+"""How a driver may end that finds another one at work."""
 
 
 @dataclass
@@ -158,6 +168,37 @@ class LoggedSpark(Spark):
         return {
             (m.message_id, m.text) for data in segments for m, _ in decode_segment(data).received
         }
+
+    def loses(self, name: str, flips: int | None = None) -> None:
+        """The folder loses an object, or a byte of it is flipped, while no process runs.
+
+        The query goes on without it, or stops and says so: then the object is put back.
+        """
+        store = self.store
+        store.forget_pauses()
+        store.land()  # by hand, and so after anything that was under way
+        before, is_removed = store.objects[name], flips is None
+        if is_removed and name.startswith("seg/") and int(name[4:]) > self._ends()[-1]:
+            return  # no offset names it, so nothing can tell that it is missing
+        outcomes = {
+            each: data for each, data in store.objects.items() if each.startswith("verdicts/")
+        }
+        self.kill()
+        if flips is None:
+            store.remove(name)
+        else:
+            store.damage(name, flips % len(before))
+        with contextlib.suppress(AzQueueError, FencedError):
+            self.trigger()
+        self.kill()
+        is_back = name not in store.objects if is_removed else name in store.objects
+        if name.startswith(("seg/", "owed/")) and (is_removed or is_back):
+            store.objects[name] = before  # from a backup; if the query has removed it, it is gone
+        elif name == "log.json" and is_back:
+            store.objects[name] = before  # if it has not made a new one, as for an empty folder
+        for each, outcome in outcomes.items():
+            if each.replace("verdicts/", "seg/") in store.objects:
+                store.objects[each] = outcome
 
     def _ends(self) -> list[int]:
         """Behind which segment each batch of Spark begins, and the last one ends."""

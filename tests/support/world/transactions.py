@@ -6,14 +6,18 @@ out.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore
 
+from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.incoming import Answer
@@ -21,7 +25,7 @@ from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.calls import Show
 from spark_azqueue.sink.transaction import log as logs
-from spark_azqueue.sink.transaction import record
+from spark_azqueue.sink.transaction import names, record, task
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Committed, Transactions
 from spark_azqueue.sink.transaction.names import Transaction
@@ -199,6 +203,26 @@ class Process:
         return plan.transaction(self.writer.query, self.writer.batch)
 
 
+@contextlib.contextmanager
+def lost(log: MemoryLogStore, who: int, what: int) -> Iterator[set[int]]:
+    """The folder has lost an object, or a byte of it is flipped: the numbers that this may cost.
+
+    Then it is put back from a backup, unless it is not needed any more.
+    """
+    name = sorted(log.objects)[who % len(log.objects)]
+    at, before = names.as_record_name(name), log.objects[name]
+    if what % 2:
+        log.remove(name)
+    else:
+        log.damage(name, what % len(before))
+    yield {at.number} if at else set()
+    listed = names.all_parsed(log.objects)
+    is_needed = at is None or not any(each.number > at.number for each in listed)
+    is_needed |= at is not None and at.number in names.records_in(listed).get(at.key, ())
+    if is_needed if what % 2 else name in log.objects:
+        log.objects[name] = before
+
+
 def twice(service: HiddenQueues) -> dict[str, int]:
     """The rows that were shown more than once."""
     return {
@@ -206,6 +230,19 @@ def twice(service: HiddenQueues) -> dict[str, int]:
         for row, count in Counter({row: len(ids) for row, ids in service.shown.items()}).items()
         if count > 1
     }
+
+
+def with_ids(patch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """Ids that are the same each time. Returns what makes them."""
+    numbers = itertools.count(1)
+
+    def made() -> str:
+        return f"{next(numbers) * 7919 % 10**9:032x}"
+
+    ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=made()))
+    for module in (identity, task):
+        patch.setattr(module, "uuid", ids)
+    return made
 
 
 def of_service(service: HiddenQueues, monkeypatch: pytest.MonkeyPatch) -> None:
