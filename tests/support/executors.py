@@ -33,6 +33,7 @@ from world.process import CALLS, PUTS, REQUESTS, AtOnceClient, SteppedStore
 from world.service import Service
 from world.turns import KILL, Actor, Turns
 
+from spark_azqueue.errors import LogDamaged
 from spark_azqueue.journal.frame import unframed
 from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.names import EXECUTORS
@@ -254,6 +255,14 @@ class World(User):
         ]
 
     # ── promises ──────────────────────────────────────────────────────────────────────────────────
+
+    def breaks(self, promise: str, error: Exception | None = None) -> None:
+        """A promise is broken."""
+        raise Broken(promise) from error
+
+    def is_excused(self, error: Exception) -> bool:
+        """The error says that the folder has lost something, and it has."""
+        return self.is_damaged and isinstance(error, LogDamaged)
 
     def check(self) -> None:
         """Nothing is lost, and no output has a message twice."""

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doubles import AtOnce
-from executors_setting import ACCOUNT, RETENTION, Broken
+from executors_setting import ACCOUNT, RETENTION
 from world.spark import FencedError
 from world.turns import KILL, Actor, Spawning
 
@@ -148,7 +148,7 @@ class Driver:
             return
         if isinstance(error, UndecodableBody) and fails:
             return
-        if world.is_damaged and isinstance(error, LogDamaged):
+        if world.is_excused(error):
             at.told = True
             return
         if isinstance(error, NotDrained) and self.how.available_now:
@@ -159,7 +159,7 @@ class Driver:
         has_copy = len(world.checkpoints) > 1
         is_overtaken = has_copy and (world.floor() >= at.committed() or not at.offsets)
         if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
-            raise Broken(f"driver {self.number} is told what is not so: {error}") from error
+            self.world.breaks(f"driver {self.number} is told what is not so: {error}", error)
         at.told |= has_copy and (world.floor() > at.committed() or not at.offsets)
 
     def _workers(self, count: int, name: str) -> Any:
@@ -199,7 +199,7 @@ class Driver:
             source.freeze_cutoff()
         target = source.latest(None, None) if self.how.wrapper else None
         if self.how.bare and at.offsets and source.plan(at.offsets[-1], at.offsets[-1]):
-            raise Broken("other rows: of a batch that ends where it begins")
+            self.world.breaks("other rows: of a batch that ends where it begins")
         while True:
             before = at.offsets[self.batch - 1] if self.batch else source.initial
             if has_offset:
@@ -231,14 +231,15 @@ class Driver:
             plan = Plan.from_json(end, account=ACCOUNT)
             if _is_same(end, before):  # another source of the query has data
                 if not self.batch and source.plan(before, end):
-                    raise Broken("other rows: before the first message")
+                    self.world.breaks("other rows: before the first message")
                 stop("sink")
                 world.writes(at, self.batch, plan.id, {})
             else:
                 self._parts = self._planned(source, before, end, plan)
                 again = self._planned(source, before, end, plan)
                 is_cleaned = world.following(plan.id) is None
-                assert again in (self._parts, []) or is_cleaned
+                if again not in (self._parts, []) and not is_cleaned:
+                    self.world.breaks("other rows: of a batch that is planned again")
                 self._run_batch(_told(self._parts) if self._parts else plan, source, end)
             stop("commit")
             if at.commits != self.batch:
@@ -263,11 +264,11 @@ class Driver:
             return self.how.once
         world.happened["availableNow ended"] += 1
         if left := [each for each in world.visible().items() if each in there.items()]:
-            raise Broken(f"availableNow ended without {left}, which nobody touched")
+            self.world.breaks(f"availableNow ended without {left}, which nobody touched")
         if hidden := world.hidden_by_killed(self) & there.keys():
-            raise Broken(f"availableNow ended without {hidden}, which a copy hides")
+            self.world.breaks(f"availableNow ended without {hidden}, which a copy hides")
         if waiting := world.waits(self.at):
-            raise Broken(f"availableNow ended while these wait: {waiting}")
+            self.world.breaks(f"availableNow ended while these wait: {waiting}")
         return True
 
     def _planned(
@@ -277,9 +278,9 @@ class Driver:
         parts = source.plan(before, end)
         is_cleaned = self.world.following(plan.id) is None  # then its tasks say so
         if parts and was_given_up and not is_cleaned:
-            raise Broken(f"other rows: {plan.id} was given up, and comes again")
+            self.world.breaks(f"other rows: {plan.id} was given up, and comes again")
         if not parts and not self.world.gave_up(plan.id):
-            raise Broken(f"lost: {plan.id} was not given up, and has no rows")
+            self.world.breaks(f"lost: {plan.id} was not given up, and has no rows")
         return parts
 
     def _run_batch(self, plan: Plan, source: ExecutorsConsumer, end: OffsetJson) -> None:

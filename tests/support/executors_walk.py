@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import pytest
 from executors import MOST_WAITING, World
 from executors_setting import CHOICES, LEASE_S, NAMES, RETENTION, Broken
-from executors_spark import Checkpoint, Driver
-from world.disturbances import ALL, DISTURBANCES
+from executors_spark import Checkpoint, Driver, How
+from world.disturbances import ALL, DISTURBANCES, LOSES
 from world.turns import Actor
 
 _ENDS_AFTER = 20_000
@@ -110,8 +111,35 @@ MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
     "queue goes": (0.5, lambda world, *_: world.queue_goes()),
     "choose": (0.5, _choose),
     "others have data": (0.5, _others),
-} | {name: (each.weight, each.happens) for name, each in DISTURBANCES.items()}
+} | {name: (each.weight, each.happens) for name, each in DISTURBANCES.items() if name != LOSES}
 """How often each is made, and what it does."""
+
+LOSING = MOVES | {LOSES: (1.0, DISTURBANCES[LOSES].happens)}
+"""The same in a folder that loses objects (`Damaged`)."""
+
+
+class Damaged(World):
+    """A world whose folder loses objects, for good. Of rows nothing is promised any more: but each
+    query comes to rest, or ends with an error of this project."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, how: How | None = None) -> None:
+        super().__init__(patch, how)
+        self.is_damaged = True
+
+    def check(self) -> None: ...
+
+    def gives(self, *_: object) -> None: ...
+
+    def has_bodies(self, *_: object) -> None: ...
+
+    def breaks(self, *_: object) -> None: ...
+
+    def is_excused(self, error: Exception) -> bool:
+        return True
+
+    def loses(self, who: int, what: int) -> None:
+        if names := sorted(self.log.objects):
+            self.log.remove(names[who % len(names)])
 
 
 def moves_of(seed: int, count: int, without: Iterable[str] = ()) -> list[Move]:
@@ -211,7 +239,7 @@ def _is_whole(world: World, at: Checkpoint) -> None:
             if place.slot not in at.output[batch]:
                 continue
             if rows[message_id] != 1:
-                raise Broken(f"{at.name}: {message_id} of {place} has {rows[message_id]} rows")
+                world.breaks(f"{at.name}: {message_id} of {place} has {rows[message_id]} rows")
 
 
 def _is_somewhere(world: World) -> None:

@@ -21,6 +21,7 @@ ALL = 1_000
 """Numbers of a disturbance are below it."""
 
 OPERATIONS = ("dequeue", "delete", "update", "delete", "update", "put", "any")
+LOSES = "the folder loses an object"
 _SECONDS = (0.5, 7.0, 30.0, 150.0)
 _FATES = (Fate.LOST_AFTER, Fate.LOST_BEFORE, Fate.BUSY)
 _ENDS = ("deletes", "returns", "updates", "keeps", "forgets")
@@ -135,7 +136,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "the drivers' clocks are a minute wrong": Disturbance("clocks", 0.5, _wrong),
     "puts into the log fail": Disturbance("folder", 1, _put_fails),
     "late puts into the log land": Disturbance("folder", 1, _put_lands),
-    "the folder loses an object": Disturbance("folder", 0.5, _loses),
+    LOSES: Disturbance("folder", 0.5, _loses),
 }
 
 
