@@ -99,6 +99,7 @@ class Drains(Disturbed):
     bare = False
     queues: ClassVar[list[str]] = [SOURCE, "returns"]
     options: ClassVar[dict[str, str]] = {}
+    lease_s = VISIBILITY_S
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +155,7 @@ class Drains(Disturbed):
 
     def can_be_read(self) -> dict[str, str]:
         """Ids and texts of what a drain that begins now is to read: also what a run has hidden."""
-        until = self.service.clock.now() + VISIBILITY_S
+        until = self.service.clock.now() + self.lease_s
         views = [view for name in self.queues for view in self.service.views(name)]
         return {view.id: view.text for view in views if view.next_visible <= until}
 
@@ -162,12 +163,13 @@ class Drains(Disturbed):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(left, "QueueClient", lambda account: Simulated(account, self.service))
             clock = {"clock": self.service.clock.now, "sleep": self.service.pass_time}
-            return drain(program.start, self.spark.options | self.given(), restarts=30, **clock)
+            return drain(program.start, self.given() | self.spark.options, restarts=30, **clock)
 
     def given(self) -> dict[str, str]:
         return {
             "secret.connectionString": "AccountName=memory;AccountKey=c2VjcmV0",
             "visibilityTimeout": str(VISIBILITY_S),
+            **self.options,
         }
 
     @invariant()
@@ -182,6 +184,19 @@ class Drains(Disturbed):
 
 class DrainsOnOldSpark(Drains):
     """The same on Spark 4.0 and 4.1, where a run is one batch."""
+
+    bare = True
+
+
+class DrainsByDefault(Drains):
+    """With leases as short as they are by default, which are longer once they were renewed."""
+
+    options: ClassVar[dict[str, str]] = {"visibilityTimeout": "auto"}
+    lease_s = 60
+
+
+class DrainsByDefaultOnOldSpark(DrainsByDefault):
+    """The same on Spark 4.0 and 4.1."""
 
     bare = True
 
@@ -269,6 +284,8 @@ class DrainsWhatIsDeletedEarlyOnOldSpark(DrainsWhatIsDeletedEarly):
 MACHINES = [
     Drains,
     DrainsOnOldSpark,
+    DrainsByDefault,
+    DrainsByDefaultOnOldSpark,
     DrainsStrictly,
     DrainsStrictlyOnOldSpark,
     DrainsALog,

@@ -29,7 +29,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.choices import DeleteAfter
 
-from .test_promises import Promises, QueuesComeAndGo, run_machine
+from .test_promises import Promises, QueuesComeAndGo, Strictly, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -244,6 +244,10 @@ class WithQueuesThatComeAndGo(QueuesComeAndGo, ExactlyOnce):
     """Queues that a pattern finds are made, and removed with what is in them."""
 
 
+class InTurn(Strictly, ExactlyOnce):
+    """With queuePriority=strict."""
+
+
 MACHINES = [
     ExactlyOnce,
     ExactlyOnceOnOldSpark,
@@ -253,6 +257,7 @@ MACHINES = [
     TwoDrivers,
     TwoDriversDeleteAfterLog,
     WithQueuesThatComeAndGo,
+    InTurn,
 ]
 
 

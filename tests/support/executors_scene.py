@@ -189,6 +189,19 @@ def others_give_it_back(scene: Scene) -> None:
     scene.returned()
 
 
+def others_update_it(scene: Scene) -> None:
+    """What is stored, and deleted by nobody, is another message then."""
+    others_take_what_is_stored(scene)
+    while scene.world.others.held:
+        scene.world.others.ends(0, "updates")
+
+
+def a_clock_is_a_minute_ahead(scene: Scene) -> None:
+    """That of the machine whose task leases."""
+    scene.world.service.drivers_ahead_s = 60.0
+    others_give_it_back(scene)
+
+
 def a_page_is_delivered_twice(scene: Scene) -> None:
     """Within the lease somebody else gets the messages, too, and gives them back."""
     task = scene.task_before("dequeue", 0)
