@@ -9,7 +9,7 @@ After each step no message is gone without a row.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -40,10 +40,16 @@ class Program:
     """A driver's program that starts a query with availableNow: its runs are one of Spark 4.2, of
     many batches, or one of 4.0 and 4.1, of one."""
 
-    def __init__(self, spark: Spark, disturbs: Any, chance: random.Random) -> None:
-        self.old = spark.bare
+    def __init__(
+        self, spark: Spark, disturbs: Callable[[], None], chance: random.Random, *, stops: bool
+    ) -> None:
+        """stops: a run may be stopped from outside."""
+        self.old, self._stops = spark.bare, stops
         self._spark, self._disturbs, self._chance = spark, disturbs, chance
         self.runs: list[Run] = []
+        self._was_long = False
+        self._is_auto = spark.config().visibility_timeout is None
+        self._may_die = True
 
     def start(self) -> Run:
         assert len(self.runs) < MOST_RUNS, "it does not end"
@@ -67,9 +73,10 @@ class Program:
         spark, chance = self._spark, self._chance
         began, read = spark.service.clock.now(), spark.committed_texts.total()
         batch = spark.checkpoint.commits
-        if chance.random() < 0.05:  # query.stop(), from another thread
-            return False
-        dies = chance.choice(DIES) if chance.random() < 0.15 else ""
+        if self._stops and chance.random() < 0.05 and not self._was_long:
+            return False  # query.stop(), from another thread
+        self._was_long = False
+        dies = chance.choice(DIES) if self._may_die and chance.random() < 0.15 else ""
         has_more = spark.trigger(dies=dies, meanwhile=self._meanwhile)
         if spark.consumer is None:
             raise RuntimeError(f"killed: {dies}")
@@ -87,6 +94,8 @@ class Program:
 
     def _meanwhile(self) -> None:
         if self._chance.random() < 0.2:
+            self._was_long = True
+            self._may_die &= not self._is_auto
             self._spark.service.pass_time(self._chance.choice([VISIBILITY_S / 2 + 1, VISIBILITY_S]))
             if self._chance.random() < 0.7:
                 self._spark.renew()
@@ -133,6 +142,10 @@ class Drains(Disturbed):
     @rule(seed=st.integers(0, 10**6), calm=st.booleans())
     def is_drained(self, seed: int, calm: bool) -> None:
         chance = random.Random(seed)
+        for _ in range(chance.randint(0, 3)):
+            self.something_happens(chance)
+        if calm:
+            self.service.end_faults()
         there = self.can_be_read()
 
         def disturbs() -> None:
@@ -141,17 +154,26 @@ class Drains(Disturbed):
                 self.disturb(name, chance.randrange(ALL), chance.randrange(ALL))
 
         try:
-            result = self.drained(Program(self.spark, disturbs, chance))
+            result = self.drained(Program(self.spark, disturbs, chance, stops=calm))
         except AzQueueError:
             return  # of the first start, or the first look
         if result.finished:
-            gone = self.others.touched | self.others.deleted
+            gone = self.others.touched | self.others.deleted | self.service.unsure
             unread = {there[each] for each in there.keys() - gone} & self.left()
             assert not unread, "it has not finished"
 
     def left(self) -> set[str]:
         """What nobody has read, or that is not deleted."""
         return {view.text for name in self.queues for view in self.service.views(name)}
+
+    def something_happens(self, chance: random.Random) -> None:
+        self.somebody_sends(chance.randint(1, 20), chance.choice([0, 0, 1]))
+        if chance.random() < 0.5:
+            self.time_passes(chance.choice([1, 40, VISIBILITY_S]))
+        else:
+            self.disturb(
+                chance.choice([*DISTURBANCES]), chance.randrange(ALL), chance.randrange(ALL)
+            )
 
     def can_be_read(self) -> dict[str, str]:
         """Ids and texts of what a drain that begins now is to read: also what a run has hidden."""
