@@ -97,7 +97,7 @@ class Program:
             self._was_long = True
             self._may_die &= not self._is_auto
             self._spark.service.pass_time(self._chance.choice([VISIBILITY_S / 2 + 1, VISIBILITY_S]))
-            if self._chance.random() < 0.7:
+            if self.old or self._chance.random() < 0.7:
                 self._spark.renew()
         self._disturbs()
 
