@@ -43,7 +43,11 @@ class Program:
     def __init__(
         self, spark: Spark, disturbs: Callable[[], None], chance: random.Random, *, stops: bool
     ) -> None:
-        """stops: a run may be stopped from outside."""
+        """stops: a run may be stopped from outside.
+
+        A drain does not see what such a run could not release, or had renewed, nor what a dequeue
+        without an answer has leased, nor leases that `auto` made longer in a run that was killed.
+        """
         self.old, self._stops = spark.bare, stops
         self._spark, self._disturbs, self._chance = spark, disturbs, chance
         self.runs: list[Run] = []
@@ -158,7 +162,8 @@ class Drains(Disturbed):
         except AzQueueError:
             return  # of the first start, or the first look
         if result.finished:
-            gone = self.others.touched | self.others.deleted | self.service.unsure
+            gone = self.others.touched | self.others.deleted
+            gone |= self.service.unsure  # see `Program`
             unread = {there[each] for each in there.keys() - gone} & self.left()
             assert not unread, "it has not finished"
 
