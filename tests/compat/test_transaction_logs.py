@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hidden_queues import QUERY, HiddenQueues, Process, of_service
 from log_stores import MemoryLogStore
+from world.transactions import QUERY, HiddenQueues, Process, of_service
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import TransactionUnknown

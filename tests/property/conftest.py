@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 import tenacity
-from world import TIME
+from world.service import TIME
 
 from spark_azqueue.service import retry
 from spark_azqueue.service.wire import transport

@@ -12,8 +12,8 @@ import pytest
 from budget import EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulation import Spark
-from world import Service
+from world.service import Service
+from world.spark import Spark
 
 from spark_azqueue.source.intake import polling as cutoff
 

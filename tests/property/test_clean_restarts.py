@@ -15,14 +15,16 @@ from budget import EXAMPLES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
     run_state_machine_as_test,
 )
-from simulation import POISON, VISIBILITY_S, Spark
-from world import SOURCE, Hang, Hung, Service
+from world.disturbances import DISTURBANCES, Disturbed
+from world.fates import NEVER
+from world.others import Others
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S, Spark
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.messages import Lease, QueueRef
@@ -47,37 +49,43 @@ def long_work(spark: Spark, halves: int = 3) -> Callable[[], None]:
     return work
 
 
-class CleanRestarts(RuleBasedStateMachine):
+class CleanRestarts(Disturbed):
     """Each end is an orderly one between two batches; other programs update texts."""
 
     bare = True
     one_batch: ClassVar[bool] = True
     """A run is one batch, as with availableNow on Spark 4.0 and 4.1."""
+    without: ClassVar[dict[str, str]] = dict.fromkeys(
+        [name for name, each in DISTURBANCES.items() if each.of == "requests"]
+        + ["another program dequeues", "a page is delivered twice"],
+        "the proof of a batch is one message, and who takes or hides it takes the proof",
+    )
 
     def __init__(self) -> None:
         super().__init__()
-        self.service = Service()
-        for name in (SOURCE, "returns", POISON, "returns-poison"):
-            self.service.account.create(name)
+        self.service = Service((SOURCE, "returns", POISON, "returns-poison"))
+        self.others = Others(self.service)
+        self.others.renames = lambda *_: self.new_text()
         options = {"queue": f"{SOURCE},returns"}
         self.spark = Spark(self.service, options, bare=self.bare, once=self.one_batch)
-        self.sent: set[str] = set()
-        self.replaced: set[str] = set()
         self.number = 0
         self.may_be_taken = False
         """The witness of the last batch may be visible: who takes it takes the proof."""
 
+    def names(self) -> Sequence[str]:
+        return SOURCE, "returns"
+
     def new_text(self) -> str:
         self.number += 1
-        text = f"m{self.number}"
-        self.sent.add(text)
-        return text
+        return f"m{self.number}"
+
+    def another_sends(self, queue: str) -> None:
+        self.others.send(queue, self.new_text())
 
     @rule(count=st.integers(1, 12), name=st.sampled_from([SOURCE, "returns"]))
     def somebody_sends(self, count: int, name: str) -> None:
         for _ in range(count):
-            queue = self.service.account.queue(name)
-            queue.put(self.new_text(), now=self.service.clock.now())
+            self.another_sends(name)
 
     @rule(halves=st.sampled_from([0, 0, 1, 3, 20]), ends=st.booleans())
     def spark_triggers(self, halves: int, ends: bool) -> None:
@@ -89,9 +97,12 @@ class CleanRestarts(RuleBasedStateMachine):
                 self.may_be_taken = True
                 long_work(self.spark, halves)()
 
-        self.spark.trigger(meanwhile=work)
+        self.triggers(work)
         if ends or self.one_batch:
             self.spark.stop()
+
+    def triggers(self, work: Callable[[], None] | None = None) -> bool:
+        return self.spark.trigger(meanwhile=work)
 
     @rule(maximum=st.sampled_from(["0", "3"]), visibility_s=st.sampled_from([20, VISIBILITY_S]))
     def it_is_started_with_other_options(self, maximum: str, visibility_s: int) -> None:
@@ -109,31 +120,49 @@ class CleanRestarts(RuleBasedStateMachine):
     @rule()
     def somebody_updates_one(self) -> None:
         """A message that waits, or one whose row was delivered and that came back."""
-        queue = self.service.account.queue(SOURCE)
-        now = self.service.clock.now()
-        for view in queue.dequeue(now=now, count=1, visibility=1):
-            text = self.new_text()
-            if view.text not in self.spark.committed_texts:
-                self.sent.discard(view.text)  # it may give a row, if it was dequeued ahead
-                self.replaced.add(view.text)
-            queue.update(view.id, view.receipt, now=now, visibility=0, text=text)
+        self.others.dequeue(SOURCE, visibility_s=1)
+        self.others.ends(0, "updates")
 
     @invariant()
     def each_text_gives_one_row(self) -> None:
         assert max(self.spark.committed_texts.values(), default=1) == 1
 
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        there = {view.id for name in self.names() for view in self.service.views(name)}
+        gone = self.others.sent.keys() - there - self.others.deleted
+        assert {self.others.sent[each] for each in gone} <= self.spark.committed_texts.keys()
+
     def teardown(self) -> None:
+        self.service.end_faults()
         self.spark.stop()
         for _ in range(3):
             self.service.pass_time(LONGEST_S)
-            while self.spark.trigger():
+            while self.triggers():
                 if self.one_batch:
                     self.spark.stop()
             self.spark.stop()
-        assert self.sent <= self.spark.committed_texts.keys() <= self.sent | self.replaced
         assert not self.service.views()
         assert not self.service.views("returns")
+        self.nothing_is_lost()
         super().teardown()
+
+
+class DisturbedRestarts(CleanRestarts):
+    """Each end is orderly, and all else may happen: rows may come twice, and none is lost."""
+
+    without: ClassVar[dict[str, str]] = {}
+
+    @invariant()
+    def each_text_gives_one_row(self) -> None:
+        """Not with what happens here."""
+
+    def triggers(self, work: Callable[[], None] | None = None) -> bool:
+        try:
+            return super().triggers(work)
+        except ServiceError:
+            self.spark.stop()
+            return True
 
 
 class CleanRestartsOfOldStreams(CleanRestarts):
@@ -148,7 +177,10 @@ class CleanRestartsOfOnce(CleanRestarts):
     bare = False
 
 
-@pytest.mark.parametrize("machine", [CleanRestarts, CleanRestartsOfOldStreams, CleanRestartsOfOnce])
+MACHINES = [CleanRestarts, CleanRestartsOfOldStreams, CleanRestartsOfOnce, DisturbedRestarts]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_a_clean_restart_gives_no_row_twice(machine: type[CleanRestarts]) -> None:
     run_state_machine_as_test(
         machine,
@@ -258,7 +290,7 @@ def test_a_replayed_batch_gave_no_rows_so_none_of_it_is_remembered(
     spark.trigger(dies=dies, meanwhile=long_work(spark))
     spark.start()  # it replays the batch, and ends
     spark.stop()
-    assert spark.commits == 1
+    assert spark.checkpoint.commits == 1
     for _ in range(starts):
         spark.trigger()
         spark.stop()
@@ -285,7 +317,7 @@ def test_a_rollback_reads_again_what_was_pending(bare: bool, back_by: int) -> No
     assert (len(spark.offsets), pending(spark)) == (3, 7)
 
     del spark.offsets[-back_by:]
-    spark.commits -= back_by
+    spark.checkpoint.commits -= back_by
     reads_all(spark)
 
     twice = {text for text, count in spark.committed_texts.items() if count == 2}
@@ -372,7 +404,7 @@ def test_what_was_deleted_before_the_service_failed_is_proof(
     spark.trigger(meanwhile=long_work(spark))
     spark.stop()
     monkeypatch.setattr("spark_azqueue.source.leases.worker.REPLAY", RetryPolicy(1.0))
-    service.hung["delete"] = [Hung(Hang.NEVER)]
+    service.meet("delete", NEVER)
     with pytest.raises(ServiceError):
         spark.trigger()
     assert len(service.views()) == 7

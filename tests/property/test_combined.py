@@ -16,7 +16,8 @@ from typing import ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from logged import BatchFailedError, FencedError, Sink, SparkLogs
+from world.logged import Sink
+from world.spark import BatchFailedError, FencedError, SparkLogs
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, ServiceError
 from spark_azqueue.options.choices import DeleteAfter, LogStart
@@ -39,17 +40,7 @@ class Combined(Poisoned):
     def __init__(self) -> None:
         super().__init__()
         self.earlier_outputs: set[tuple[str, str]] = set()
-        self.touched: set[str] = set()  # by another consumer, which may hide them
         self.service.while_time_passes = self.spark.renew
-
-    @rule(
-        count=st.integers(1, 4),
-        visibility=st.sampled_from([1, 30, 300]),
-        data=st.data(),
-    )
-    def somebody_else_dequeues(self, count: int, visibility: int, data: st.DataObject) -> None:
-        super().somebody_else_dequeues(count, visibility, data)
-        self.touched |= {view.id for _, view in self.foreign}
 
     @rule(
         most=st.sampled_from(["3", "8"]),
@@ -154,7 +145,7 @@ class Combined(Poisoned):
             spark.available_now = False
             spark.is_poison = self.makes_its_batch_fail
         known |= messages_given_up(spark) - given_up
-        left = there & known & self.there() - self.touched
+        left = there & known & self.there() - self.others.touched
         assert not left, "it said that it has read all, and what it knows of is hidden"
         return spark.stop()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from doubles import NeverRuns
-from logged import LoggedSpark
-from simulation import POISON, VISIBILITY_S, Spark
-from world import SOURCE, Service
+from world.logged import LoggedSpark
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S, Spark
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.options.choices import DeleteAfter

@@ -10,26 +10,26 @@ and at the end everything is processed and the queue is empty.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
-from log_stores import Put
-from logged import FencedError, LoggedSpark
+from hypothesis.stateful import invariant, rule
+from log_stores import MemoryLogStore
+from world.disturbances import OTHERS
+from world.logged import STOPS, LoggedSpark
+from world.spark import FencedError
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
     LogConflict,
-    LogDamaged,
     LostSegment,
     QueueNotFound,
     ServiceError,
 )
 from spark_azqueue.options.choices import DeleteAfter
 
-from .test_promises import Promises, QueuesComeAndGo, run_machine
+from .test_promises import Promises, QueuesComeAndGo, Strictly, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -64,7 +64,8 @@ class ExactlyOnce(Promises):
                 self.service.pass_time(data.draw(st.sampled_from([60, 100])))
                 if data.draw(st.booleans()):
                     self.spark.renew()
-                self.somebody_else_dequeues(data.draw(st.integers(1, 4)), 30, data)
+                for _ in range(data.draw(st.integers(0, 2))):
+                    self.disturb(*data.draw(OTHERS))
 
         self.send(sent, self.queues[sent % len(self.queues)])
         try:
@@ -74,13 +75,13 @@ class ExactlyOnce(Promises):
                 raise  # every queue that has to be there is there
             self.spark.stop()
 
-    @rule(fault=st.sampled_from(Put), after=st.integers(0, 2))
-    def a_put_fails(self, fault: Put, after: int) -> None:
-        self.spark.store.next_puts(*[None] * after, fault)
+    def stores(self) -> list[MemoryLogStore]:
+        return [self.spark.store]
 
-    @rule()
-    def late_puts_arrive(self) -> None:
-        self.spark.store.land()
+    def loses(self, who: int, what: int) -> None:
+        names = sorted(self.spark.store.objects)
+        if names and not self.spark.is_at_work:
+            self.spark.loses(names[who % len(names)], flips=None if what % 2 else what)
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -136,7 +137,7 @@ class DeletesAfterLogOnOldSpark(DeletesAfterLog):
 
 
 class WithSurprises(ExactlyOnce):
-    """Three queues; options change, checkpoints are rolled back, objects of the log are damaged."""
+    """Three queues; options change, checkpoints are rolled back."""
 
     deletes_at_once = True  # at times
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
@@ -169,46 +170,6 @@ class WithSurprises(ExactlyOnce):
     def largest_batch(self) -> int:
         """Batches that stand in the log keep their size when the option changes."""
         return max(8, super().largest_batch())
-
-    def newest_named(self) -> int:
-        """The newest segment that an offset in the checkpoint names."""
-        offsets = self.spark.checkpoint.offsets
-        return int(offsets[-1]["batch"]) if offsets else 0
-
-    @precondition(lambda self: self.spark.store.objects)
-    @rule(removed=st.booleans(), data=st.data())
-    def an_object_is_damaged(self, removed: bool, data: st.DataObject) -> None:
-        """The query goes on without it, or stops and says so: then the object is put back."""
-        store = self.spark.store
-        store.land()  # by hand, and so after anything that was under way
-        name = data.draw(st.sampled_from(sorted(store.objects)))
-        outcomes = {
-            each: text for each, text in store.objects.items() if each.startswith("verdicts/")
-        }
-        before = store.objects[name]
-        if removed and name.startswith("seg/") and int(name[4:]) > self.newest_named():
-            return  # no offset names it, so nothing can tell that it is missing
-        self.spark.kill()
-        if removed:
-            store.remove(name)
-        else:
-            store.damage(name, data.draw(st.integers(0, len(before) - 1)))
-        with contextlib.suppress(LogDamaged, LogConflict, CheckpointMismatch, ServiceError):
-            self.spark.trigger()
-        self.spark.kill()
-        if name.startswith("seg/") and (removed or name in store.objects):
-            store.objects[name] = before  # from a backup; if the query has removed it, it is gone
-        elif name == "log.json" and not (removed and name in store.objects):
-            store.objects[name] = before  # if it has not made a new one, as for an empty folder
-        elif name.startswith("owed/"):
-            store.objects[name] = before
-        for each, outcome in outcomes.items():
-            if each.replace("verdicts/", "seg/") in store.objects:
-                store.objects[each] = outcome
-
-
-STOPS = (ServiceError, LogConflict, LogDamaged, CheckpointMismatch, FencedError)
-"""How a driver may end that finds another one at work."""
 
 
 class TwoDrivers(ExactlyOnce):
@@ -283,6 +244,10 @@ class WithQueuesThatComeAndGo(QueuesComeAndGo, ExactlyOnce):
     """Queues that a pattern finds are made, and removed with what is in them."""
 
 
+class InTurn(Strictly, ExactlyOnce):
+    """With queuePriority=strict."""
+
+
 MACHINES = [
     ExactlyOnce,
     ExactlyOnceOnOldSpark,
@@ -292,6 +257,7 @@ MACHINES = [
     TwoDrivers,
     TwoDriversDeleteAfterLog,
     WithQueuesThatComeAndGo,
+    InTurn,
 ]
 
 

@@ -20,12 +20,13 @@ from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import How
 from executors_sweep import PROCESSES, run, stops
-from executors_walk import ALL, MOVES, calm, moves_of, play
+from executors_walk import LOSING, MOVES, Damaged, calm, moves_of, play
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from world.disturbances import ALL
 
-_WEIGHTED = [name for name, (weight, _) in MOVES.items() for _ in range(round(weight * 5))]
+_WEIGHTED = [name for name, (weight, _) in LOSING.items() for _ in range(round(weight * 5))]
 BARE = How(bare=True)
 _NUMBERS = st.integers(0, ALL - 1)
 
@@ -34,18 +35,21 @@ class Machine(RuleBasedStateMachine):
     """Each move is checked by the world; in the end all has to come to rest."""
 
     how = How()
+    world_of = World
+    moves_of = MOVES
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.world = World(self.patch, self.how)
+        self.world = self.world_of(self.patch, self.how)
         self.is_broken = False
         play(self.world, ())
 
     @rule(name=st.sampled_from(_WEIGHTED), who=_NUMBERS, what=_NUMBERS)
     def moves(self, name: str, who: int, what: int) -> None:
         try:
-            MOVES[name][1](self.world, who, what)
+            if name in self.moves_of:
+                self.moves_of[name][1](self.world, who, what)
         except BaseException:
             self.is_broken = True
             raise
@@ -65,11 +69,20 @@ class BareMachine(Machine):
     how = BARE
 
 
+class LosingMachine(Machine):
+    """The same in a folder that loses objects."""
+
+    world_of = Damaged
+    moves_of = LOSING
+
+
 Machine.TestCase.settings = BareMachine.TestCase.settings = settings(
     max_examples=2 * EXAMPLES, stateful_step_count=100
 )
+LosingMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=100)
 TestMachine = Machine.TestCase
 TestBareMachine = BareMachine.TestCase
+TestLosingMachine = LosingMachine.TestCase
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logged import LoggedSpark
-from simulation import Spark
-from world import SOURCE, Service
+from world.logged import LoggedSpark
+from world.service import SOURCE, Service
+from world.spark import Spark
 
 from .test_log_scenarios import send
 

@@ -10,9 +10,9 @@ import pytest
 from budget import EXAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logged import LoggedSpark
-from simulation import Spark
-from world import SOURCE, Service
+from world.logged import LoggedSpark
+from world.service import SOURCE, Service
+from world.spark import Spark
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 

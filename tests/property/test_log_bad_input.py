@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_stores import MemoryLogStore, Put
-from logged import LoggedSpark
+from log_stores import MemoryLogStore
 from misbehaving import Server, says
-from simulation import VISIBILITY_S
-from world import Service
+from world.fates import Fate
+from world.logged import LoggedSpark
+from world.service import Service
+from world.spark import VISIBILITY_S
 
 from spark_azqueue.errors import (
     AccessDenied,
@@ -129,7 +130,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_put(
 @pytest.mark.parametrize("name", ["log.json", "claims"])
 def test_a_credential_that_may_not_write(settings: Settings, name: str) -> None:
     service, spark = a_query(8, settings)
-    spark.store.next_puts(*([Put.REFUSED] if name == "log.json" else [None, Put.REFUSED]))
+    spark.store.next_puts(*([Fate.REFUSED] if name == "log.json" else [None, Fate.REFUSED]))
 
     refused(service, spark, ServiceError, f"could not put {name}.*HTTP 403", free=8)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from budget import some
-from logged import Blobs, LoggedSpark
 from segments import a_message
-from simulation import POISON, VISIBILITY_S
-from turns import Killed
-from world import SOURCE, Service
+from world.logged import Blobs, LoggedSpark
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S
+from world.turns import Killed
 
 from spark_azqueue.errors import LogConflict
 from spark_azqueue.service.blobs.references import Reference, new_name, read_reference

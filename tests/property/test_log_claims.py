@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from log_stores import MemoryLogStore, Put
-from logged import LoggedSpark
-from simulation import POISON
-from world import SOURCE, Hang, Service
+from log_stores import MemoryLogStore
+from world.fates import ARRIVES, Fate
+from world.logged import LoggedSpark
+from world.service import POISON, SOURCE, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.identity import Identity
@@ -56,23 +56,23 @@ class Scene(PoisonedWithSurprises):
 
     def the_claim_is_removed(self) -> None:
         claim = self.claims()[-1]
-        self.step(lambda: self.an_object_is_damaged(True, Chosen(claim)))  # type: ignore[arg-type]
+        self.step(lambda: self.spark.loses(claim))
 
 
 def ends_well(scene: Scene) -> None:
-    scene.step(lambda: scene.requests_fail("lost_replies", "delete", 1))
+    scene.step(lambda: scene.service.meet("delete", Fate.LOST_AFTER))
     scene.sends_and_triggers(0)
 
 
-@pytest.mark.parametrize("fault", [(2, Put.LOST_BEFORE), (1, Put.LOST_AFTER)])
-def test_claims_removed_twice_and_a_put_without_an_answer(fault: tuple[int, Put]) -> None:
+@pytest.mark.parametrize("fault", [(2, Fate.LOST_BEFORE), (1, Fate.LOST_AFTER)])
+def test_claims_removed_twice_and_a_put_without_an_answer(fault: tuple[int, Fate]) -> None:
     after, put = fault
     scene = Scene()
     scene.sends_and_triggers(3)
     scene.the_claim_is_removed()
     scene.step(lambda: scene.options_change("3", "2", "true", DeleteAfter.COMMIT))
-    scene.step(lambda: scene.requests_hang("dequeue", Hang.ARRIVES, 0.5, 3))
-    scene.step(lambda: scene.a_put_fails(put, after))
+    scene.step(lambda: scene.service.meet("dequeue", ARRIVES, times=3))
+    scene.step(lambda: scene.spark.store.next_puts(*[None] * after, put))
     scene.sends_and_triggers(1)
     scene.the_claim_is_removed()
     ends_well(scene)
@@ -207,8 +207,8 @@ def ends_once_each(service: Service, spark: LoggedSpark, sent: int) -> None:
     assert service.views() == []
 
 
-@pytest.mark.parametrize("fault", Put)
-def test_a_process_that_goes_on_after_a_failed_write_deletes_nothing_of_it(fault: Put) -> None:
+@pytest.mark.parametrize("fault", Fate)
+def test_a_process_that_goes_on_after_a_failed_write_deletes_nothing_of_it(fault: Fate) -> None:
     """Spark ends a run at its first error; the promise does not rest on that."""
     service, spark = a_query()
     spark.start()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from doubles import AtOnce
-from log_stores import Put
-from logged import LoggedSpark
-from simulation import VISIBILITY_S, Spark
-from world import SOURCE, Service
+from world.fates import Fate
+from world.logged import LoggedSpark
+from world.service import SOURCE, Service
+from world.spark import VISIBILITY_S, Spark, SparkLogs
 
 from spark_azqueue.errors import CheckpointMismatch, LogConflict, ServiceError
 from spark_azqueue.options.choices import DeleteAfter
@@ -81,8 +81,8 @@ def test_the_mode_may_change_at_any_restart(
     is_over(service, spark, 60)
 
 
-@pytest.mark.parametrize("fault", [Put.LOST_BEFORE, Put.LOST_AFTER, Put.LATE])
-def test_nothing_is_deleted_after_a_put_without_an_answer(fault: Put) -> None:
+@pytest.mark.parametrize("fault", [Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.LATE])
+def test_nothing_is_deleted_after_a_put_without_an_answer(fault: Fate) -> None:
     service, spark = a_query(8, LOG)
     spark.start()
     spark.store.next_puts(None, None, fault)  # after the identity and the claim
@@ -205,10 +205,10 @@ def test_runs_of_one_batch_leave_none_behind() -> None:
     is_over(service, spark, 40)
 
 
-@pytest.mark.parametrize("fault", list(Put))
+@pytest.mark.parametrize("fault", list(Fate))
 @pytest.mark.parametrize("settings", [COMMIT, LOG], ids=["commit", "log"])
 def test_a_put_ahead_that_fails_stops_the_query_at_the_next_call(
-    settings: dict[str, Any], fault: Put
+    settings: dict[str, Any], fault: Fate
 ) -> None:
     service, spark = a_query(24, settings)
     spark.trigger()
@@ -221,7 +221,7 @@ def test_a_put_ahead_that_fails_stops_the_query_at_the_next_call(
 
     spark.stop()
     visible = [view.visible for view in service.views()]
-    assert any(visible) is (fault in (Put.REFUSED, Put.BUSY)), "unknown: nothing is released"
+    assert any(visible) is (fault in (Fate.REFUSED, Fate.BUSY)), "unknown: nothing is released"
     spark.store.land()
     service.pass_time(2 * VISIBILITY_S)
     drain(spark)
@@ -345,7 +345,7 @@ def test_without_the_option_nothing_that_is_only_in_the_log_is_passed_over() -> 
         spark.trigger()
     spark.kill()
     assert segments(spark)[-1] == spark.checkpoint.commits + 1, "one is ahead"
-    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=3)
+    without = Spark(service, {}, checkpoint=SparkLogs(spark.checkpoint.offsets, 3))
 
     with pytest.raises(CheckpointMismatch, match="'writeAheadLog' is not set"):
         without.trigger()

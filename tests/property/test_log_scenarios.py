@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from log_stores import MemoryLogStore, Put
-from logged import LoggedSpark, Sink, SparkLogs
+from log_stores import MemoryLogStore
 from segments import a_message
-from simulation import VISIBILITY_S, Spark
-from world import SOURCE, Service
+from world.fates import Fate
+from world.logged import LoggedSpark, Sink
+from world.service import SOURCE, Service
+from world.spark import VISIBILITY_S, Spark, SparkLogs
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -55,8 +56,8 @@ def each_once(count: int) -> list[str]:
     return sorted(f"m{number}" for number in range(count))
 
 
-@pytest.mark.parametrize("fault", [Put.LOST_BEFORE, Put.LOST_AFTER, Put.LATE])
-def test_nothing_is_released_after_a_put_without_an_answer(fault: Put) -> None:
+@pytest.mark.parametrize("fault", [Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.LATE])
+def test_nothing_is_released_after_a_put_without_an_answer(fault: Fate) -> None:
     """The segment may stand, or appear later: what is in it belongs to it."""
     service, spark = a_query()
     spark.start()
@@ -69,15 +70,15 @@ def test_nothing_is_released_after_a_put_without_an_answer(fault: Put) -> None:
     assert service.releases == 0
     assert [view.visible for view in service.views()] == [False] * 8
     landed = spark.store.land()
-    assert len(landed) == (fault is Put.LATE)
+    assert len(landed) == (fault is Fate.LATE)
     service.pass_time(2 * VISIBILITY_S)
     drain(spark)
     assert bodies(spark) == each_once(8)
     assert service.views() == []
 
 
-@pytest.mark.parametrize("fault", [Put.REFUSED, Put.BUSY])
-def test_after_a_refused_put_the_messages_are_there_for_others_at_once(fault: Put) -> None:
+@pytest.mark.parametrize("fault", [Fate.REFUSED, Fate.BUSY])
+def test_after_a_refused_put_the_messages_are_there_for_others_at_once(fault: Fate) -> None:
     service, spark = a_query()
     spark.start()
     spark.store.next_puts(None, None, fault)
@@ -127,7 +128,7 @@ def test_a_checkpoint_from_before_the_log_goes_on(dies: str, bare: bool) -> None
     committed = set(before.committed_texts)
     service.pass_time(2 * VISIBILITY_S)  # what was leased ahead comes back
 
-    at = SparkLogs(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.checkpoint.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
     drain(spark)
 
@@ -148,7 +149,7 @@ def test_a_log_over_a_checkpoint_without_deleting_deletes_nothing_of_it(bare: bo
     before.trigger()
     before.stop()
 
-    at = SparkLogs(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.checkpoint.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at)
     drain(spark)
 
@@ -159,7 +160,7 @@ def test_a_checkpoint_with_a_log_is_refused_without_it() -> None:
     service, spark = a_query()
     spark.trigger()
     spark.kill()
-    without = Spark(service, {}, offsets=spark.checkpoint.offsets, commits=1)
+    without = Spark(service, {}, checkpoint=SparkLogs(spark.checkpoint.offsets, 1))
 
     with pytest.raises(CheckpointMismatch, match=r"'writeAheadLog' is not set.*availableNow"):
         without.trigger()

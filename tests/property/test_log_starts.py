@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from log_stores import Put
-from logged import LoggedSpark, Sink, SparkLogs
-from simulation import VISIBILITY_S, Spark
-from world import SOURCE, Service
+from world.fates import Fate
+from world.logged import LoggedSpark, Sink
+from world.service import SOURCE, Service
+from world.spark import VISIBILITY_S, Spark, SparkLogs
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -250,7 +250,7 @@ def test_a_start_with_another_queue_stops_no_query_that_runs() -> None:
 def test_after_a_late_put_of_an_ended_process_another_start_goes_on() -> None:
     service, spark = a_query(8)
     spark.start()
-    spark.store.next_puts(None, None, Put.LATE)  # after the identity and the claim
+    spark.store.next_puts(None, None, Fate.LATE)  # after the identity and the claim
     with pytest.raises(Exception, match="no answer"):
         spark.trigger()
     spark.kill()
@@ -366,7 +366,7 @@ def test_a_rollback_to_before_the_log_loses_nothing_whatever_the_option_says(
     before.trigger()
     before.stop()
     service.pass_time(2 * VISIBILITY_S)
-    at = SparkLogs(list(before.offsets), before.commits)
+    at = SparkLogs(list(before.offsets), before.checkpoint.commits)
     spark = LoggedSpark(service, {}, bare=bare, checkpoint=at, settings={"start": choice})
     drain(spark)
     rows = dict(spark.sink.batches)

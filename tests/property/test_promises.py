@@ -27,19 +27,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from simulation import POISON, VISIBILITY_S, Spark
-from world import SOURCE, Hang, Hung, Service
+from world.disturbances import OTHERS, Disturbed
+from world.fates import Fate
+from world.others import Others
+from world.service import POISON, SOURCE, Service
+from world.spark import VISIBILITY_S, Spark
 
 from spark_azqueue.errors import QueueNotFound, ServiceError, UndecodableBody
-from spark_azqueue.testing import Refusal
-
-OPERATIONS = ["dequeue", "delete", "update"]
-HANGING = ["dequeue", "delete", "delete", "update", "update", "update", "put"]
+from spark_azqueue.service.incoming import Answer
+from spark_azqueue.service.queues.calls import Dequeue
+from spark_azqueue.service.wire.calls import Call
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
 
-class Promises(RuleBasedStateMachine):
+class Promises(Disturbed):
     """One query, one foreign consumer; one queue or several."""
 
     bare = False
@@ -52,18 +54,25 @@ class Promises(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.service = Service()
-        for name in self.queues:
-            self.service.account.create(name)
-            self.service.account.create(f"{name}-poison")
+        self.service = Service([name for each in self.queues for name in (each, f"{each}-poison")])
+        self.others = Others(self.service)
         options = {"queue": ",".join(self.queues), **self.options}
         self.spark = Spark(self.service, options, bare=self.bare, renewals_run=self.renewals_run)
-        self.sent: dict[str, str] = {}  # id -> the text now in the queue
-        self.elsewhere: set[str] = set()
-        self.foreign: list[tuple[str, Any]] = []  # (queue, view)
         self.number = 0
         self.steps = 0
         self.failed_in_peace = False
+
+    def names(self) -> list[str]:
+        return self.queues
+
+    @property
+    def sent(self) -> dict[str, str]:
+        """Ids, and the texts that are now in the queue."""
+        return self.others.sent
+
+    @property
+    def elsewhere(self) -> set[str]:
+        return self.others.deleted
 
     @property
     def now(self) -> float:
@@ -87,9 +96,11 @@ class Promises(RuleBasedStateMachine):
 
     def send(self, count: int, name: str) -> None:
         for _ in range(count):
-            self.number += 1
-            text = f"m{self.number}"
-            self.sent[self.service.account.queue(name).put(text, now=self.now).id] = text
+            self.another_sends(name)
+
+    def another_sends(self, queue: str) -> None:
+        self.number += 1
+        self.others.send(queue, f"m{self.number}")
 
     @rule(
         dies=st.sampled_from(["", "", "", "before_log", "after_log", "after_sink", "batch"]),
@@ -104,9 +115,8 @@ class Promises(RuleBasedStateMachine):
                 self.service.pass_time(data.draw(st.sampled_from([60, VISIBILITY_S])))
                 if data.draw(st.booleans()):
                     self.spark.renew()
-                self.somebody_else_dequeues(data.draw(st.integers(1, 4)), 30, data)
-                if self.foreign and data.draw(st.booleans()):
-                    self.somebody_else_deletes_or_updates(data.draw(st.booleans()), 0)
+                for _ in range(data.draw(st.integers(0, 2))):
+                    self.disturb(*data.draw(OTHERS))
 
         self.send(sent, self.queues[sent % len(self.queues)])
         try:
@@ -142,51 +152,6 @@ class Promises(RuleBasedStateMachine):
             self.spark.renew_while(lambda: self.spark_triggers("", False, 0, data))
         else:
             self.spark.renew()
-
-    @rule(count=st.integers(1, 4), visibility=st.sampled_from([1, 30, 300]), data=st.data())
-    def somebody_else_dequeues(self, count: int, visibility: int, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(self.queues))
-        queue = self.service.account.queue(name)
-        views = queue.dequeue(now=self.now, count=count, visibility=visibility)
-        self.foreign += [(name, view) for view in views]
-
-    @precondition(lambda self: self.foreign)
-    @rule(deletes=st.booleans(), visibility=st.sampled_from([0, 50]))
-    def somebody_else_deletes_or_updates(self, deletes: bool, visibility: int) -> None:
-        name, view = self.foreign.pop()
-        queue = self.service.account.queue(name)
-        try:
-            if deletes:
-                queue.delete(view.id, view.receipt, now=self.now)
-                self.elsewhere.add(view.id)
-            else:
-                self.number += 1
-                text = f"{view.text} updated {self.number}"
-                queue.update(view.id, view.receipt, now=self.now, visibility=visibility, text=text)
-                self.sent[view.id] = text
-        except Refusal:
-            pass  # a stale receipt is a foreign consumer's own affair
-
-    @rule(
-        fault=st.sampled_from(["lost_replies", "lost_requests", "busy"]),
-        operation=st.sampled_from(OPERATIONS),
-        times=st.integers(1, 3),
-    )
-    def requests_fail(self, fault: str, operation: str, times: int) -> None:
-        getattr(self.service, fault)[operation] += times
-
-    @rule(
-        operation=st.sampled_from(HANGING),
-        hang=st.sampled_from(Hang),
-        seconds=st.sampled_from([0.5, 7.0, 30.0, 150.0]),
-        times=st.integers(1, 6),
-    )
-    def requests_hang(self, operation: str, hang: Hang, seconds: float, times: int) -> None:
-        self.service.hung[operation] += [Hung(hang, seconds)] * times
-
-    @rule()
-    def the_next_page_is_delivered_twice(self) -> None:
-        self.service.twice = 1
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -270,6 +235,33 @@ class SeveralQueues(Promises):
     options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
 
 
+class Strictly(Promises):
+    """With queuePriority=strict a queue is read when those before it had nothing more."""
+
+    queues: ClassVar[list[str]] = [SOURCE, "returns", "audits"]
+    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "queuePriority": "strict"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_more = dict.fromkeys(self.queues, False)
+        self.service.seen.append(self.comes_in_turn)
+
+    def comes_in_turn(self, call: Call[Any], given: Answer) -> None:
+        if not isinstance(call, Dequeue) or given.status != 200:
+            return
+        name = call.queue.name
+        self.has_more[name] = bool(call.result(given).received)
+        before = self.queues[: self.queues.index(name)]
+        passed_over = [each for each in before if self.has_more[each]]
+        assert not (self.has_more[name] and passed_over), "the first queue comes first"
+
+
+class StrictlyOnOldSpark(Strictly):
+    """The same on Spark 4.0 and 4.1."""
+
+    bare = True
+
+
 class OwnSize(SeveralQueues):
     """How many requests are under way is learned from the answers."""
 
@@ -315,11 +307,9 @@ class QueuesComeAndGo(Promises):
     @rule(data=st.data())
     def somebody_removes_a_queue(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.queues[1:]))
-        self.elsewhere |= {view.id for view in self.service.views(name)}
-        self.service.account.delete(name)
+        self.others.remove(name)
         self.queues.remove(name)
         self.gone.append(name)
-        self.foreign = [each for each in self.foreign if each[0] != name]
 
     @precondition(lambda self: len(self.queues) < 5)
     @rule(again=st.booleans())
@@ -348,6 +338,8 @@ MACHINES = [
     Promises,
     OnOldSpark,
     SeveralQueues,
+    Strictly,
+    StrictlyOnOldSpark,
     OwnSize,
     RenewedInTime,
     Isolation,
@@ -511,8 +503,7 @@ def test_a_delete_that_was_refused_after_a_lost_answer_gives_no_second_row(arriv
         queue.dequeue(now=service.clock.now(), count=1, visibility=30)
 
     assert spark.trigger(meanwhile=None if arrives else somebody_holds_it)
-    lost = service.lost_replies if arrives else service.lost_requests
-    lost["delete"] = 1
+    service.meet("delete", Fate.LOST_AFTER if arrives else Fate.LOST_BEFORE)
     assert not spark.trigger()
     assert spark.consumer
     report = spark.consumer.report()

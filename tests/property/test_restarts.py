@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from simulation import POISON, Spark
-from world import SOURCE, Service
+from world.service import POISON, SOURCE, Service
+from world.spark import Spark
 
 from spark_azqueue.supervisor import RunResult, run_until_done
 

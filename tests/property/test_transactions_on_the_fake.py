@@ -16,9 +16,10 @@ from budget import EXAMPLES
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_stores import MemoryLogStore, Put
+from log_stores import MemoryLogStore
 from transactions import NOW, Process, WrittenQueue
-from turns import Killed
+from world.fates import Fate
+from world.turns import Killed
 
 from spark_azqueue.errors import ServiceError, TransactionConflict
 from spark_azqueue.service.queues.client import QueueClient
@@ -137,8 +138,8 @@ class Machine(RuleBasedStateMachine):
             self.driver.store.forget_pauses()
             self.committed()
 
-    @rule(place=st.integers(0, 6), fault=st.sampled_from([*Put]))
-    def a_batch_whose_commit_raises(self, place: int, fault: Put) -> None:
+    @rule(place=st.integers(0, 6), fault=st.sampled_from([*Fate]))
+    def a_batch_whose_commit_raises(self, place: int, fault: Fate) -> None:
         """Spark aborts beside it, and the query starts again."""
         prepared, plan = self.prepared()
         self.driver.store.next_puts(*([None] * place), fault)

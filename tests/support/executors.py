@@ -12,15 +12,14 @@ import base64
 import itertools
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 from executors_setting import (
     ACCOUNT,
     CHOICES,
     CONFIG,
-    LEASE_S,
     NAMES,
     POISON,
     Broken,
@@ -28,18 +27,25 @@ from executors_setting import (
 )
 from executors_spark import Checkpoint, Driver, How, Task
 from executors_user import User
-from stepped import CALLS, PUTS, REQUESTS, Queues, SteppedClient, SteppedStore
-from turns import KILL, Actor, Turns
+from log_stores import MemoryLogStore
+from world.others import Others
+from world.process import CALLS, PUTS, REQUESTS, AtOnceClient, SteppedStore
+from world.service import Service
+from world.turns import KILL, Actor, Turns
 
-from spark_azqueue.errors import Outcome
+from spark_azqueue.errors import LogDamaged
 from spark_azqueue.journal.frame import unframed
-from spark_azqueue.service.messages import QueueRef
+from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues import calls
+from spark_azqueue.service.wire.calls import Call
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SLOT_MAGIC, SlotHeader, decode_slot
 from spark_azqueue.source.executors.plan import Part, Plan
+
+MOST_WAITING = 8
+"""With so many messages in the queues no further one comes."""
 
 
 class Place(NamedTuple):
@@ -49,6 +55,15 @@ class Place(NamedTuple):
     slot: int
 
 
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def texts_of(text: str) -> tuple[str, str]:
+    """A text in base64 as a row may have it: as it is, or decoded."""
+    return text, base64.b64decode(text).decode()
+
+
 class World(User):
     """All that there is: queues, a log, checkpoints, and the processes of their queries."""
 
@@ -56,11 +71,15 @@ class World(User):
         """how: Spark runs a query, if nothing else is said."""
         self.how = how or How()
         self.turns = Turns()
-        self.queues = Queues(CONFIG.account, NAMES + POISON, self._deleted)
-        self.late: list[Callable[[], object]] = []
+        self.service = Service(NAMES + POISON)
+        self.service.seen.append(self._seen)
+        self.others = Others(self.service)
+        self.others.updated = self._updated
+        self.others.renames = lambda _, number: in_base64(f"updated {number}")
         self.times: dict[str, float] = {}  # when each object was put
+        self._stores: list[SteppedStore] = []
         self.log = self.store()
-        with_simulated_time(patch, self.queues.clock.now, self.sleep)
+        with_simulated_time(patch, self.service, self.sleep)
         self.config = CHOICES["poison"]  # of drivers that start
         self.may_fail = False  # some had onUndecodable=fail
         self.may_decode = False  # some had another encoding, in which all decode, or permissive
@@ -69,13 +88,13 @@ class World(User):
         self.drivers: list[Driver] = []
         self.tasks: list[Task] = []
         self.needs: deque[frozenset[int]] = deque()
-        self.texts: dict[str, str] = {}  # by id, of what was put
+        self.texts: dict[str, str] = {}  # of what was put, and of what others made of it
+        self.newest: dict[str, str] = {}  # by id: under which name a message is known now
         self.bad: set[str] = set()  # do not decode
         self.sick: set[str] = set()  # make the sink fail
         self.holders: dict[str, Actor | None] = {}  # which process dequeued a message last
         self.gone: set[str] = set()
-        self.taken: set[str] = set()  # deleted by somebody else
-        self.thefts: list[calls.Lease] = []
+        self.taken: set[str] = set()  # deleted or replaced by somebody else
         self.stood: dict[str, dict[Place, int]] = {}  # in which segments a message was put, where
         self.too_late: set[Place] = set()  # put when their plan was closed
         self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
@@ -92,21 +111,35 @@ class World(User):
 
     def store(self) -> SteppedStore:
         objects = {} if not hasattr(self, "log") else self.log.objects
-        made = SteppedStore(self.turns, self.late, self._created, objects=objects, kind=EXECUTORS)
+        made = SteppedStore(
+            self.service, self.turns.stop_before, self._created, objects=objects, kind=EXECUTORS
+        )
         made.times = self.times
+        self._stores.append(made)
         return made
 
-    def client(self) -> SteppedClient:
-        return SteppedClient(CONFIG.account, self.turns, self.queues, self.late, self._dequeued)
+    def client(self) -> AtOnceClient:
+        stop = self.turns.stop_before
+        return AtOnceClient(CONFIG.account, self.service, stop, self._dequeued)
+
+    def names(self) -> Sequence[str]:
+        return NAMES
+
+    def stores(self) -> Sequence[MemoryLogStore]:
+        return self._stores[-3:]
+
+    def another_sends(self, queue: str) -> None:
+        if len(self.in_queues()) < MOST_WAITING:
+            self.put(NAMES.index(queue))
 
     def sleep(self, seconds: float) -> None:
         self.turns.stop_before("sleep")
-        self.queues.clock.advance(seconds)
+        self.service.clock.advance(seconds)
 
     # ── what is seen of it ────────────────────────────────────────────────────────────────────────
 
     def _created(self, name: str, data: bytes) -> None:
-        self.times[name] = self.queues.clock.now()
+        self.times[name] = self.service.wall()
         at = names.as_slot_name(name)
         self._to_check |= at is not None and at.kind == "next"
         if at is None or at.kind != "s":
@@ -116,7 +149,8 @@ class World(User):
         log = SlotHeader.from_bytes(unframed(SLOT_MAGIC, data).head).log
         received = decode_slot(data, log=log, plan=at.plan, slot=at.slot).received
         for number, (message, _) in enumerate(received):
-            self.stood.setdefault(message.message_id, {})[Place(at.plan, at.slot)] = number
+            name = self.named(message.message_id, message.text)
+            self.stood.setdefault(name, {})[Place(at.plan, at.slot)] = number
 
     def _dequeued(self, ids: Iterable[str]) -> None:
         for each in ids:
@@ -128,19 +162,39 @@ class World(User):
         in_queues = self.in_queues() - self.visible().keys()
         return {each for each in in_queues if self.holders.get(each) in killed}
 
-    def _deleted(self, message_id: str) -> None:
-        self.gone.add(message_id)
-        self._to_check = True
+    def _seen(self, call: Call[Any], given: Answer) -> None:
+        if isinstance(call, calls.DatedDelete) and given.status < 300:
+            self.gone.add(self.newest[call.lease.message_id])
+            self._to_check = True
+
+    def _updated(self, message_id: str, text: str) -> None:
+        """Another program has made a new message of it, which needs a row of its own."""
+        before = self.newest[message_id]
+        self.taken.add(before)
+        name = f"{message_id} updated {len(self.texts)}"
+        self.texts[name], self.newest[message_id] = text, name
+
+    def theirs(self) -> set[str]:
+        """What is somebody else's affair."""
+        return self.taken | {self.newest[each] for each in self.others.deleted}
+
+    def named(self, message_id: str, body: str) -> str:
+        """By which name a message with this text, or the body that it stands for, is known."""
+        if self.newest.get(message_id, message_id) == message_id:
+            return message_id
+        versions = [name for name in self.texts if name.startswith(f"{message_id} ")]
+        bodies = {text_of: name for name in versions for text_of in texts_of(self.texts[name])}
+        return bodies.get(body, message_id)
 
     def in_queues(self) -> set[str]:
-        return {view.id for name in NAMES for view in self.queues.views(name)}
+        return {view.id for name in NAMES for view in self.service.views(name)}
 
     def visible(self) -> dict[str, int]:
         """Ids of visible messages, and how often each was dequeued."""
         return {
             view.id: view.dequeue_count
             for name in NAMES
-            for view in self.queues.views(name)
+            for view in self.service.views(name)
             if view.visible
         }
 
@@ -202,6 +256,14 @@ class World(User):
 
     # ── promises ──────────────────────────────────────────────────────────────────────────────────
 
+    def breaks(self, promise: str, error: Exception | None = None) -> None:
+        """A promise is broken."""
+        raise Broken(promise) from error
+
+    def is_excused(self, error: Exception) -> bool:
+        """The error says that the folder has lost something, and it has."""
+        return self.is_damaged and isinstance(error, LogDamaged)
+
     def check(self) -> None:
         """Nothing is lost, and no output has a message twice."""
         if not self._to_check:
@@ -214,7 +276,7 @@ class World(User):
                 raise Broken(f"twice in {at.name}: {twice}")
         plans = [self.reachable(at) for at in self.checkpoints]
         poison = self.poison_texts()
-        for each in self.gone - self.taken:
+        for each in self.gone - self.theirs():
             both = list(zip(self.checkpoints, plans, strict=True))
             is_set_aside = self.texts[each] in poison
             stands = any(self.stands(each, at, reachable) for at, reachable in both)
@@ -229,7 +291,7 @@ class World(User):
                 raise Broken(f"lost: {each} is not in its poison queue")
 
     def poison_texts(self) -> set[str]:
-        return {view.text for name in POISON for view in self.queues.views(name)}
+        return {view.text for name in POISON for view in self.service.views(name)}
 
     def stands(self, message_id: str, at: Checkpoint, reachable: Iterable[PlanId] = ()) -> bool:
         """It will be given out, by a plan that this query can reach; or a committed batch never
@@ -293,16 +355,16 @@ class World(User):
 
     def put(self, queue: int, *, decodes: bool = True, sick: bool = False) -> str:
         number = next(self._numbers)
-        text = base64.b64encode(f"m{number}".encode()).decode() if decodes else f"!!{number}"
+        text = in_base64(f"m{number}") if decodes else f"!!{number}"
         name = NAMES[queue % len(NAMES)]
-        self.queues.account.create(name)
-        view = self.queues.account.queue(name).put(text, now=self.queues.clock.now())
-        self.texts[view.id] = text
+        self.service.account.create(name)
+        message_id = self.others.send(name, text)
+        self.texts[message_id], self.newest[message_id] = text, message_id
         if not decodes:
-            self.bad.add(view.id)
+            self.bad.add(message_id)
         if sick:
-            self.sick.add(view.id)
-        return view.id
+            self.sick.add(message_id)
+        return message_id
 
     def start(self, which: int = 0, **how: bool) -> Driver:
         """how: fields of `How` that are others than this world's."""
@@ -332,7 +394,7 @@ class World(User):
         if word == "put":
             return tuple(PUTS)
         if word == "ask":
-            return REQUESTS if not actor.at.endswith("again") else ()
+            return tuple(REQUESTS) if not actor.at.endswith("again") else ()
         return CALLS if word in ("get", "list", "delete") else ()
 
     def kill(self, actor: Actor) -> None:
@@ -345,34 +407,10 @@ class World(User):
                 return
         self.turns.step(actor, KILL)
 
-    def steal(self, queue: int) -> None:
-        """Another consumer dequeues a message."""
-        name = NAMES[queue % len(NAMES)]
-        if name not in self.queues.account.names():
-            return
-        call = calls.Dequeue(QueueRef(ACCOUNT, name), 1, LEASE_S)
-        self.thefts += [lease for _, lease in self.queues.carried_out(call).received]
-
-    def thief_ends(self, which: int, how: str) -> None:
-        """how: "deletes" it, "returns" it, or anything else: forgets it."""
-        if not self.thefts:
-            return
-        lease = self.thefts.pop(which % len(self.thefts))
-        if lease.queue.name not in self.queues.account.names():
-            return
-        if how == "returns":
-            self.queues.carried_out(calls.Release(lease))
-        elif how == "deletes":
-            was_gone = lease.message_id in self.gone
-            deleted = self.queues.carried_out(calls.DatedDelete(lease))
-            if deleted.outcome is Outcome.OK and not was_gone:
-                self.taken.add(lease.message_id)
-
     def land(self, which: int) -> None:
         """What got no answer takes effect now, if it still can."""
-        if self.late:
-            self.late.pop(which % len(self.late))()
-            self.check()
+        self.service.land(which)
+        self.check()
 
     def close(self) -> None:
         self.turns.end()

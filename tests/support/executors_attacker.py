@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from executors import World
-from executors_setting import ACCOUNT, LEASE_S, NAMES, POISON, RETENTION, Broken
+from executors_setting import ACCOUNT, CONFIG, LEASE_S, NAMES, POISON, RETENTION, Broken
 from executors_walk import MOVES, Move, moves_of
 
 from spark_azqueue.errors import AzQueueError
@@ -50,19 +50,16 @@ class Attacked(World):
         self.leases: list[Received] = []
         self._refused = 0
         for name in (VICTIM, f"{VICTIM}-poison"):
-            self.queues.account.create(name)
+            self.service.account.create(name)
         for text in ("Z29vZA==", "!!bad") * 4:
-            self.queues.account.queue(VICTIM).put(text, now=self.queues.clock.now())
+            self.service.account.queue(VICTIM).put(text, now=self.service.clock.now())
         dequeue = calls.Dequeue(QueueRef(ACCOUNT, VICTIM), 32, 7 * 86_400)
-        self.leases += self.queues.carried_out(dequeue).received
-        carried_out = self.queues.carried_out
+        self.leases += self.service.result(dequeue, CONFIG.account).received
+        self.service.seen.insert(0, self._looked_at)
 
-        def watched(call: Call[Any], **more: Any) -> Any:
-            if call.queue.name not in ALLOWED:
-                raise Broken(f"elsewhere: {type(call).__name__} {call.queue.name}")
-            return carried_out(call, **more)
-
-        patch.setattr(self.queues, "carried_out", watched)
+    def _looked_at(self, call: Call[Any], _: object) -> None:
+        if call.queue.name not in ALLOWED:
+            raise Broken(f"elsewhere: {type(call).__name__} {call.queue.name}")
 
     def check(self) -> None: ...
 
@@ -152,7 +149,7 @@ def _slot(world: Attacked, log: str, plan: PlanId) -> None:
         ACCOUNT,
         _hex(world),
         messages=len(received),
-        until=int(world.queues.clock.now()) + LEASE_S,
+        until=int(world.service.clock.now()) + LEASE_S,
         queues=queues,
         reading={"messageEncoding": "base64", "bodyType": "string", "onUndecodable": "fail"},
         looked={VICTIM: Looked(3)},

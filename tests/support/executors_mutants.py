@@ -11,7 +11,7 @@ import pytest
 from executors_scene import Scene
 from executors_setting import CHOICES
 from log_stores import MemoryLogStore
-from turns import Actor
+from world.turns import Actor
 
 from spark_azqueue.service.queues.calls import DatedDelete
 from spark_azqueue.source.executors import leasing, names, slot

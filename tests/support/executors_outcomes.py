@@ -13,7 +13,7 @@ import pytest
 from executors_rules import no_tombstones, nothing
 from executors_scene import Scene
 from executors_setting import TRIES
-from turns import Actor
+from world.turns import Actor
 
 from spark_azqueue.source.executors import given_up
 from spark_azqueue.source.executors.closing import Cleaning

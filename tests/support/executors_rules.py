@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from executors_scene import (
     Scene,
+    a_clock_is_a_minute_ahead,
     a_page_is_delivered_twice,
     clocks_differ,
     delete_gets_no_answer,
@@ -19,6 +20,7 @@ from executors_scene import (
     object_is_lost,
     others_give_it_back,
     others_give_it_back_after_a_restart,
+    others_update_it,
     plan_is_closed_before_its_deletes,
     put_gets_no_answer,
     put_is_repeated,
@@ -27,6 +29,7 @@ from executors_scene import (
     task_puts_after_the_commit,
     task_puts_into_a_cleaned_plan,
 )
+from executors_setting import LEASE_S
 
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.journal.claim import Claim
@@ -150,6 +153,15 @@ def nothing_known(patch: Patch) -> None:
     patch.setattr(SeenMessages, "has", lambda *_: False)
 
 
+def updates_are_not_seen(patch: Patch) -> None:
+    patch.setattr(SeenMessages, "has", lambda self, key, _: key in self)
+
+
+def leases_end_by_ones_own_clock(patch: Patch) -> None:
+    refused_early_is_forgotten(patch)
+    patch.setattr(slot, "_until", lambda _: int(slot.time.time()) + LEASE_S)
+
+
 def known_in_memory_alone(patch: Patch) -> None:
     patch.setattr(PlanFolder, "known", lambda self, plan: SeenMessages())
 
@@ -203,6 +215,8 @@ RULES: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
         others_give_it_back_after_a_restart,
         known_in_memory_alone,
     ),
+    "what is updated is another message": (others_update_it, updates_are_not_seen),
+    "leases end by the service's clock": (a_clock_is_a_minute_ahead, leases_end_by_ones_own_clock),
     "no release of what may stand": (put_gets_no_answer, releases_what_may_stand),
     "a queue is in one slot": (slots_overlap, a_queue_in_two_slots),
     "no lease for a closed plan": (object_is_lost, no_look_at_what_follows),

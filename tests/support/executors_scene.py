@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from executors import World
-from executors_setting import LEASE_S, RETENTION, TRIES
-from turns import Actor
+from executors_setting import LEASE_S, NAMES, RETENTION, TRIES
+from world.turns import Actor
 
 from spark_azqueue.source.executors import names
 
@@ -108,17 +108,21 @@ class Scene:
             self.fails()
 
     def time(self) -> None:
-        self.world.queues.clock.advance(LEASE_S + 1)
+        self.world.service.clock.advance(LEASE_S + 1)
 
     def stolen(self) -> None:
         """The lease ends, and somebody else dequeues."""
         self.time()
         for _ in range(2):
-            self.world.steal(0)
+            self.steals()
+
+    def steals(self) -> None:
+        """Another consumer dequeues a message of the first queue."""
+        self.world.others.dequeue(NAMES[0], 1, LEASE_S)
 
     def returned(self) -> None:
-        while self.world.thefts:
-            self.world.thief_ends(0, "returns")
+        while self.world.others.held:
+            self.world.others.ends(0, "returns")
 
     def restart(self) -> None:
         self.world.kill(self.driver.actor)
@@ -174,7 +178,7 @@ def plan_is_closed_before_its_deletes(scene: Scene) -> None:
 
 def others_take_what_is_stored(scene: Scene, skew: int = 0) -> None:
     task = scene.task_before("dateddelete", 0)
-    scene.world.queues.skew(skew)
+    scene.world.service.skew(skew)
     scene.stolen()
     scene.on(task)
     scene.idle()
@@ -185,15 +189,28 @@ def others_give_it_back(scene: Scene) -> None:
     scene.returned()
 
 
+def others_update_it(scene: Scene) -> None:
+    """What is stored, and deleted by nobody, is another message then."""
+    others_take_what_is_stored(scene)
+    while scene.world.others.held:
+        scene.world.others.ends(0, "updates")
+
+
+def a_clock_is_a_minute_ahead(scene: Scene) -> None:
+    """That of the machine whose task leases."""
+    scene.world.service.drivers_ahead_s = 60.0
+    others_give_it_back(scene)
+
+
 def a_page_is_delivered_twice(scene: Scene) -> None:
     """Within the lease somebody else gets the messages, too, and gives them back."""
     task = scene.task_before("dequeue", 0)
-    scene.world.queues.deliver_twice()
+    scene.world.service.deliver_twice()
     scene.world.go(task, 1)
     scene.to(task, "dequeue")
-    scene.world.steal(0)
-    scene.world.steal(0)
-    assert scene.world.thefts
+    scene.steals()
+    scene.steals()
+    assert scene.world.others.held
     scene.on(task)
     scene.idle()
     scene.returned()
@@ -232,7 +249,7 @@ def object_is_lost(scene: Scene) -> None:
     scene.until(lambda: scene.driver.plan is not None)
     of_batch = scene.driver.plan
     assert of_batch
-    scene.world.steal(0)
+    scene.steals()
     scene.batch()
     scene.batch()
     scene.world.is_damaged = True

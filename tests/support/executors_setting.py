@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import tenacity
+from world.service import Service
 
 from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import source_config
@@ -69,10 +69,12 @@ class Broken(AssertionError):  # noqa: N818
     """A promise is broken."""
 
 
-def with_simulated_time(patch: pytest.MonkeyPatch, now: Callable[[], float], sleep: Any) -> None:
+def with_simulated_time(
+    patch: pytest.MonkeyPatch, service: Service, sleep: Callable[[float], None]
+) -> None:
     """Time and ids come from the world, pages hold two messages, old plans go at once, and what is
     given up comes again in thirds."""
-    time = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
+    time = SimpleNamespace(monotonic=service.clock.now, time=service.wall, sleep=sleep)
     for module in (flow, receiver, retry, slot, tenacity):
         patch.setattr(module, "time", time)
     patch.setattr(retry, "_chance", SimpleNamespace(uniform=lambda low, high: (low + high) / 2))

@@ -10,9 +10,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doubles import AtOnce
-from executors_setting import ACCOUNT, RETENTION, Broken
-from logged import FencedError
-from turns import KILL, Actor, Spawning
+from executors_setting import ACCOUNT, RETENTION
+from world.spark import FencedError
+from world.turns import KILL, Actor, Spawning
 
 from spark_azqueue.errors import (
     AzQueueError,
@@ -148,7 +148,7 @@ class Driver:
             return
         if isinstance(error, UndecodableBody) and fails:
             return
-        if world.is_damaged and isinstance(error, LogDamaged):
+        if world.is_excused(error):
             at.told = True
             return
         if isinstance(error, NotDrained) and self.how.available_now:
@@ -159,7 +159,7 @@ class Driver:
         has_copy = len(world.checkpoints) > 1
         is_overtaken = has_copy and (world.floor() >= at.committed() or not at.offsets)
         if not isinstance(error, (CheckpointMismatch, LogDamaged)) or not (is_late or is_overtaken):
-            raise Broken(f"driver {self.number} is told what is not so: {error}") from error
+            self.world.breaks(f"driver {self.number} is told what is not so: {error}", error)
         at.told |= has_copy and (world.floor() > at.committed() or not at.offsets)
 
     def _workers(self, count: int, name: str) -> Any:
@@ -185,8 +185,8 @@ class Driver:
             runtime=Runtime(
                 client=world.client(),
                 make_workers=self._workers,
-                clock=world.queues.clock.now,
-                now=world.queues.clock.now,
+                clock=world.service.clock.now,
+                now=world.service.wall,
                 sleep=world.sleep,
             ),
         )
@@ -199,7 +199,7 @@ class Driver:
             source.freeze_cutoff()
         target = source.latest(None, None) if self.how.wrapper else None
         if self.how.bare and at.offsets and source.plan(at.offsets[-1], at.offsets[-1]):
-            raise Broken("other rows: of a batch that ends where it begins")
+            self.world.breaks("other rows: of a batch that ends where it begins")
         while True:
             before = at.offsets[self.batch - 1] if self.batch else source.initial
             if has_offset:
@@ -231,14 +231,15 @@ class Driver:
             plan = Plan.from_json(end, account=ACCOUNT)
             if _is_same(end, before):  # another source of the query has data
                 if not self.batch and source.plan(before, end):
-                    raise Broken("other rows: before the first message")
+                    self.world.breaks("other rows: before the first message")
                 stop("sink")
                 world.writes(at, self.batch, plan.id, {})
             else:
                 self._parts = self._planned(source, before, end, plan)
                 again = self._planned(source, before, end, plan)
                 is_cleaned = world.following(plan.id) is None
-                assert again in (self._parts, []) or is_cleaned
+                if again not in (self._parts, []) and not is_cleaned:
+                    self.world.breaks("other rows: of a batch that is planned again")
                 self._run_batch(_told(self._parts) if self._parts else plan, source, end)
             stop("commit")
             if at.commits != self.batch:
@@ -263,11 +264,11 @@ class Driver:
             return self.how.once
         world.happened["availableNow ended"] += 1
         if left := [each for each in world.visible().items() if each in there.items()]:
-            raise Broken(f"availableNow ended without {left}, which nobody touched")
+            self.world.breaks(f"availableNow ended without {left}, which nobody touched")
         if hidden := world.hidden_by_killed(self) & there.keys():
-            raise Broken(f"availableNow ended without {hidden}, which a copy hides")
+            self.world.breaks(f"availableNow ended without {hidden}, which a copy hides")
         if waiting := world.waits(self.at):
-            raise Broken(f"availableNow ended while these wait: {waiting}")
+            self.world.breaks(f"availableNow ended while these wait: {waiting}")
         return True
 
     def _planned(
@@ -277,9 +278,9 @@ class Driver:
         parts = source.plan(before, end)
         is_cleaned = self.world.following(plan.id) is None  # then its tasks say so
         if parts and was_given_up and not is_cleaned:
-            raise Broken(f"other rows: {plan.id} was given up, and comes again")
+            self.world.breaks(f"other rows: {plan.id} was given up, and comes again")
         if not parts and not self.world.gave_up(plan.id):
-            raise Broken(f"lost: {plan.id} was not given up, and has no rows")
+            self.world.breaks(f"lost: {plan.id} was not given up, and has no rows")
         return parts
 
     def _run_batch(self, plan: Plan, source: ExecutorsConsumer, end: OffsetJson) -> None:
@@ -325,6 +326,11 @@ class Driver:
         self.world.tasks.append(task)
         name = f"task of driver {self.number} for {self.plan.number}.{slot_number}"
         task.actor = self.world.turns.spawn(name, task.run)
+
+
+def _named(world: World, message_id: str, body: str | bytes | None) -> str:
+    text = body.decode() if isinstance(body, bytes) else body
+    return message_id if text is None else world.named(message_id, text)
 
 
 def _is_same(offset: OffsetJson, other: OffsetJson) -> bool:
@@ -373,7 +379,7 @@ class Task:
             PlanFolder(store, ACCOUNT),
             world.client(),
             is_repeated=self.is_repeated,
-            clock=world.queues.clock.now,
+            clock=world.service.clock.now,
             sleep=world.sleep,
         )
         try:
@@ -395,6 +401,7 @@ class Task:
                 self._fails(error)
             return
         world.turns.stop_before("rows")
+        bodies = {_named(world, each, body): body for each, body in bodies.items()}
         rows = tuple(bodies)
         world.gives(self.plan.id, self.slot, rows)
         world.has_bodies(self.plan.id, self.slot, bodies)

@@ -10,7 +10,7 @@ import pytest
 from executors import World
 from executors_scene import Scene
 from executors_setting import RETENTION
-from turns import KILL, Actor
+from world.turns import KILL, Actor
 
 FROZEN = "frozen"
 _MOST_CALLS = 40

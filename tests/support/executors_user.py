@@ -12,15 +12,17 @@ from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.encoding import Encoding
 
 if TYPE_CHECKING:
-    from stepped import Queues
-    from turns import Actor
+    from world.others import Others
+    from world.service import Service
+    from world.turns import Actor
 
 
 class User:
     """A part of `World`, which has the rest."""
 
     if TYPE_CHECKING:
-        queues: Queues
+        service: Service
+        others: Others
         config: Any
         may_fail: bool
         may_decode: bool
@@ -39,9 +41,7 @@ class User:
 
     def queue_goes(self) -> None:
         """With its messages. The next message that is put there makes it again."""
-        if COMES_AND_GOES in self.queues.account.names():
-            self.taken |= {view.id for view in self.queues.views(COMES_AND_GOES)}
-            self.queues.account.delete(COMES_AND_GOES)
+        self.others.remove(COMES_AND_GOES)
 
     def choose(self, choice: str) -> None:
         """Drivers that start from now on decode so."""

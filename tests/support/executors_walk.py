@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from executors import World
+import pytest
+from executors import MOST_WAITING, World
 from executors_setting import CHOICES, LEASE_S, NAMES, RETENTION, Broken
-from executors_spark import Checkpoint, Driver
-from turns import Actor
-
-ALL = 1_000
-"""Numbers of a move are below it."""
+from executors_spark import Checkpoint, Driver, How
+from world.disturbances import ALL, DISTURBANCES, LOSES
+from world.turns import Actor
 
 _ENDS_AFTER = 20_000
 _LANDS_EVERY = 7
@@ -73,11 +72,11 @@ def _others(world: World, who: int, what: int) -> None:
 
 
 def _tick(world: World, who: int, what: int) -> None:
-    world.queues.clock.advance(_SECONDS[what % len(_SECONDS)])
+    world.service.clock.advance(_SECONDS[what % len(_SECONDS)])
 
 
 def _put(world: World, who: int, what: int) -> None:
-    if len(world.in_queues()) < 8:
+    if len(world.in_queues()) < MOST_WAITING:
         world.put(who, decodes=what % 7 != 0, sick=what % 11 == 0)
 
 
@@ -105,23 +104,42 @@ MOVES: dict[str, tuple[float, Callable[[World, int, int], object]]] = {
     "start": (2, _start),
     "tick": (4, _tick),
     "put": (3, _put),
-    "steal": (2, lambda world, who, _: world.steal(who)),
-    "thief ends": (
-        2,
-        lambda world, who, what: world.thief_ends(who, ("deletes", "returns", "")[what % 3]),
-    ),
     "speculate": (3, _speculate),
-    "twice": (1, lambda world, *_: world.queues.deliver_twice()),
     "need": (0.7, lambda world, who, _: world.needs.append(_NEEDS[who % 3])),
     "roll back": (0.4, _roll_back),
     "copy": (0.2, lambda world, *_: world.copy()),
     "queue goes": (0.5, lambda world, *_: world.queue_goes()),
     "choose": (0.5, _choose),
     "others have data": (0.5, _others),
-    "land": (1.5, lambda world, who, _: world.land(who)),
-    "skew": (0.5, lambda world, who, _: world.queues.skew(who % 9 - 4)),
-}
+} | {name: (each.weight, each.happens) for name, each in DISTURBANCES.items() if name != LOSES}
 """How often each is made, and what it does."""
+
+LOSING = MOVES | {LOSES: (1.0, DISTURBANCES[LOSES].happens)}
+"""The same in a folder that loses objects (`Damaged`)."""
+
+
+class Damaged(World):
+    """A world whose folder loses objects, for good. Of rows nothing is promised any more: but each
+    query comes to rest, or ends with an error of this project."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, how: How | None = None) -> None:
+        super().__init__(patch, how)
+        self.is_damaged = True
+
+    def check(self) -> None: ...
+
+    def gives(self, *_: object) -> None: ...
+
+    def has_bodies(self, *_: object) -> None: ...
+
+    def breaks(self, *_: object) -> None: ...
+
+    def is_excused(self, error: Exception) -> bool:
+        return True
+
+    def loses(self, who: int, what: int) -> None:
+        if names := sorted(self.log.objects):
+            self.log.remove(names[who % len(names)])
 
 
 def moves_of(seed: int, count: int, without: Iterable[str] = ()) -> list[Move]:
@@ -145,7 +163,10 @@ def calm(world: World) -> None:
     """Nothing fails any more: each query goes on until its queues are empty. Then each message
     has its row, or an error has told of what is missing."""
     world.needs.clear()
-    world.thefts.clear()
+    world.others.go_home()
+    world.service.end_faults()
+    for store in world.stores():
+        store.faults.clear()
     world.choose("poison")
     for driver in world.alive():
         if driver.config is not world.config or driver.how.early:
@@ -162,7 +183,7 @@ def calm(world: World) -> None:
 def _drain(world: World, at: Checkpoint) -> None:
     starts = quiet = 0
     for turn in range(_ENDS_AFTER):
-        if world.late and turn % _LANDS_EVERY == 0:
+        if world.service.is_late and turn % _LANDS_EVERY == 0:
             world.land(0)
         if not world.alive(at):
             if at.told:
@@ -177,7 +198,7 @@ def _drain(world: World, at: Checkpoint) -> None:
         for actor in [each for each in world.turns.alive if _is_meant(world, each, drivers)]:
             world.go(actor)
         if turn % 5 == 0:
-            world.queues.clock.advance(1)
+            world.service.clock.advance(1)
         quiet = quiet + 1 if _is_done(world, at) else 0
         if quiet == _QUIET:
             if world.reachable(at) == at.plans() and len(at.offsets) == at.commits:
@@ -202,7 +223,7 @@ def _is_done(world: World, at: Checkpoint) -> bool:
         for each in world.turns.alive
         if each not in threads and all(each is not driver.actor for driver in world.drivers)
     ]
-    return bool(drivers) and not (working or world.late or world.in_queues())
+    return bool(drivers) and not (working or world.service.is_late or world.in_queues())
 
 
 def _is_whole(world: World, at: Checkpoint) -> None:
@@ -218,7 +239,7 @@ def _is_whole(world: World, at: Checkpoint) -> None:
             if place.slot not in at.output[batch]:
                 continue
             if rows[message_id] != 1:
-                raise Broken(f"{at.name}: {message_id} of {place} has {rows[message_id]} rows")
+                world.breaks(f"{at.name}: {message_id} of {place} has {rows[message_id]} rows")
 
 
 def _is_somewhere(world: World) -> None:
@@ -229,8 +250,9 @@ def _is_somewhere(world: World) -> None:
         raise Broken(f"not read: {left}")
     # A query that was told of lost batches does not go on: what follows stays in the log.
     plans = [world.reachable(at) if at.told else set() for at in world.checkpoints]
+    left = {world.newest[each] for each in left}
     for message_id, text in world.texts.items():
-        if message_id in world.taken or message_id in left:
+        if message_id in world.theirs() or message_id in left:
             continue
         both = zip(world.checkpoints, plans, strict=True)
         stands = any(world.stands(message_id, *one) for one in both)

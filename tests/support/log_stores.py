@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import threading
 import time
 from collections.abc import Callable
+
+from world.fates import Fate
 
 from spark_azqueue.errors import Outcome, ServiceError, ServiceUnavailable
 from spark_azqueue.service.names import (
@@ -16,16 +17,6 @@ from spark_azqueue.service.names import (
     checked_object,
     is_listed,
 )
-
-
-class Put(enum.Enum):
-    """What becomes of a put: what its caller learns, and whether the object exists then."""
-
-    LOST_BEFORE = "no answer, and no object, ever"
-    LOST_AFTER = "no answer, and the object exists"
-    LATE = "no answer, and the object appears when `land` is called, if the name is free then"
-    REFUSED = "HTTP 403, and no object"
-    BUSY = "HTTP 503 after all retries, and no object"
 
 
 class MemoryLogStore:
@@ -47,7 +38,7 @@ class MemoryLogStore:
         self.kind = kind
         self.objects: dict[str, bytes] = {} if objects is None else objects
         self.calls: list[tuple[str, str]] = []
-        self.faults: list[Put | None] = []
+        self.faults: list[Fate | None] = []
         self.is_down = False
         self.written = time.time()  # when objects were, as a listing says
         self.times: dict[str, float] = {}  # the same, of some
@@ -82,7 +73,7 @@ class MemoryLogStore:
 
     # ── what may happen to it ─────────────────────────────────────────────────────────────────
 
-    def next_puts(self, *faults: Put | None) -> None:
+    def next_puts(self, *faults: Fate | None) -> None:
         """What becomes of the next puts."""
         self.faults += faults
 
@@ -130,13 +121,13 @@ class MemoryLogStore:
         self._called("put_new", checked_object(name))
         with self._lock:
             fault = self.faults.pop(0) if self.faults else None
-            if fault is Put.REFUSED:
+            if fault is Fate.REFUSED:
                 raise ServiceError(f"could not put {name}: HTTP 403", status=403)
-            if fault is Put.BUSY:
+            if fault is Fate.BUSY:
                 raise _unavailable(f"could not put {name}: HTTP 503", 503)
-            if fault is Put.LATE:
+            if fault is Fate.LATE:
                 self._late.append((name, bytes(data)))
-            if fault is None or fault is Put.LOST_AFTER:
+            if fault is None or fault is Fate.LOST_AFTER:
                 created = self._create(name, data)
             if fault is not None:
                 raise _unavailable(f"could not put {name}: no answer", None)

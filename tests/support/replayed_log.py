@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from log_stores import MemoryLogStore
-from logged import Row, a_row
+from world.spark import Row, a_row
 
 from spark_azqueue.journal.identity import IDENTITY, Identity
 from spark_azqueue.journal.journal import Journal

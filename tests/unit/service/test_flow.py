@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hidden_queues import Client, HiddenQueues, Steps, Unordered
+from world.fates import Fate
+from world.transactions import Client, HiddenQueues, Steps, Unordered
 
 from spark_azqueue.errors import Outcome, ServiceUnavailable
 from spark_azqueue.service.queues.calls import Show
@@ -16,6 +17,12 @@ from spark_azqueue.service.retry import SETTLE
 
 def client(service: HiddenQueues) -> Any:
     return Client(service, Steps())
+
+
+def busy_after(calls: int) -> HiddenQueues:
+    service = HiddenQueues()
+    service.meet("any", *[None] * calls, Fate.BUSY)
+    return service
 
 
 def shows(service: HiddenQueues, count: int) -> list[tuple[int, Show]]:
@@ -33,7 +40,7 @@ def test_each_call_has_one_result(most: int | None, count: int) -> None:
 
 
 def test_an_error_is_a_result_and_the_others_go_on() -> None:
-    service = HiddenQueues(faults=["", "busy"])
+    service = busy_after(1)
     found = dict(results_of(client(service), shows(service, 4), SETTLE))
     assert isinstance(found.pop(1), ServiceUnavailable)
     assert set(found.values()) == {Outcome.OK}
@@ -76,7 +83,7 @@ def attempted(service: HiddenQueues, calls: Iterable[tuple[int, Any]]) -> tuple[
 
 
 def test_of_several_errors_the_first_one_alone_is_told() -> None:
-    service = HiddenQueues(faults=["busy"])
+    service = busy_after(0)
 
     def calls() -> Iterator[tuple[int, Show]]:
         yield from shows(service, MOST_WAITING + 5)
@@ -86,6 +93,7 @@ def test_of_several_errors_the_first_one_alone_is_told() -> None:
 
 
 def test_a_denied_access_ends_the_calls_of_its_queue_alone() -> None:
-    service = HiddenQueues(faults=["denied"])
+    service = HiddenQueues()
+    service.meet("any", Fate.REFUSED)
     count = 4 * MOST_WAITING
     assert attempted(service, shows(service, count)) == ([*range(1, count, 2)], 1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hidden_queues import QUERY, WEEK, HiddenQueues, Process, of_service
 from log_stores import MemoryLogStore
-from turns import Killed
+from world.fates import Fate
+from world.transactions import QUERY, WEEK, HiddenQueues, Process, of_service
+from world.turns import Killed
 
 from spark_azqueue.errors import QueueNotFound, ServiceUnavailable, TransactionExpired
 from spark_azqueue.service.names import TRANSACTIONS
@@ -83,7 +84,7 @@ def test_a_delay_that_ends_with_the_message_leaves_it_visible_for_a_minute(
 def test_a_busy_service_stops_it_and_the_next_start_shows_the_rest(
     service: HiddenQueues, log: MemoryLogStore
 ) -> None:
-    service.faults = ["", "", "busy"]
+    service.meet("update", None, None, Fate.BUSY)
     with pytest.raises(ServiceUnavailable):
         process(service, log).run(ROWS)
     process(service, log).run(ROWS)

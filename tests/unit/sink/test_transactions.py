@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from log_stores import Put
 from transactions import NOW, QUERY, Process, WrittenQueue
-from turns import Killed
+from world.fates import Fate
+from world.turns import Killed
 
 from spark_azqueue.errors import ServiceError, TransactionConflict, TransactionUnknown
 from spark_azqueue.service.messages import Lease, QueueRef
@@ -165,16 +165,16 @@ def test_a_put_without_a_receipt_is_put_again(world: WrittenQueue) -> None:
 @pytest.mark.parametrize(
     ("puts", "hidden"),
     [
-        ((Put.REFUSED,), 0),  # the start of the run
-        ((None, Put.REFUSED), 0),  # the record
-        ((None, Put.BUSY), 0),
-        ((None, Put.LOST_BEFORE), 2),
-        ((None, Put.LATE), 2),
-        ((None, Put.LOST_AFTER), 2),
+        ((Fate.REFUSED,), 0),  # the start of the run
+        ((None, Fate.REFUSED), 0),  # the record
+        ((None, Fate.BUSY), 0),
+        ((None, Fate.LOST_BEFORE), 2),
+        ((None, Fate.LATE), 2),
+        ((None, Fate.LOST_AFTER), 2),
     ],
 )
 def test_what_no_record_can_hold_is_deleted(
-    world: WrittenQueue, puts: tuple[Put | None, ...], hidden: int
+    world: WrittenQueue, puts: tuple[Fate | None, ...], hidden: int
 ) -> None:
     """As on a full disk; what may be recorded after all is left alone."""
     process = world.process()
@@ -195,7 +195,7 @@ def a_late_record_of_an_old_batch(world: WrittenQueue) -> None:
     first = world.process()
     plan = first.plan()
     prepared = first.tasks(0, ["a"], plan=plan)
-    first.store.next_puts(None, Put.LATE)
+    first.store.next_puts(None, Fate.LATE)
     with pytest.raises(ServiceError):
         first.commit(prepared, plan)
     second = world.process(run=1)

@@ -13,7 +13,7 @@ from executors_query import Query
 from executors_scene import Scene
 from executors_setting import Broken
 from executors_spark import Driver
-from turns import Actor
+from world.turns import Actor
 
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.service.messages import QueueRef
@@ -33,7 +33,7 @@ def test_pages_of_newer_messages_do_not_keep_it_going(scene):
     world.kill(scene.driver.actor)
     run = world.start(available_now=True)
     scene.to(run.actor, "log.json")  # it has asked the service for the time
-    world.queues.clock.advance(2)
+    world.service.clock.advance(2)
     newer = {world.put(0) for _ in range(4)}
 
     scene.until(lambda: run.actor.is_over)

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 from executors_query import Query, fill, first_plan
-from log_stores import MemoryLogStore, Put
+from log_stores import MemoryLogStore
 from refs import ref
 from replayed_log import rows_in
+from world.fates import Fate
 
 from spark_azqueue.errors import (
     CheckpointMismatch,
@@ -98,7 +99,7 @@ def test_a_put_whose_answer_is_lost_is_known_by_its_attempt(query: Query) -> Non
     fill(query, 8)
     _, plan = first_plan(query)
     task, store = query.task(plan)
-    store.faults.append(Put.LOST_AFTER)
+    store.faults.append(Fate.LOST_AFTER)
     with pytest.raises(ServiceError):
         task.segment()
     assert query.fake.visible("orders") == 0, "nothing is released: the put may stand"
@@ -112,7 +113,7 @@ def test_after_a_refused_put_everything_is_given_back(query: Query) -> None:
     fill(query, 8)
     _, plan = first_plan(query)
     task, store = query.task(plan)
-    store.faults.append(Put.REFUSED)
+    store.faults.append(Fate.REFUSED)
     with pytest.raises(ServiceError):
         task.segment()
     assert query.fake.visible("orders") == 4

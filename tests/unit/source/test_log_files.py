@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from turns import Killed
+from world.turns import Killed
 
 from spark_azqueue.errors import LogConflict, LogUnavailable
 from spark_azqueue.journal import file_store as files

@@ -1,7 +1,8 @@
 """The store of the log in memory: each scripted fault does what it says."""
 
 import pytest
-from log_stores import MemoryLogStore, Put
+from log_stores import MemoryLogStore
+from world.fates import Fate
 
 from spark_azqueue.errors import ServiceError, ServiceUnavailable
 from spark_azqueue.journal.store import LogStore
@@ -15,11 +16,11 @@ def store():
 @pytest.mark.parametrize(
     ("fault", "may", "exists"),
     [
-        (Put.LOST_BEFORE, True, False),
-        (Put.LOST_AFTER, True, True),
-        (Put.LATE, True, False),
-        (Put.REFUSED, False, False),
-        (Put.BUSY, False, False),
+        (Fate.LOST_BEFORE, True, False),
+        (Fate.LOST_AFTER, True, True),
+        (Fate.LATE, True, False),
+        (Fate.REFUSED, False, False),
+        (Fate.BUSY, False, False),
     ],
 )
 def test_a_fault_is_of_one_put(store, fault, may, exists):
@@ -34,7 +35,7 @@ def test_a_fault_is_of_one_put(store, fault, may, exists):
 
 
 def test_a_late_put_lands_if_the_name_is_free(store):
-    store.next_puts(Put.LATE, Put.LATE)
+    store.next_puts(Fate.LATE, Fate.LATE)
     for name in ("seg/1", "seg/2"):
         with pytest.raises(ServiceUnavailable):
             store.put_new(name, b"late")
@@ -58,7 +59,7 @@ def test_objects_may_be_damaged_cut_and_removed(store):
 
 def test_another_process_has_the_same_objects_and_its_own_faults_and_calls(store):
     other = store.another()
-    other.next_puts(Put.REFUSED)
+    other.next_puts(Fate.REFUSED)
 
     assert store.put_new("seg/1", b"a") is True
     assert other.get("seg/1", 1) == b"a"

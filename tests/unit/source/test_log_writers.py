@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from log_stores import MemoryLogStore, Put
+from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS
 from segments import a_message
+from world.fates import Fate
 
 from spark_azqueue.errors import LogConflict, LogDamaged, LostSegment, ServiceError
 from spark_azqueue.journal.codec import Damaged
@@ -172,7 +173,7 @@ def test_a_number_that_only_a_decision_knows_is_used(store):
 
 def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next(store):
     first = a_log(store)
-    store.next_puts(Put.LOST_AFTER)
+    store.next_puts(Fate.LOST_AFTER)
 
     with pytest.raises(ServiceError) as raised:
         put(first)
@@ -183,7 +184,7 @@ def test_an_answer_that_was_lost_is_an_error_and_the_segment_stands_for_the_next
 
 def test_a_put_that_lands_after_the_next_writer_has_listed_is_a_conflict_for_it(store):
     first = a_log(store)
-    store.next_puts(Put.LATE)
+    store.next_puts(Fate.LATE)
     with pytest.raises(ServiceError):
         put(first)
     second = a_log(store.another())
@@ -205,7 +206,7 @@ def test_our_own_bytes_under_the_number_are_ours(store, monkeypatch):
 
 def test_a_refused_put_says_that_nothing_was_written(store):
     log = a_log(store)
-    store.next_puts(Put.REFUSED)
+    store.next_puts(Fate.REFUSED)
 
     with pytest.raises(ServiceError) as raised:
         put(log)

@@ -1,36 +1,40 @@
-"""Queues in memory for the transactional sink, and whole processes of it over one log.
+"""The transactional sink in the world: its queues, and whole processes of it over one log.
 
-Only the few methods of a client that it uses. A message counts as shown once an update that makes
-it visible before its last seconds was carried out.
+A message counts as shown once an update that makes it visible before its last seconds was carried
+out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from log_stores import MemoryLogStore
-from simulated_queues import Flight, Queues
 
-from spark_azqueue.errors import AccessDenied, Outcome, QueueNotFound, ServiceUnavailable
+from spark_azqueue.journal import identity
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.service.incoming import Answer
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.service.queues.calls import Show
-from spark_azqueue.service.queues.reach import ProbeUpdate
 from spark_azqueue.sink.transaction import log as logs
-from spark_azqueue.sink.transaction import record
+from spark_azqueue.sink.transaction import names, record, task
 from spark_azqueue.sink.transaction import show as showing
 from spark_azqueue.sink.transaction.commit import Committed, Transactions
 from spark_azqueue.sink.transaction.names import Transaction
 from spark_azqueue.sink.transaction.record import Hidden, Prepared
 from spark_azqueue.sink.transaction.show import ServiceClock
 from spark_azqueue.sink.transaction.task import WritePlan, Writer
+
+from .process import AtOnceClient, Flight, SteppedStore
+from .service import Service
 
 ACCOUNT = "shop"
 QUERY = "00000000-0000-0000-0000-0000000000aa"
@@ -43,18 +47,15 @@ def options(**more: str) -> SinkConfig:
     return sink_config(given | {"transactionLog": "file:/log"} | more, {})
 
 
-class HiddenQueues(Queues):
+class HiddenQueues(Service):
     """An account's queues, and what was seen of them. A queue is there unless it was deleted.
 
-    shown: the ids of the messages of each row that were shown. destroyed: rows of which a message
-    was in a queue that was cleared.
+    before_show: gets the row of a message that is shown now. shown: the ids of the messages of each
+    row that were shown. destroyed: rows of which a message was in a queue that was cleared.
     """
 
-    def __init__(
-        self, faults: Iterable[str] = (), before_show: Callable[[str], None] = lambda row: None
-    ) -> None:
-        super().__init__(options().account, (), lambda _: None)
-        self.faults = list(faults)
+    def __init__(self, before_show: Callable[[str], None] = lambda row: None) -> None:
+        super().__init__()
         self.before_show = before_show
         self.deleted: set[str] = set()
         self.shown: dict[str, list[str]] = defaultdict(list)
@@ -68,20 +69,20 @@ class HiddenQueues(Queues):
         lease = Lease(QueueRef(ACCOUNT, queue), view.id, view.receipt)
         return Hidden(lease, int(now) + delay if delay else 0, int(view.expiration))
 
-    def carried_out(self, call: Any, *, is_repeated: bool = False) -> Any:
+    def carry_out(self, call: Any, *, is_sure: bool = False) -> Answer:
         if call.queue.name not in self.deleted:
             self.account.create(call.queue.name)
         if not isinstance(call, Show):
-            return super().carried_out(call, is_repeated=is_repeated)
+            return super().carry_out(call, is_sure=is_sure)
         lease = call.lease
         held = {view.id: view for view in self.views(lease.queue.name)}.get(lease.message_id)
         if held is not None and held.receipt == lease.pop_receipt:
             self.before_show(held.text)
-        outcome = super().carried_out(call, is_repeated=is_repeated)
-        if outcome is Outcome.OK:
+        given = super().carry_out(call, is_sure=is_sure)
+        if given.status < 300:
             assert held
             self.shown[held.text].append(held.id)
-        return outcome
+        return given
 
     def consumer(self, queue: str, *, read_committed: bool) -> list[str]:
         """The rows that a consumer would get now."""
@@ -106,60 +107,22 @@ class Steps:
     def at(self, calls: int, happens: Callable[[], None]) -> None:
         self.hooks[self.count + calls] = happens
 
-    def step(self) -> None:
+    def stop(self, call: str) -> str:
         happens = self.hooks.pop(self.count, None)
         self.count += 1
         if happens:
             happens()
+        return ""
 
 
-class Store(MemoryLogStore):
-    """The log of one process."""
-
-    steps: Steps | None = None
-
-    def _called(self, method: str, name: str) -> None:
-        if self.steps and method not in ("open", "close"):
-            self.steps.step()
-        super()._called(method, name)
-
-
-class Client:
-    """The queues, as one process sees them."""
+class Client(AtOnceClient):
+    """The queues, as one process sees them. Answers come in another order."""
 
     def __init__(self, service: HiddenQueues, steps: Steps) -> None:
-        self.service = service
-        self.steps = steps
+        super().__init__(options().account, service, steps.stop)
 
-    def queue(self, ref: QueueRef) -> Client:
-        self.ref = ref
-        return self
-
-    def check(self) -> datetime:
-        self.steps.step()
-        now: datetime = self.service.carried_out(ProbeUpdate(self.ref))
-        return now
-
-    def in_flight(self) -> Flight:
-        return Unordered(self._made)
-
-    def _made(self, call: Any) -> Any:
-        """The result, or the error."""
-        self.steps.step()
-        service = self.service
-        fault = service.faults.pop(0) if service.faults else None
-        if fault == "busy":
-            return ServiceUnavailable("HTTP 503", status=503, outcome=Outcome.RETRY)
-        if fault == "denied":
-            return AccessDenied("HTTP 403", status=403)
-        try:
-            found = service.carried_out(call)
-            return service.carried_out(call, is_repeated=True) if fault == "lost" else found
-        except QueueNotFound as error:
-            return error
-
-    def close(self) -> None:
-        pass
+    def in_flight(self) -> Unordered:
+        return Unordered(self.made)
 
 
 class Unordered(Flight):
@@ -184,7 +147,7 @@ class Process:
     """One process of the driver at a time: plan, tasks, commit and abort."""
 
     service: HiddenQueues
-    store: Store
+    store: SteppedStore
     steps: Steps
     transactions: Transactions
     writer: Writer
@@ -202,8 +165,10 @@ class Process:
         **more: str,
     ) -> Process:
         steps = Steps()
-        store = Store(log.where, log.objects, kind=TRANSACTIONS)
-        store.steps = steps
+        store = SteppedStore(
+            service, steps.stop, where=log.where, objects=log.objects, kind=TRANSACTIONS
+        )
+        store.faults = log.faults  # what the next puts meet, whoever makes them
         config = options(**{"failOnDataLoss": str(not lossy).lower(), **more})
         client: Any = Client(service, steps)
         transactions = Transactions(config, store, client)
@@ -238,6 +203,26 @@ class Process:
         return plan.transaction(self.writer.query, self.writer.batch)
 
 
+@contextlib.contextmanager
+def lost(log: MemoryLogStore, who: int, what: int) -> Iterator[set[int]]:
+    """The folder has lost an object, or a byte of it is flipped: the numbers that this may cost.
+
+    Then it is put back from a backup, unless it is not needed any more.
+    """
+    name = sorted(log.objects)[who % len(log.objects)]
+    at, before = names.as_record_name(name), log.objects[name]
+    if what % 2:
+        log.remove(name)
+    else:
+        log.damage(name, what % len(before))
+    yield {at.number} if at else set()
+    listed = names.all_parsed(log.objects)
+    is_needed = at is None or not any(each.number > at.number for each in listed)
+    is_needed |= at is not None and at.number in names.records_in(listed).get(at.key, ())
+    if is_needed if what % 2 else name in log.objects:
+        log.objects[name] = before
+
+
 def twice(service: HiddenQueues) -> dict[str, int]:
     """The rows that were shown more than once."""
     return {
@@ -247,9 +232,22 @@ def twice(service: HiddenQueues) -> dict[str, int]:
     }
 
 
+def with_ids(patch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """Ids that are the same each time. Returns what makes them."""
+    numbers = itertools.count(1)
+
+    def made() -> str:
+        return f"{next(numbers) * 7919 % 10**9:032x}"
+
+    ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=made()))
+    for module in (identity, task):
+        patch.setattr(module, "uuid", ids)
+    return made
+
+
 def of_service(service: HiddenQueues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes' clocks are the service's."""
-    monkeypatch.setattr(showing, "ServiceClock", lambda date: ServiceClock(date, service.clock.now))
+    monkeypatch.setattr(showing, "ServiceClock", lambda date: ServiceClock(date, service.wall))
 
 
 def small(patch: pytest.MonkeyPatch) -> None:
