@@ -38,7 +38,12 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.frame import check_count, framed, unframed, unpacked
-from spark_azqueue.journal.messages import pack_messages, unpack_messages
+from spark_azqueue.journal.messages import (
+    COLUMNS,
+    newest_columns,
+    pack_messages,
+    unpack_messages,
+)
 from spark_azqueue.journal.pending import (
     MESSAGE_BYTES,
     MESSAGE_VALUES,
@@ -138,7 +143,8 @@ class SlotHeader:
     tombstone: the plan was closed before anything was put, so it has none, for ever. until: when
     the first of its leases ends, by the queues' clock, seconds since 1970; 0 if one did not tell.
     repeated: an earlier task of this slot may have leased messages, too. reading: the options that
-    make rows of messages. looked: by the name of the queue.
+    make rows of messages. looked: by the name of the queue. columns: the version of its messages'
+    columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -156,6 +162,7 @@ class SlotHeader:
     reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
     looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
     counts: Annotated[Counts, _COUNTS] = field(default_factory=Counts)
+    columns: Annotated[int, COLUMNS] = field(default_factory=newest_columns)
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -177,9 +184,8 @@ class SlotSegment:
 
 def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
-    return framed(
-        SLOT_MAGIC, header.to_bytes(), pack_messages(received, header.queues) if received else b""
-    )
+    messages = pack_messages(received, header.queues, header.columns) if received else b""
+    return framed(SLOT_MAGIC, header.to_bytes(), messages)
 
 
 def decode_slot(
@@ -199,7 +205,8 @@ def decode_slot(
         return SlotSegment(header, ())
     check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
-        return SlotSegment(header, unpack_messages(stream, header.queues, header.messages))
+        received = unpack_messages(stream, header.queues, header.messages, header.columns)
+    return SlotSegment(header, received)
 
 
 KNOWN_AT_MOST = PENDING_AT_MOST

@@ -40,6 +40,7 @@ from spark_azqueue.journal.codec import (
     text,
     unsealed,
 )
+from spark_azqueue.journal.messages import COLUMNS, newest_columns
 from spark_azqueue.journal.numbers import tagged_in
 from spark_azqueue.journal.pending import (
     MESSAGE_BYTES,
@@ -224,7 +225,7 @@ class SegmentHeader:
     may be removed. queues: the queues that were read. reading: the options that make rows of
     messages, by name. cut: rows in each partition. oldest: earliest insertion, seconds since 1970,
     None if unknown. suspect: one of its messages may be poison. status: what isolation does,
-    in a line.
+    in a line. columns: the version of its messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -240,6 +241,7 @@ class SegmentHeader:
     oldest: Annotated[int | None, MAYBE_TIME] = None
     suspect: Annotated[bool, FLAG] = False
     status: Annotated[str, Coded(text, name="isolation", is_late=True)] = ""
+    columns: Annotated[int, COLUMNS] = field(default_factory=newest_columns)
 
     @property
     def messages(self) -> int:
