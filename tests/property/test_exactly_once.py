@@ -183,7 +183,7 @@ class WithSurprises(ExactlyOnce):
         store.land()  # by hand, and so after anything that was under way
         name = data.draw(st.sampled_from(sorted(store.objects)))
         outcomes = {
-            each: text for each, text in store.objects.items() if each.startswith("verdicts/")
+            each: text for each, text in store.objects.items() if each.startswith("outcomes/")
         }
         before = store.objects[name]
         if removed and name.startswith("seg/") and int(name[4:]) > self.newest_named():
@@ -200,10 +200,10 @@ class WithSurprises(ExactlyOnce):
             store.objects[name] = before  # from a backup; if the query has removed it, it is gone
         elif name == "log.json" and not (removed and name in store.objects):
             store.objects[name] = before  # if it has not made a new one, as for an empty folder
-        elif name.startswith("owed/"):
+        elif name.startswith("pending/"):
             store.objects[name] = before
         for each, outcome in outcomes.items():
-            if each.replace("verdicts/", "seg/") in store.objects:
+            if each.replace("outcomes/", "seg/") in store.objects:
                 store.objects[each] = outcome
 
 

@@ -19,6 +19,7 @@ from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
+from spark_azqueue.errors import LogDamaged
 from spark_azqueue.files import log as file_log
 from spark_azqueue.files.decide import Quarantined
 from spark_azqueue.files.log import FileLog
@@ -66,7 +67,7 @@ RECEIVED = (
     a_message(2, expiration_time=253_402_300_799_000_000),
 )
 PENDING = tuple(PendingDelete(MessageKey(ORDERS, f"id-{at}"), at, 1_790_000_000) for at in range(3))
-MANY_OWED = tuple(
+MANY_PENDING = tuple(
     PendingDelete(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
 )
 READING = {"messageEncoding": "base64", "bodyType": "string"}
@@ -96,7 +97,9 @@ def write_ahead_log(store: MemoryLogStore) -> None:
     log.put(Contents(RECEIVED, (2, 1), 1_780_000_000, (ORDERS, RETURNS), READING), LogProgress())
     log.put(
         Contents(RECEIVED[:1], (1,), None, (ORDERS,), {}, suspect=True),
-        LogProgress(named=1, committed=1, pending=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
+        LogProgress(
+            named=1, committed=1, pending=MANY_PENDING, began=FirstBatch(0, 1), leased_s=300
+        ),
     )
     log.outcomes.decide(1, BatchOutcome.COMMITTED)
     log.outcomes.decide(2, BatchOutcome.SPLIT)
@@ -126,7 +129,7 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     assert log.newest.progress.pending_list
     whole = PendingLists(log, lose=False).whole(log.newest.progress)
     assert whole
-    assert (whole.pending, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
+    assert (whole.pending, whole.began, whole.leased_s) == (MANY_PENDING, (0, 1), 300)
     first = log.segments.read(1)
     assert first.received == RECEIVED
     assert (first.header.cut, first.header.reading) == ((2, 1), READING)
@@ -138,7 +141,7 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
         None,
     ]
     assert log.outcomes.newest_findings == FINDINGS
-    assert log.outcomes.has_tries(2)
+    assert log.outcomes.has_attempts(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
 
@@ -383,3 +386,11 @@ def test_the_identity_is_read_as_ever(kind: Kind) -> None:
     identity = Identity.read(data, store)
     assert (identity.uuid, identity.account) == (uuid.UUID(int=0xC0FFEE).hex, ACCOUNT)
     assert identity.to_bytes(kind) == data
+
+
+@pytest.mark.parametrize("kind", [WRITE_AHEAD, EXECUTORS], ids=lambda kind: kind.name)
+def test_a_log_with_names_of_before_the_first_release_is_refused(kind: Kind) -> None:
+    data = (GOLDEN / "refused" / f"{kind.name}.json").read_bytes()
+
+    with pytest.raises(LogDamaged, match=r"from before the first release.*Finish the log"):
+        Identity.read(data, MemoryLogStore(kind=kind))

@@ -109,8 +109,8 @@ class Counts:
 
     dequeued: Annotated[int, COUNT_OR_0] = 0
     redelivered: Annotated[int, COUNT_OR_0] = 0
-    copies: Annotated[int, COUNT_OR_0] = 0
-    left_to_expire: Annotated[int, COUNT_OR_0] = 0
+    duplicates_suppressed: Annotated[int, COUNT_OR_0] = 0
+    skipped_near_expiry: Annotated[int, COUNT_OR_0] = 0
     throttled: Annotated[int, COUNT_OR_0] = 0
     began_cs: Annotated[int, COUNT_OR_0] = 0
     took_cs: Annotated[int, COUNT_OR_0] = 0
@@ -326,7 +326,7 @@ class SeenMessages:
     def to_bytes(self) -> bytes:
         """The object to store."""
         return sealed(
-            {"version": _REPORT_VERSION, "owed": [e.to_json() for e in self._pending.values()]}
+            {"version": _REPORT_VERSION, "pending": [e.to_json() for e in self._pending.values()]}
         )
 
     @classmethod
@@ -334,7 +334,7 @@ class SeenMessages:
         """Read it back. account: of the queues. Raises Damaged."""
         most = _values_at_most(KNOWN_AT_MOST)
         found = of_version(unsealed(data, most), "list", _REPORT_VERSION)
-        return cls(PendingDelete.all_from_json(found.get("owed"), account))
+        return cls(PendingDelete.all_from_json(found.get("pending"), account))
 
 
 _A_DAY_S = 86_400
