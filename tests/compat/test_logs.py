@@ -29,7 +29,7 @@ SEGMENTS = {
 
 
 WITH_A_LIST = "0.1-pending"
-"""As 0.1, and a third batch that Spark has not named, with pending deletes in a list of their own."""
+"""As 0.1, and a third batch that Spark has not named, with a list of pending deletes."""
 
 
 def test_every_golden_log_is_listed() -> None:
