@@ -13,10 +13,11 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import pytest
 
+from spark_azqueue.commands.shared import fields_of
 from spark_azqueue.journal import messages
 from spark_azqueue.journal.codec import Damaged
 from spark_azqueue.journal.messages import newest_columns
-from spark_azqueue.service.encoding import BodyType
+from spark_azqueue.service.encoding import BodyType, Encoding
 from spark_azqueue.service.message_fields import Field, Form, declared_in
 from spark_azqueue.service.messages import FIELDS, Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.xml import read_messages, read_peeked
@@ -111,6 +112,14 @@ def test_a_row_has_a_value_of_every_field() -> None:
 
     assert set(batch.schema.names) == {each.column for each in FIELDS if each.column}
     assert not any(each.null_count for each in batch.columns)
+
+
+def test_a_command_shows_every_field_of_a_message() -> None:
+    ((message, _),) = received()
+    told = fields_of(message, Encoding.NONE)
+
+    assert told.keys() >= set(Message._fields)
+    assert None not in told.values()
 
 
 def elements(page: bytes) -> set[str]:
