@@ -150,7 +150,7 @@ def _serialised(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-_FORMS = {each.column: each.form for each in FIELDS}
+_FIELDS = {each.column: each for each in FIELDS}
 
 
 def _column(name: str, rows: Sequence[Row], shown: Callable[[str], str]) -> list[Any]:
@@ -160,13 +160,13 @@ def _column(name: str, rows: Sequence[Row], shown: Callable[[str], str]) -> list
         return [row.corrupt for row in rows]
     if name == IS_REFERENCE:
         return [row.reference is not None for row in rows]
-    form = _FORMS[name]
-    if form is Form.RECEIPT:
+    field = _FIELDS[name]
+    if field.form is Form.RECEIPT:
         return [shown(row.lease.pop_receipt) if row.lease else None for row in rows]
-    values = [getattr(row.message, name) for row in rows]
-    if form is Form.QUEUE:
+    values = [getattr(row.message, field.name) for row in rows]
+    if field.form is Form.QUEUE:
         return [queue.name for queue in values]
-    if form is Form.TIME:
+    if field.form is Form.TIME:
         return [None if value == UNKNOWN_TIME else value for value in values]
     return values
 

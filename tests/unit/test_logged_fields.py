@@ -104,6 +104,12 @@ def test_a_log_has_every_field(log: Kept) -> None:
     assert log.decode(log.encode(received())) == received()
 
 
+def test_a_log_has_the_default_of_every_field(log: Kept) -> None:
+    defaults = {each.name: each.default for each in FIELDS if each.has_default}
+
+    assert log.decode(log.encode(received(**defaults))) == received(**defaults)
+
+
 def test_a_row_has_a_value_of_every_field() -> None:
     ((message, lease),) = received()
     batch = record_batch(

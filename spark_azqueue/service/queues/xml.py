@@ -268,6 +268,7 @@ _READ: dict[Form, Callable[[str], Any]] = {
     Form.TIME: _microseconds,
     Form.MAYBE_TIME: _microseconds,
     Form.COUNT: _count,
+    Form.TEXT: str,
 }
 """How the text of an element is read: None if it cannot be."""
 _UNKNOWN = {Form.TIME: UNKNOWN_TIME, Form.COUNT: 0}
