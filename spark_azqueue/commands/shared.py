@@ -30,7 +30,8 @@ from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.options.option import ParsedOptions
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.encoding import Encoding
-from spark_azqueue.service.messages import UNKNOWN_TIME, Message, QueueRef, queue_name
+from spark_azqueue.service.message_fields import Form
+from spark_azqueue.service.messages import FIELDS, UNKNOWN_TIME, Message, QueueRef, queue_name
 from spark_azqueue.service.queues.calls import Count, Peeked
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
@@ -310,17 +311,11 @@ def fields_of(message: Message, encoding: Encoding, *, unpack: bool = False) -> 
     """
     body = body_of(message.text, encoding)
     fields: dict[str, Any] = {
-        "queue": message.queue.name,
-        "message_id": message.message_id,
-        "insertion_time": moment(message.insertion_time),
-        "expiration_time": moment(message.expiration_time),
-        "next_visible_time": moment(message.next_visible_time or UNKNOWN_TIME),
-        "dequeue_count": message.dequeue_count,
-        "bytes": message.size,
-        "intact": message.intact,
-        "body": body.text,
-        "text": message.text,
+        each.name: _plain(each.form, getattr(message, each.name))
+        for each in FIELDS
+        if each.form is not Form.RECEIPT
     }
+    fields |= {"bytes": message.size, "body": body.text, "text": fields.pop("text")}
     if body.envelope:
         fields["envelope"] = {
             "reason": body.envelope.reason,
@@ -364,6 +359,12 @@ def lines_of(
     text = shown(body.text, max(1, most), lines=is_whole)
     lines += [f"  {line}" for line in text.split("\n")]
     return lines
+
+
+def _plain(form: Form, value: Any) -> Any:
+    if form is Form.QUEUE:
+        return value.name
+    return moment(value or UNKNOWN_TIME) if form in (Form.TIME, Form.MAYBE_TIME) else value
 
 
 def moment(microseconds: int) -> str | None:

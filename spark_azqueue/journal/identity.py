@@ -1,7 +1,7 @@
 """The identity object of a log: written first, and never changed.
 
-Version 1 is that of a write-ahead log. Other kinds have version 2, so that releases that know only
-write-ahead logs refuse their folders.
+Its version is that of the kind of log. A folder of an earlier version is refused: its objects have
+other names and keys, and no release has written one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_azqueue.service.names import EXECUTORS, FILES, TRANSACTIONS, WRITE_AHEAD, Kind
 
-from .codec import Located, sealed, text, unsealed
+from .codec import Damaged, Located, number, sealed, text, unsealed
 from .refusals import (
+    earlier_names,
     folder_of_another_account,
     folder_of_another_kind,
     missing_identity,
@@ -66,19 +67,20 @@ class Identity(NamedTuple):
         try:
             found: Any = unsealed(data or b"")
             read = cls(found["log"], text(found, "account"))
-            kind = WRITE_AHEAD.name if found["version"] == 1 else found["kind"]
-            if found["version"] in (1, 2) and kind in _KINDS and _UUID.fullmatch(read.uuid):
-                return read, _KINDS[kind]
-        except (ValueError, TypeError, KeyError):
-            pass
-        raise unreadable_identity(place, IDENTITY)
+            kind = _KINDS[found.get("kind", WRITE_AHEAD.name)]  # version 1 did not say
+            version = number(found, "version", 1, kind.version)
+            if not _UUID.fullmatch(read.uuid):
+                raise Damaged("its id is not valid")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise unreadable_identity(place, IDENTITY) from None
+        if version < kind.version:
+            raise earlier_names(place, IDENTITY, version, kind.version)
+        return read, kind
 
     def to_bytes(self, kind: Kind) -> bytes:
         """The object to store."""
-        value = {"version": 1, "log": self.uuid, "account": self.account}
-        if kind is not WRITE_AHEAD:
-            value |= {"version": 2, "kind": kind.name}
-        return sealed(value)
+        value = {"version": kind.version, "log": self.uuid, "account": self.account}
+        return sealed({**value, "kind": kind.name})
 
     def check(self, account: str, place: Located) -> None:
         """Raise LogConflict if the options name another account."""

@@ -1,19 +1,29 @@
 """The messages of a segment as bytes, column by column, and back with every value checked.
 
-Each column is a list of lengths, then the values. Texts are UTF-8, in which even a lone surrogate
-survives.
+Each column is its length, then the values. Texts are UTF-8, in which even a lone surrogate
+survives. Which columns there are, the fields of a message say (`service/message_fields.py`).
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 
 from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_receipt
-from spark_azqueue.service.messages import MAX_DEQUEUE_COUNT, Lease, Message, QueueRef, Received
+from spark_azqueue.service.message_fields import Field, Form
+from spark_azqueue.service.messages import (
+    FIELDS,
+    MAX_DEQUEUE_COUNT,
+    Lease,
+    Message,
+    QueueRef,
+    Received,
+)
 
-from .codec import Damaged
+from .codec import Coded, Damaged, number
 
 _LENGTH = struct.Struct("<Q")
 
@@ -78,86 +88,155 @@ _LONGEST_TEXT = 3 * 16 * 2**20
 """In bytes. A message of a damaged answer (16 MiB at most) may have all of it for its text, with
 each byte that is not UTF-8 as a character of three."""
 _NONE = -1
-"""A next_visible_time that is not known."""
+"""A time that there is not."""
+_YEAR_10000 = 253_402_300_800 * 1_000_000
+"""Microseconds since 1970: what an Arrow timestamp in Spark can hold, and more than any queue."""
 
 
-def pack_messages(received: Sequence[Received], queues: Sequence[QueueRef]) -> bytes:
-    """The messages and their receipts, all of them from these queues."""
-    messages = [message for message, _ in received]
-    number_of = {name: number for number, name in enumerate(queues)}
-    texts = [message.text.encode("utf-8", "surrogatepass") for message in messages]
-    visible = [message.next_visible_time for message in messages]
-    columns = (
-        numbers("I", [number_of[message.queue] for message in messages]),
-        "\n".join([message.message_id for message in messages]).encode("ascii"),
-        "\n".join([lease.pop_receipt for _, lease in received]).encode("ascii"),
-        numbers("q", [message.insertion_time for message in messages]),
-        numbers("q", [message.expiration_time for message in messages]),
-        numbers("q", [_NONE if time is None else time for time in visible]),
-        numbers("i", [message.dequeue_count for message in messages]),
-        bytes(message.intact for message in messages),
-        numbers("I", list(map(len, texts))),
-        b"".join(texts),
+class _Packing(NamedTuple):
+    """How the values of one form are columns. unpack: of so many messages; raises Damaged."""
+
+    pack: Callable[[Sequence[Any]], tuple[bytes, ...]]
+    unpack: Callable[[Stream, int], Sequence[Any]]
+
+
+def _numbers(kind: str, least: int, most: int, what: str) -> _Packing:
+    def unpack(stream: Stream, count: int) -> Sequence[int]:
+        values = read_numbers(kind, stream, count)
+        if min(values) < least or max(values) > most:
+            raise Damaged(f"a {what} is not valid")
+        return values
+
+    return _Packing(lambda values: (numbers(kind, values),), unpack)
+
+
+def _lines(what: str, legal: Callable[[str], bool], longest: int) -> _Packing:
+    return _Packing(
+        lambda values: ("\n".join(values).encode("ascii"),),
+        lambda stream, count: listed(stream, count, what, legal, longest),
     )
+
+
+_TIMES = _numbers("q", 0, _YEAR_10000 - 1, "time")
+_TIMES_OR_NONE = _numbers("q", _NONE, _YEAR_10000 - 1, "time")
+
+
+def _pack_maybe_times(values: Sequence[int | None]) -> tuple[bytes, ...]:
+    return _TIMES_OR_NONE.pack([_NONE if time is None else time for time in values])
+
+
+def _maybe_times(stream: Stream, count: int) -> Sequence[int | None]:
+    return [None if time == _NONE else time for time in _TIMES_OR_NONE.unpack(stream, count)]
+
+
+def _flags(stream: Stream, count: int) -> Sequence[bool]:
+    values = column(stream, count, count)
+    if not set(values) <= {0, 1}:
+        raise Damaged("a flag is neither true nor false")
+    return list(map(bool, values))
+
+
+def _pack_texts(values: Sequence[str]) -> tuple[bytes, ...]:
+    texts = [text.encode("utf-8", "surrogatepass") for text in values]
+    return numbers("I", list(map(len, texts))), b"".join(texts)
+
+
+def _texts(stream: Stream, count: int) -> Sequence[str]:
+    sizes = read_numbers("I", stream, count)
+    if sum(sizes) != length(stream) or max(sizes) > _LONGEST_TEXT:
+        raise Damaged("its texts are cut short, or too long")
+    try:
+        return [exactly(stream, size).decode("utf-8", "surrogatepass") for size in sizes]
+    except UnicodeDecodeError:
+        raise Damaged("a text is not UTF-8") from None
+
+
+_PACKINGS = {
+    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # its place among those of the header
+    Form.ID: _lines("message ids", is_message_id, MAX_ID),
+    Form.RECEIPT: _lines("pop receipts", is_receipt, MAX_RECEIPT),
+    Form.TIME: _TIMES,
+    Form.MAYBE_TIME: _Packing(_pack_maybe_times, _maybe_times),
+    Form.COUNT: _numbers("i", 0, MAX_DEQUEUE_COUNT, "count"),
+    Form.FLAG: _Packing(lambda values: (bytes(values),), _flags),
+    Form.TEXT: _Packing(_pack_texts, _texts),
+}
+
+_FIRST = (
+    *("queue", "message_id", "pop_receipt", "insertion_time", "expiration_time"),
+    *("next_visible_time", "dequeue_count", "intact", "text"),
+)
+"""The columns of version 1 in this order for ever; those of later versions follow."""
+
+
+def newest_columns() -> int:
+    """The version of the columns that this release writes."""
+    return max(each.since for each in FIELDS)
+
+
+def _version(found: Mapping[str, Any], name: str) -> int:
+    version = number(found, name, 1) if name in found else 1
+    if version > newest_columns():
+        raise Damaged(f"its columns are of version {version}: upgrade spark-azqueue")
+    return version
+
+
+COLUMNS = Coded(_version, lambda value: {"columns": value} if value > 1 else {}, is_spread=True)
+"""The version of the columns, in a header; without it, 1."""
+
+
+def _logged(version: int | None) -> list[Field]:
+    """The fields that are columns of this version, in their order. None: of the newest."""
+    by_name = {each.name: each for each in FIELDS}
+    first = [by_name.pop(name) for name in _FIRST]
+    later = sorted(by_name.values(), key=lambda each: each.since)
+    return [*first, *(each for each in later if version is None or each.since <= version)]
+
+
+def pack_messages(
+    received: Sequence[Received], queues: Sequence[QueueRef], version: int | None = None
+) -> bytes:
+    """The messages and their receipts, all of them from these queues.
+
+    version: of the columns, None for the newest.
+    """
+    place = {queue: number for number, queue in enumerate(queues)}
+    messages = [message for message, _ in received]
+    leases = [lease for _, lease in received]
+    columns: list[bytes] = []
+    for field in _logged(version):
+        holders = leases if field.form is Form.RECEIPT else messages
+        values = list(map(attrgetter(field.name), holders))
+        if field.form is Form.QUEUE:
+            values = [place[queue] for queue in values]
+        columns += _PACKINGS[field.form].pack(values)
     return joined(columns)
 
 
-def unpack_messages(stream: Stream, queues: Sequence[QueueRef], count: int) -> tuple[Received, ...]:
-    """Read `count` messages back, and no more. Raises Damaged."""
-    numbers = read_numbers("I", stream, count)
-    if any(number >= len(queues) for number in numbers):
-        raise Damaged("a message is of a queue that its header does not name")
-    ids = listed(stream, count, "message ids", is_message_id, MAX_ID)
-    check_once(numbers, ids)
-    receipts = listed(stream, count, "pop receipts", is_receipt, MAX_RECEIPT)
-    inserted, expires, visible = (read_numbers("q", stream, count) for _ in range(3))
-    counts = read_numbers("i", stream, count)
-    intact = column(stream, count, count)
-    if not set(intact) <= {0, 1}:
-        raise Damaged("it does not say which messages are intact")
-    if any(not 0 <= each <= MAX_DEQUEUE_COUNT for each in counts):
-        raise Damaged("a dequeue count is not valid")
-    if any(not 0 <= time < _YEAR_10000 for times in (inserted, expires) for time in times):
-        raise Damaged("a time is not valid")
-    if any(not (time == _NONE or 0 <= time < _YEAR_10000) for time in visible):
-        raise Damaged("a time is not valid")
-    texts = list(_texts(stream, read_numbers("I", stream, count)))
+def unpack_messages(
+    stream: Stream, queues: Sequence[QueueRef], count: int, version: int | None = None
+) -> tuple[Received, ...]:
+    """Read `count` messages back, and no more. Raises Damaged.
+
+    version: of the columns, None for the newest. What it does not have gets its default.
+    """
+    found: dict[str, Sequence[Any]] = {
+        each.name: _PACKINGS[each.form].unpack(stream, count) for each in _logged(version)
+    }
     if stream.read(1):
         raise Damaged("it has more columns than a segment")
-    return tuple(
-        Received(
-            Message(
-                queues[numbers[row]],
-                ids[row],
-                texts[row],
-                inserted[row],
-                expires[row],
-                counts[row],
-                None if visible[row] == _NONE else visible[row],
-                bool(intact[row]),
-            ),
-            Lease(queues[numbers[row]], ids[row], receipts[row]),
-        )
-        for row in range(count)
-    )
+    places, ids = found["queue"], found["message_id"]
+    if max(places) >= len(queues):
+        raise Damaged("a message is of a queue that its header does not name")
+    check_once(places, ids)
+    found["queue"] = [queues[place] for place in places]
+    defaults = {each.name: itertools.repeat(each.default, count) for each in FIELDS}
+    messages = map(Message, *(found.get(name, defaults[name]) for name in Message._fields))
+    leases = map(Lease, found["queue"], ids, found["pop_receipt"])
+    return tuple(map(Received, messages, leases))
 
 
 def check_once(queues: Sequence[int], ids: Sequence[str]) -> None:
     """Raise Damaged if a message is there twice: each is deleted, or published, once."""
     if len(set(zip(queues, ids, strict=True))) < len(ids):
         raise Damaged("a message is in it twice")
-
-
-_YEAR_10000 = 253_402_300_800 * 1_000_000
-"""Microseconds since 1970: what an Arrow timestamp in Spark can hold, and more than any queue."""
-
-
-def _texts(stream: Stream, sizes: Sequence[int]) -> Iterator[str]:
-    total = length(stream)
-    if sum(sizes) != total or max(sizes) > _LONGEST_TEXT:
-        raise Damaged("its texts are cut short, or too long")
-    for size in sizes:
-        try:
-            yield exactly(stream, size).decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            raise Damaged("a text is not UTF-8") from None

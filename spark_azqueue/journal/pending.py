@@ -85,7 +85,6 @@ def pending_deletes(most: int = PENDING_AT_MOST) -> Coded:
     return Coded(
         lambda found, name: PendingDelete.all_from_json(found.get(name), found["account"], most),
         lambda value: [each.to_json() for each in value[-most:]],
-        name="owed",
     )
 
 

@@ -49,6 +49,15 @@ def unreadable_identity(place: Located, name: str) -> LogDamaged:
     )
 
 
+def earlier_names(place: Located, name: str, version: int, known: int) -> LogDamaged:
+    """A version of the package before its first release wrote the log."""
+    return LogDamaged(
+        f"'{name}' in the {place.kind.words} {place.where} is of version {version}, from before the"
+        f" first release; this one reads version {known}. Finish the log with the package that"
+        " wrote it, then start with a new folder and a new checkpointLocation"
+    )
+
+
 def missing_identity(place: Located, name: str, contents: str) -> LogDamaged:
     """A folder has objects of a log, and no identity."""
     return LogDamaged(

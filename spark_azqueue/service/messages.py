@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from .encoding import unwritable, utf8_size
+from .message_fields import Field, Form, declared_in
 
 MAX_PER_REQUEST = 32
 """The most messages that the service returns for one request."""
@@ -35,16 +36,18 @@ class Message(NamedTuple):
     the reply was damaged inside this message. Then `text` counts as undecodable. If it has a
     character that XML cannot hold, that is all of the damage, see `is_whole`. Otherwise it is only
     what could be recovered, times may be UNKNOWN_TIME, and the dequeue count may be 0.
+
+    An answer need not have a field with a default.
     """
 
-    queue: QueueRef
-    message_id: str
-    text: str
-    insertion_time: int
-    expiration_time: int
-    dequeue_count: int
-    next_visible_time: int | None = None  # a peek does not say
-    intact: bool = True
+    queue: Annotated[QueueRef, Field(Form.QUEUE)]
+    message_id: Annotated[str, Field(Form.ID, "MessageId")]
+    text: Annotated[str, Field(Form.TEXT, "MessageText", column="body")]
+    insertion_time: Annotated[int, Field(Form.TIME, "InsertionTime")]
+    expiration_time: Annotated[int, Field(Form.TIME, "ExpirationTime")]
+    dequeue_count: Annotated[int, Field(Form.COUNT, "DequeueCount")]
+    next_visible_time: Annotated[int | None, Field(Form.MAYBE_TIME, "TimeNextVisible")] = None
+    intact: Annotated[bool, Field(Form.FLAG, column=None)] = True
 
     @property
     def key(self) -> MessageKey:
@@ -122,7 +125,7 @@ class Lease(NamedTuple):
 
     queue: QueueRef
     message_id: str
-    pop_receipt: str
+    pop_receipt: Annotated[str, Field(Form.RECEIPT, "PopReceipt")]
 
     @property
     def key(self) -> MessageKey:
@@ -135,6 +138,10 @@ class Received(NamedTuple):
 
     message: Message
     lease: Lease
+
+
+FIELDS = declared_in(Message, Lease)
+"""What a message that is received has, each declared once."""
 
 
 WEEK_S = 7 * 24 * 3600

@@ -19,7 +19,8 @@ class Kind(NamedTuple):
     """A kind of log. name: in its identity. option: names its folder. words: for texts.
 
     last_resort: what to do if an object cannot be restored. needs: the permissions for a folder in
-    blobs. mounted: where a folder in a file system has to be.
+    blobs. mounted: where a folder in a file system has to be. version: of the names and keys of its
+    objects, which its identity says.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Kind(NamedTuple):
     last_resort: str
     needs: str = _TO_WRITE
     mounted: str = "mounted"
+    version: int = 2
 
     def for_reading(self) -> Kind:
         """What texts say to who only reads such a log."""
@@ -40,6 +42,7 @@ WRITE_AHEAD = Kind(
     "writeAheadLog",
     "write-ahead log",
     "start with a new folder, a new checkpointLocation and a new output",
+    version=3,
 )
 TRANSACTIONS = Kind(
     "transactions",
@@ -54,6 +57,7 @@ EXECUTORS = Kind(
     "write-ahead log of leaseOn=executors",
     "start with a new folder, a new checkpointLocation and a new output",
     mounted="mounted, at this path, on the driver and on every executor",
+    version=3,
 )
 FILES = Kind(
     "files",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidSchema
 from spark_azqueue.service.encoding import BodyType
+from spark_azqueue.service.message_fields import Form
+from spark_azqueue.service.messages import FIELDS
 from spark_azqueue.service.redaction import shown
 
 Columns = tuple[tuple[str, str], ...]
@@ -21,20 +23,33 @@ IS_REFERENCE = "_is_reference"
 _LONGEST_SCHEMA = 500
 
 
+_TYPES = {
+    Form.QUEUE: "string",
+    Form.ID: "string",
+    Form.RECEIPT: "string",
+    Form.TEXT: "string",
+    Form.TIME: "timestamp",
+    Form.MAYBE_TIME: "timestamp",
+    Form.COUNT: "int",
+    Form.FLAG: "boolean",
+}
+_FIRST = (
+    *("message_id", BODY, "queue", "insertion_time", "expiration_time", "next_visible_time"),
+    *("dequeue_count", "pop_receipt"),
+)
+"""In this order for ever; what a message has beside these comes last."""
+
+
 def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
     """All columns of the source, in order."""
+    types = {
+        each.column: body_type.value if each.column == BODY else _TYPES[each.form]
+        for each in FIELDS
+        if each.column
+    }
     corrupt = ((CORRUPT, "string"),) if permissive else ()
-    return (
-        ("message_id", "string"),
-        (BODY, body_type.value),
-        ("queue", "string"),
-        ("insertion_time", "timestamp"),
-        ("expiration_time", "timestamp"),
-        ("next_visible_time", "timestamp"),
-        ("dequeue_count", "int"),
-        ("pop_receipt", "string"),
-        *corrupt,
-    )
+    first = tuple((name, types.pop(name)) for name in _FIRST)
+    return (*first, *corrupt, *types.items())
 
 
 def check_requested(requested: Columns, available: Columns) -> Columns:

@@ -18,9 +18,10 @@ from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference
 from spark_azqueue.service.encoding import BodyType, Encoding, decode, unwritable
 from spark_azqueue.service.fields import marked
-from spark_azqueue.service.messages import UNKNOWN_TIME, Lease, Message
+from spark_azqueue.service.message_fields import Form
+from spark_azqueue.service.messages import FIELDS, UNKNOWN_TIME, Lease, Message
 
-from .columns import CORRUPT, IS_REFERENCE, Columns
+from .columns import BODY, CORRUPT, IS_REFERENCE, Columns
 from .partitions import bytes_at_most, cut, rows_at_most, sample
 
 TYPES = {
@@ -149,19 +150,23 @@ def _serialised(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
+_FIELDS = {each.column: each for each in FIELDS}
+
+
 def _column(name: str, rows: Sequence[Row], shown: Callable[[str], str]) -> list[Any]:
-    if name == "body":
+    if name == BODY:
         return [row.body for row in rows]
     if name == CORRUPT:
         return [row.corrupt for row in rows]
     if name == IS_REFERENCE:
         return [row.reference is not None for row in rows]
-    if name == "queue":
-        return [row.message.queue.name for row in rows]
-    if name == "pop_receipt":
+    field = _FIELDS[name]
+    if field.form is Form.RECEIPT:
         return [shown(row.lease.pop_receipt) if row.lease else None for row in rows]
-    values = [getattr(row.message, name) for row in rows]
-    if name in ("insertion_time", "expiration_time"):
+    values = [getattr(row.message, field.name) for row in rows]
+    if field.form is Form.QUEUE:
+        return [queue.name for queue in values]
+    if field.form is Form.TIME:
         return [None if value == UNKNOWN_TIME else value for value in values]
     return values
 

@@ -28,8 +28,8 @@ SEGMENTS = {
 }
 
 
-WITH_A_LIST = "0.1-owed"
-"""As 0.1, and a third batch that Spark has not named, with owed deletes in a list of their own."""
+WITH_A_LIST = "0.1-pending"
+"""As 0.1, and a third batch that Spark has not named, with a list of pending deletes."""
 
 
 def test_every_golden_log_is_listed() -> None:
@@ -37,7 +37,7 @@ def test_every_golden_log_is_listed() -> None:
 
 
 @pytest.mark.core
-def test_a_list_of_owed_deletes_is_read_as_it_was_meant() -> None:
+def test_a_list_of_pending_deletes_is_read_as_it_was_meant() -> None:
     folder = LOGS / WITH_A_LIST / "log"
     log = WriteAheadLog(FileStore(str(folder)), "fakeaccount", 100)
     assert log.identify()

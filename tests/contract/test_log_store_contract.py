@@ -139,11 +139,11 @@ def test_the_beginning_of_an_object(store, most, found):
 
 
 def test_an_empty_object_is_not_an_absent_one(store):
-    assert store.put_new("tries/1-a", b"") is True
-    assert store.put_new("tries/1-a", b"") is False
+    assert store.put_new("attempts/1-a", b"") is True
+    assert store.put_new("attempts/1-a", b"") is False
 
-    assert store.get("tries/1-a", 10) == b""
-    assert store.get("tries/1-b", 10) is None
+    assert store.get("attempts/1-a", 10) == b""
+    assert store.get("attempts/1-b", 10) is None
     assert store.get("other/1-a", 10) is None
 
 

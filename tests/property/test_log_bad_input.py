@@ -34,6 +34,7 @@ from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.folder import BlobFolder
+from spark_azqueue.service.names import WRITE_AHEAD
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
 
@@ -162,14 +163,16 @@ def test_a_container_that_is_missing_or_not_ours(
 
 
 def identity(**changed: object) -> bytes:
-    return sealed({"version": 1, "log": "3f" * 16, "account": "memory", **changed})
+    known = {"version": WRITE_AHEAD.version, "log": "3f" * 16, "account": "memory"}
+    return sealed({**known, **changed})
 
 
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [
         (identity(account="other"), LogConflict, "belongs to the account 'other'"),
-        (identity(version=2), LogDamaged, "a newer one did: restore it, upgrade"),
+        (identity(version=2), LogDamaged, "version 2, from before the first release"),
+        (identity(version=9), LogDamaged, "a newer one did: restore it, upgrade"),
     ],
 )
 def test_the_folder_of_another_account_or_version(

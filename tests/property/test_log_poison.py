@@ -215,9 +215,9 @@ def test_killed_at_any_step_nothing_is_lost_and_the_guilty_is_found(after_a_put:
 def outcomes(spark: LoggedSpark) -> dict[int, str]:
     """The verdicts in the log, by batch."""
     return {
-        int(name.removeprefix("verdicts/")): str(unsealed(data)["verdict"])  # type: ignore[index]
+        int(name.removeprefix("outcomes/")): str(unsealed(data)["outcome"])  # type: ignore[index]
         for name, data in spark.store.objects.items()
-        if name.startswith("verdicts/")
+        if name.startswith("outcomes/")
     }
 
 
@@ -264,7 +264,7 @@ def test_nothing_is_released_before_the_verdict_is_durable(fault: Fate) -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1")
     spark.trigger()
     spark.trigger()
-    spark.store.before_put_in("verdicts", lambda: spark.store.next_puts(fault))
+    spark.store.before_put_in("outcomes", lambda: spark.store.next_puts(fault))
 
     with pytest.raises(ServiceError):
         spark.trigger()
@@ -308,7 +308,7 @@ def test_a_batch_that_gets_another_try_keeps_its_rows_in_that_run() -> None:
     assert sum(map(len, rows)) == 8
 
     for number in range(3):
-        spark.store.put_new(f"tries/000000000001-{number:032x}", sealed({}))
+        spark.store.put_new(f"attempts/000000000001-{number:032x}", sealed({}))
 
     assert spark.planned(0) == rows
     assert outcomes(spark) == {}
@@ -402,7 +402,7 @@ def test_nor_when_the_log_does_not_keep_that_verdict_any_more() -> None:
             service.account.queue(SOURCE).put(f"new {number}", now=service.clock.now())
             others.trigger()
         others.kill()
-        assert "verdicts/000000000001" not in first.store.objects
+        assert "outcomes/000000000001" not in first.store.objects
 
         assert consumer
         with pytest.raises(LogConflict):
@@ -497,11 +497,11 @@ def test_a_verdict_that_cannot_be_read_stops_the_query(how: str) -> None:
     fail_until_given_up(spark)
     spark.kill()
     spark.checkpoint.commits = 0
-    name = "verdicts/000000000001"
+    name = "outcomes/000000000001"
     if how == "a byte":
         spark.store.damage(name)
     else:
-        spark.store.objects[name] = sealed({"verdict": "perhaps"})
+        spark.store.objects[name] = sealed({"outcome": "perhaps"})
 
     with pytest.raises(LogDamaged, match=f"'{name}' in the write-ahead log memory:log is not as"):
         spark.trigger()
@@ -548,7 +548,7 @@ def test_histories_are_in_the_log_and_outlive_each_process() -> None:
     service, spark = a_query(64, "m7", maxDequeueCount="2", isolateAfter="1")
     for _ in range(3):
         spark.trigger()
-    names = sorted(name for name in spark.store.objects if name.startswith("verdicts/"))
+    names = sorted(name for name in spark.store.objects if name.startswith("outcomes/"))
     known = unsealed(spark.store.objects[names[-1]])
     assert isinstance(known, dict)
     assert known["suspects"]["suspects"]

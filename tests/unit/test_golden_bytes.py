@@ -1,7 +1,8 @@
 """Names and bytes of every object of the four kinds of logs: as golden files, written and read.
 
-Frames are compared unpacked, since builds of zstd pack differently. To add an object, or a version
-of one, write its file into tests/compat/golden; what stands there stays.
+Frames are compared unpacked, since builds of zstd pack differently. To add an object, write its
+file into tests/compat/golden; what is there stays. If a later version of one is written, the file
+of the earlier one moves into a folder beside it (`segments.1`), where it is read as ever.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from log_stores import MemoryLogStore
 from refs import ACCOUNT, ORDERS, ref
 from segments import a_message
 
+from spark_azqueue.errors import LogDamaged
 from spark_azqueue.files import log as file_log
 from spark_azqueue.files.decide import Quarantined
 from spark_azqueue.files.log import FileLog
@@ -66,7 +68,7 @@ RECEIVED = (
     a_message(2, expiration_time=253_402_300_799_000_000),
 )
 PENDING = tuple(PendingDelete(MessageKey(ORDERS, f"id-{at}"), at, 1_790_000_000) for at in range(3))
-MANY_OWED = tuple(
+MANY_PENDING = tuple(
     PendingDelete(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
 )
 READING = {"messageEncoding": "base64", "bodyType": "string"}
@@ -96,7 +98,9 @@ def write_ahead_log(store: MemoryLogStore) -> None:
     log.put(Contents(RECEIVED, (2, 1), 1_780_000_000, (ORDERS, RETURNS), READING), LogProgress())
     log.put(
         Contents(RECEIVED[:1], (1,), None, (ORDERS,), {}, suspect=True),
-        LogProgress(named=1, committed=1, pending=MANY_OWED, began=FirstBatch(0, 1), leased_s=300),
+        LogProgress(
+            named=1, committed=1, pending=MANY_PENDING, began=FirstBatch(0, 1), leased_s=300
+        ),
     )
     log.outcomes.decide(1, BatchOutcome.COMMITTED)
     log.outcomes.decide(2, BatchOutcome.SPLIT)
@@ -126,7 +130,7 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     assert log.newest.progress.pending_list
     whole = PendingLists(log, lose=False).whole(log.newest.progress)
     assert whole
-    assert (whole.pending, whole.began, whole.leased_s) == (MANY_OWED, (0, 1), 300)
+    assert (whole.pending, whole.began, whole.leased_s) == (MANY_PENDING, (0, 1), 300)
     first = log.segments.read(1)
     assert first.received == RECEIVED
     assert (first.header.cut, first.header.reading) == ((2, 1), READING)
@@ -138,7 +142,7 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
         None,
     ]
     assert log.outcomes.newest_findings == FINDINGS
-    assert log.outcomes.has_tries(2)
+    assert log.outcomes.has_attempts(2)
     about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
     assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
 
@@ -217,10 +221,12 @@ def read_executors_log(store: MemoryLogStore) -> None:
     assert folder.following(FIRST) == second
     stands = folder.segment(first, 0)
     assert stands
-    assert stands[0] == SlotSegment(slot_header(folder.uuid), RECEIVED)
+    columns = stands[0].header.columns
+    assert stands[0] == SlotSegment(replace(slot_header(folder.uuid), columns=columns), RECEIVED)
     nothing = folder.segment(first, 1)
     assert nothing
-    assert nothing[0] == tombstone(first, 1, "b" * 32)
+    assert nothing[0].header.tombstone
+    assert (nothing[0].header.attempt, nothing[0].received) == ("b" * 32, ())
     assert folder.settled(first, 0) == SETTLED
     known = folder.known(first)
     assert (len(known), all(known.has(each.key, each.fingerprint) for each in PENDING)) == (3, True)
@@ -342,10 +348,18 @@ LOGS: dict[Kind, tuple[Callable[[MemoryLogStore], None], Callable[[MemoryLogStor
 }
 
 
-def golden(kind: Kind) -> dict[str, bytes]:
-    folder = GOLDEN / kind.name
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+KINDS = {kind.name: kind for kind in LOGS}
+
+
+def golden(kind: Kind, earlier: str = "") -> dict[str, bytes]:
+    """The files of a folder by name. earlier: of another one, which has some of them as well."""
+    folders = (GOLDEN / kind.name, GOLDEN / (earlier or kind.name))
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def plain(data: bytes) -> bytes:
@@ -371,9 +385,10 @@ def test_each_object_is_written_as_ever(kind: Kind) -> None:
     assert written == before
 
 
-@pytest.mark.parametrize("kind", LOGS, ids=lambda kind: kind.name)
-def test_each_object_is_read_as_ever(kind: Kind) -> None:
-    LOGS[kind][1](MemoryLogStore(objects=golden(kind), kind=kind))
+@pytest.mark.parametrize("folder", sorted(path.name for path in GOLDEN.iterdir()))
+def test_each_object_is_read_as_ever(folder: str) -> None:
+    kind = KINDS[folder.partition(".")[0]]
+    LOGS[kind][1](MemoryLogStore(objects=golden(kind, folder), kind=kind))
 
 
 @pytest.mark.parametrize("kind", LOGS, ids=lambda kind: kind.name)
@@ -383,3 +398,11 @@ def test_the_identity_is_read_as_ever(kind: Kind) -> None:
     identity = Identity.read(data, store)
     assert (identity.uuid, identity.account) == (uuid.UUID(int=0xC0FFEE).hex, ACCOUNT)
     assert identity.to_bytes(kind) == data
+
+
+@pytest.mark.parametrize("kind", [WRITE_AHEAD, EXECUTORS], ids=lambda kind: kind.name)
+def test_a_log_with_names_of_before_the_first_release_is_refused(kind: Kind) -> None:
+    data = (GOLDEN.parent / "refused" / f"{kind.name}.json").read_bytes()
+
+    with pytest.raises(LogDamaged, match=r"from before the first release.*Finish the log"):
+        Identity.read(data, MemoryLogStore(kind=kind))

@@ -66,7 +66,7 @@ def test_it_refuses_the_folder_of_another_account_or_kind(kind: Kind) -> None:
 def test_an_account_that_no_log_of_ours_names_is_damage(account: object) -> None:
     """Anyone who may write to the folder can change it, and errors show it."""
     store = MemoryLogStore()
-    value = {"version": 1, "log": "a" * 32, "account": account}
+    value = {"version": WRITE_AHEAD.version, "log": "a" * 32, "account": account}
     store.objects["log.json"] = sealed(value)
 
     with pytest.raises(LogDamaged, match="is not as spark-azqueue wrote it"):

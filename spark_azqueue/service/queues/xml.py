@@ -12,9 +12,9 @@ import logging
 import re
 import secrets
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from xml.sax.saxutils import escape
 
 from spark_azqueue.service import fields
@@ -22,7 +22,9 @@ from spark_azqueue.service import fields
 from ..answers import unreadable_answer
 from ..encoding import unwritable, writable
 from ..markup import parsed
+from ..message_fields import Field, Form
 from ..messages import (
+    FIELDS,
     MAX_DEQUEUE_COUNT,
     MAX_PER_REQUEST,
     UNKNOWN_TIME,
@@ -36,10 +38,10 @@ log = logging.getLogger(__name__)
 
 _Fields: TypeAlias = dict[str, str]
 
-_LIST, _ONE, _ID, _RECEIPT, _TEXT = (
-    *("QueueMessagesList", "QueueMessage", "MessageId", "PopReceipt", "MessageText"),
-)
-_FRAME = (_ID, _RECEIPT, "InsertionTime", "ExpirationTime", "TimeNextVisible", "DequeueCount")
+_LIST, _ONE = "QueueMessagesList", "QueueMessage"
+_ELEMENTS = {each.name: each.element for each in FIELDS if each.element}
+_ID, _RECEIPT, _TEXT = (_ELEMENTS[each] for each in ("message_id", "pop_receipt", "text"))
+_FRAME = tuple(each for each in _ELEMENTS.values() if each != _TEXT)
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide a DOCTYPE
 _EDGE = re.compile(rb"</?QueueMessage>")
 _MOST_TAGS = 50
@@ -125,7 +127,8 @@ def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
     message_id, receipt = found.get(_ID, ""), found.get(_RECEIPT, "")
     if not fields.is_message_id(message_id) or not fields.is_receipt(receipt):
         return None
-    times = (fields.moment(found.get(each, "")) for each in ("InsertionTime", "ExpirationTime"))
+    elements = (_ELEMENTS[each] for each in ("insertion_time", "expiration_time"))
+    times = (fields.moment(found.get(each, "")) for each in elements)
     inserted, expires = (min(each or 0, _LATEST) for each in times)
     return Placed(Lease(queue, message_id, receipt), inserted, expires)
 
@@ -238,28 +241,60 @@ def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Mes
     if not fields.is_message_id(message_id) or (leased and not fields.is_receipt(receipt)):
         return None
     text = found.get(_TEXT)
-    inserted = _microseconds(found.get("InsertionTime", ""))
-    expires = _microseconds(found.get("ExpirationTime", ""))
-    visible = _microseconds(written) if (written := found.get("TimeNextVisible")) else None
-    count = fields.count(found.get("DequeueCount", ""), MAX_DEQUEUE_COUNT)
-    complete = None not in (text, inserted, expires, count) and (visible is not None or not written)
+    complete = text is not None
+    values: dict[str, Any] = {}
+    for name, element, read, unknown, may_lack in _OTHERS:
+        written = found.get(element)
+        value = read(written) if written else None
+        if value is None:
+            value = unknown
+            complete = complete and may_lack and not written
+        values[name] = value
     text = (text or "") if complete else writable(text or "")
-    return Message(
-        queue=queue,
-        message_id=message_id,
-        text=text,
-        insertion_time=UNKNOWN_TIME if inserted is None else inserted,
-        expiration_time=UNKNOWN_TIME if expires is None else expires,
-        dequeue_count=count or 0,
-        next_visible_time=visible,
-        intact=intact and complete,
-    )
+    return Message(queue, message_id, text, intact=intact and complete, **values)
 
 
 def _microseconds(http_date: str) -> int | None:
     """RFC 1123 text -> microseconds since 1970."""
     at = fields.moment(http_date)
-    return None if at is None else min(at, _LATEST) * 1_000_000
+    return at and (at if at < _LATEST else _LATEST) * 1_000_000
+
+
+def _count(digits: str) -> int | None:
+    return fields.count(digits, MAX_DEQUEUE_COUNT)
+
+
+_READ: dict[Form, Callable[[str], Any]] = {
+    Form.TIME: _microseconds,
+    Form.MAYBE_TIME: _microseconds,
+    Form.COUNT: _count,
+    Form.TEXT: str,
+}
+"""How the text of an element is read: None if it cannot be."""
+_UNKNOWN = {Form.TIME: UNKNOWN_TIME, Form.COUNT: 0}
+"""The value of such a field, unless it has a default."""
+
+
+class _Other(NamedTuple):
+    """A field beside id, receipt and text. unknown: the value if it cannot be read."""
+
+    name: str
+    element: str
+    read: Callable[[str], Any]
+    unknown: Any
+    may_lack: bool
+
+    @classmethod
+    def of(cls, field: Field) -> _Other:
+        unknown = field.default if field.has_default else _UNKNOWN[field.form]
+        return cls(field.name, field.element, _READ[field.form], unknown, field.has_default)
+
+
+_OTHERS = [
+    _Other.of(each)
+    for each in FIELDS
+    if each.element and each.element not in (_ID, _RECEIPT, _TEXT)
+]
 
 
 def document(text: str) -> bytes:

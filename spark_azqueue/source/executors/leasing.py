@@ -125,7 +125,7 @@ class Leasing:
             raise
         is_full = room() <= 0
         self._leave_what_does_not_fit()
-        self._isolation.left(self._counts["left_to_expire"])
+        self._isolation.left(self._counts["skipped_near_expiry"])
         self._counts["throttled"] = self._client.throttled - throttled
         return Leased(
             tuple(self._received.values()),
@@ -203,19 +203,19 @@ class Leasing:
             self._got[message.queue] += is_wanted
             before = self._received.get(key)
             if self._isolation.may_be_abandoned(message, page.answered_at):
-                self._counts["left_to_expire"] += 1
+                self._counts["skipped_near_expiry"] += 1
             elif not is_wanted:
                 self._unwanted[key] = lease
             elif self._known.has(key, fingerprint(message.text)):
-                self._counts["copies"] += 1
+                self._counts["duplicates_suppressed"] += 1
                 self._copies[key] = lease
             elif before and message.dequeue_count < before.message.dequeue_count:
                 # Pages come in parallel: an older one came later, and its receipt is dead.
-                self._counts["copies"] += 1
+                self._counts["duplicates_suppressed"] += 1
             elif not message.intact and (before or key in self._known):
                 # Whether its text was updated is unknown. So it gives no second row and is not
                 # deleted; it comes back when this lease ends, and is judged then.
-                self._counts["copies"] += 1
+                self._counts["duplicates_suppressed"] += 1
             elif is_to_come_again(message, self._config.on_undecodable):
                 self._unwanted[key] = lease
             elif not message.intact and not self._may_be_logged(message):

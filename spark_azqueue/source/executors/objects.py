@@ -38,7 +38,12 @@ from spark_azqueue.journal.codec import (
     unsealed,
 )
 from spark_azqueue.journal.frame import check_count, framed, unframed, unpacked
-from spark_azqueue.journal.messages import pack_messages, unpack_messages
+from spark_azqueue.journal.messages import (
+    COLUMNS,
+    newest_columns,
+    pack_messages,
+    unpack_messages,
+)
 from spark_azqueue.journal.pending import (
     MESSAGE_BYTES,
     MESSAGE_VALUES,
@@ -104,8 +109,8 @@ class Counts:
 
     dequeued: Annotated[int, COUNT_OR_0] = 0
     redelivered: Annotated[int, COUNT_OR_0] = 0
-    copies: Annotated[int, COUNT_OR_0] = 0
-    left_to_expire: Annotated[int, COUNT_OR_0] = 0
+    duplicates_suppressed: Annotated[int, COUNT_OR_0] = 0
+    skipped_near_expiry: Annotated[int, COUNT_OR_0] = 0
     throttled: Annotated[int, COUNT_OR_0] = 0
     began_cs: Annotated[int, COUNT_OR_0] = 0
     took_cs: Annotated[int, COUNT_OR_0] = 0
@@ -138,7 +143,8 @@ class SlotHeader:
     tombstone: the plan was closed before anything was put, so it has none, for ever. until: when
     the first of its leases ends, by the queues' clock, seconds since 1970; 0 if one did not tell.
     repeated: an earlier task of this slot may have leased messages, too. reading: the options that
-    make rows of messages. looked: by the name of the queue.
+    make rows of messages. looked: by the name of the queue. columns: the version of its messages'
+    columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -156,6 +162,7 @@ class SlotHeader:
     reading: Annotated[Mapping[str, str], READING] = field(default_factory=dict)
     looked: Annotated[Mapping[str, Looked], _LOOKED] = field(default_factory=dict)
     counts: Annotated[Counts, _COUNTS] = field(default_factory=Counts)
+    columns: Annotated[int, COLUMNS] = field(default_factory=newest_columns)
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -177,9 +184,8 @@ class SlotSegment:
 
 def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
-    return framed(
-        SLOT_MAGIC, header.to_bytes(), pack_messages(received, header.queues) if received else b""
-    )
+    messages = pack_messages(received, header.queues, header.columns) if received else b""
+    return framed(SLOT_MAGIC, header.to_bytes(), messages)
 
 
 def decode_slot(
@@ -199,7 +205,8 @@ def decode_slot(
         return SlotSegment(header, ())
     check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
-        return SlotSegment(header, unpack_messages(stream, header.queues, header.messages))
+        received = unpack_messages(stream, header.queues, header.messages, header.columns)
+    return SlotSegment(header, received)
 
 
 KNOWN_AT_MOST = PENDING_AT_MOST
@@ -319,7 +326,7 @@ class SeenMessages:
     def to_bytes(self) -> bytes:
         """The object to store."""
         return sealed(
-            {"version": _REPORT_VERSION, "owed": [e.to_json() for e in self._pending.values()]}
+            {"version": _REPORT_VERSION, "pending": [e.to_json() for e in self._pending.values()]}
         )
 
     @classmethod
@@ -327,7 +334,7 @@ class SeenMessages:
         """Read it back. account: of the queues. Raises Damaged."""
         most = _values_at_most(KNOWN_AT_MOST)
         found = of_version(unsealed(data, most), "list", _REPORT_VERSION)
-        return cls(PendingDelete.all_from_json(found.get("owed"), account))
+        return cls(PendingDelete.all_from_json(found.get("pending"), account))
 
 
 _A_DAY_S = 86_400

@@ -74,7 +74,7 @@ class Drained:
         Raises NotDrained if such a run would never end.
         """
         settled = closed.settled
-        if any(each.counts.left_to_expire for each in settled):
+        if any(each.counts.skipped_near_expiry for each in settled):
             self._expired_at = self._clock() + EXPIRED_AFTER_S
         is_repeated = any(each.repeated for each in settled)  # an earlier release left no marks
         if len(settled) < len(plan.slots) or is_repeated or names.may_hide(marks):
@@ -141,9 +141,9 @@ class Totals:
             counters.redelivered += each.counts.redelivered
             counters.deleted += each.deleted + len(each.gone)
             counters.deletes_refused += each.messages - each.deleted
-            counters.duplicates_suppressed += each.counts.copies
+            counters.duplicates_suppressed += each.counts.duplicates_suppressed
             counters.poison_moved += each.poison
-            counters.skipped_near_expiry += each.counts.left_to_expire
+            counters.skipped_near_expiry += each.counts.skipped_near_expiry
             counters.throttled += each.counts.throttled
         counters.evicted_deletes += evicted
 

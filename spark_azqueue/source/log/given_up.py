@@ -77,12 +77,12 @@ class FailedBatches:
         The answer holds for ever: a process that gives up batches cannot do so with this one.
         """
         was_given_up = self.is_given_up(number)
-        is_open = self._rule is not None or self._log.outcomes.has_tries(number)
+        is_open = self._rule is not None or self._log.outcomes.has_attempts(number)
         if not (is_open or number in self._to_be_said):
             return not was_given_up
         outcomes = self._log.outcomes
         if outcomes.on(number) is None:
-            keys, repeats = self._engine.keys_of(number), outcomes.tries(number)
+            keys, repeats = self._engine.keys_of(number), outcomes.attempts(number)
             self._suspects.batch_committed(number, keys, repeats)
         final, _ = outcomes.decide(number, BatchOutcome.COMMITTED, self._suspects.findings)
         self._log.check_claim()
@@ -108,27 +108,27 @@ class FailedBatches:
         if self._rule is None or not self._may_give_up(segment):
             self._warn_if_deleted(segment)
             return False
-        tries = self._log.outcomes.replayed(number)
-        if not segment.header.suspect and tries < self._rule.isolate_after:
+        attempts = self._log.outcomes.replayed(number)
+        if not segment.header.suspect and attempts < self._rule.isolate_after:
             self._tried.add(number)
             return False
         aside = self._log.decisions.rows_of(segment, self._today).aside
         rows = [message for message in segment.messages if message.key not in aside]
-        outcome = self._decide(segment, rows, tries, is_alone=is_alone) if rows else None
+        outcome = self._decide(segment, rows, attempts, is_alone=is_alone) if rows else None
         if outcome is None or not outcome.gives_up:
             self._tried.add(number)
             return False
-        self._carry_out(outcome, segment, tries)
+        self._carry_out(outcome, segment, attempts)
         return True
 
     def _decide(
-        self, segment: Segment, rows: list[Message], tries: int, *, is_alone: bool
+        self, segment: Segment, rows: list[Message], attempts: int, *, is_alone: bool
     ) -> BatchOutcome:
         """Make an outcome of a batch that failed, unless it has one. rows: what has a row."""
         number, suspects = segment.number, self._suspects
         keys = [message.key for message in rows]
         # Of a suspect's batch it is unknown whether an earlier process that was asked ran it.
-        times = 1 if segment.header.suspect else tries
+        times = 1 if segment.header.suspect else attempts
         error = found(f'"segment":"{segment.digest[:16]}')
         suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
         self._log.check_claim()
@@ -162,14 +162,14 @@ class FailedBatches:
                 number,
             )
 
-    def _carry_out(self, outcome: BatchOutcome, segment: Segment, tries: int) -> None:
+    def _carry_out(self, outcome: BatchOutcome, segment: Segment, attempts: int) -> None:
         if outcome is BatchOutcome.POISON:
             with self._engine.holder.ledger as ledger:
                 ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)
             return
         where = f"{self._log.where} (segment {segment.digest[:16]})"
-        log.warning("%s", abandoned(where, segment.number, tries, len(segment.received)))
+        log.warning("%s", abandoned(where, segment.number, attempts, len(segment.received)))
         self._release(segment)
         self._engine.builder.come_again([lease for _, lease in segment.received])
 

@@ -4,17 +4,17 @@ log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
 claims/<number>-<writer>    who may write; the highest one counts
 marks/<claim>-<sequence>    how far deleting has come, if no segment says so
-`owed/<claim>-<sequence>`   deletes that are pending, if they are many: headers and marks name it
-tries/<number>-<writer>     this writer was asked for a segment of another one
-verdicts/<number>           the final outcome of a batch
+pending/<claim>-<sequence>  deletes that are pending, if they are many: headers and marks name it
+attempts/<number>-<writer>  this writer was asked for a segment of another one
+outcomes/<number>           the final outcome of a batch
 decisions/<number>-<n>      how messages that did not decode as the batch was logged have rows
 """
 
 from __future__ import annotations
 
 SEGMENTS, MARKS = "seg", "marks"
-TRIES, OUTCOMES = "tries", "verdicts"
-PENDING, DECISIONS = "owed", "decisions"
+ATTEMPTS, OUTCOMES = "attempts", "outcomes"
+PENDING, DECISIONS = "pending", "decisions"
 
 
 def segment(number: int) -> str:
@@ -34,7 +34,7 @@ def pending(claim_number: int, sequence: int) -> str:
 
 def attempt(number: int, writer: str) -> str:
     """Name of what a writer leaves that is asked for a segment of another one."""
-    return f"{TRIES}/{number:012d}-{writer}"
+    return f"{ATTEMPTS}/{number:012d}-{writer}"
 
 
 def outcome(number: int) -> str:

@@ -1,10 +1,10 @@
 """The final outcome of a batch: it was committed, or it was given up because it fails.
 
-A batch has at most one outcome, `verdicts/<number>`, and the first process to create it decides. So
+A batch has at most one outcome, `outcomes/<number>`, and the first process to create it decides. So
 a batch whose messages are deleted is never given up, and one that was given up is never settled,
 also if two processes believe that they run the query, or a checkpoint was rolled back.
-Replays are counted in `tries/<number>-<writer>`, one object for each process that was asked for a
-segment of another one. What is known of suspects is in the newest outcome: so it changes with the
+Replays are counted in `attempts/<number>-<writer>`, one object for each process that was asked for
+a segment of another one. What is known of suspects is in the newest outcome: so it changes with the
 outcome, or not at all.
 """
 
@@ -48,7 +48,7 @@ class Decided(NamedTuple):
 
 
 class BatchOutcomes:
-    """The outcomes and tries in a log's folder. Used by one thread.
+    """The outcomes and attempts in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for an outcome that cannot be read.
     """
@@ -58,22 +58,22 @@ class BatchOutcomes:
         self._writer = writer
         self._listed: set[int] = set()
         self._known: dict[int, Decided] = {}
-        self._tries: dict[int, set[str]] = {}
+        self._attempts: dict[int, set[str]] = {}
 
     def find(self) -> None:
-        """List the outcomes and tries of the log. Call it once, after the claim."""
+        """List the outcomes and attempts of the log. Call it once, after the claim."""
         found = map(number_in, self._journal.store.names(names.OUTCOMES))
         self._listed = {number for number in found if number}
-        self._find_tries()
+        self._find_attempts()
 
     @property
     def highest(self) -> int:
-        """The highest number of a batch that has an outcome or tries; 0 without any."""
-        return max((*self._listed, *self._tries), default=0)
+        """The highest number of a batch that has an outcome or attempts; 0 without any."""
+        return max((*self._listed, *self._attempts), default=0)
 
     def up_to(self, number: int) -> set[int]:
-        """The batches up to this one that have an outcome or tries."""
-        return {each for each in (*self._listed, *self._tries) if each <= number}
+        """The batches up to this one that have an outcome or attempts."""
+        return {each for each in (*self._listed, *self._attempts) if each <= number}
 
     def on(self, number: int) -> BatchOutcome | None:
         """The outcome of a batch, None if there was none when the log was claimed."""
@@ -105,7 +105,7 @@ class BatchOutcomes:
         if final:
             return final
         ours = Decided(outcome, findings or Findings())
-        value: dict[str, object] = {"verdict": outcome.value, "writer": self._writer}
+        value: dict[str, object] = {"outcome": outcome.value, "writer": self._writer}
         if ours.findings:
             value["suspects"] = ours.findings.to_json()
         name = names.outcome(number)
@@ -122,37 +122,37 @@ class BatchOutcomes:
         if before and before.findings:
             self._known[number - 1] = Decided(before.outcome, Findings())
 
-    def tries(self, number: int) -> int:
+    def attempts(self, number: int) -> int:
         """How many processes were asked for a batch of another one."""
-        return len(self._tries.get(number, ()))
+        return len(self._attempts.get(number, ()))
 
     def replayed(self, number: int) -> int:
         """Note that this process was asked for a batch of another one. Returns how many were."""
         data = sealed({"writer": self._writer})
         self._journal.store.put_new(names.attempt(number, self._writer), data)
-        self._find_tries()
-        return self.tries(number)
+        self._find_attempts()
+        return self.attempts(number)
 
-    def has_tries(self, number: int) -> bool:
+    def has_attempts(self, number: int) -> bool:
         """True if a process was asked for a batch of another one before the log was claimed."""
-        return number in self._tries
+        return number in self._attempts
 
     def names_of(self, number: int) -> list[str]:
         """The objects of a batch."""
-        tries = [names.attempt(number, writer) for writer in self._tries.get(number, ())]
-        return [names.outcome(number), *tries] if number in self._listed else tries
+        attempts = [names.attempt(number, writer) for writer in self._attempts.get(number, ())]
+        return [names.outcome(number), *attempts] if number in self._listed else attempts
 
     def forget(self, number: int) -> None:
         """What is known of a batch is removed with its segment. Its number is not used again."""
         self._listed.discard(number)
         self._known.pop(number, None)
-        self._tries.pop(number, None)
+        self._attempts.pop(number, None)
 
-    def _find_tries(self) -> None:
-        self._tries.clear()
-        for each in map(tagged_in, self._journal.store.names(names.TRIES)):
+    def _find_attempts(self) -> None:
+        self._attempts.clear()
+        for each in map(tagged_in, self._journal.store.names(names.ATTEMPTS)):
             if each:
-                self._tries.setdefault(each.number, set()).add(each.tag)
+                self._attempts.setdefault(each.number, set()).add(each.tag)
 
 
 def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
@@ -168,7 +168,7 @@ def _parsed(data: bytes, account: str) -> Decided:
     try:
         if isinstance(found, dict):
             findings = Findings.from_json(found.get("suspects", {}), account)
-            return Decided(BatchOutcome(found.get("verdict")), findings)
+            return Decided(BatchOutcome(found.get("outcome")), findings)
     except DamagedOffset as error:
         raise Damaged(str(error)) from None
     except ValueError:

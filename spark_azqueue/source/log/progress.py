@@ -1,7 +1,7 @@
 """How far a log has come, as headers and marks say it. Pure values, but for `PendingLists`.
 
 A long list of pending deletes is an object of its own, so that not every segment repeats it.
-`owed/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
+`pending/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
 and marks that follow name it, say which of its deletes are no longer pending, and list those that
 came since. When these are many, the list is written anew.
 """
@@ -40,6 +40,7 @@ from spark_azqueue.journal.codec import (
     text,
     unsealed,
 )
+from spark_azqueue.journal.messages import COLUMNS, newest_columns
 from spark_azqueue.journal.numbers import tagged_in
 from spark_azqueue.journal.pending import (
     MESSAGE_BYTES,
@@ -145,7 +146,7 @@ class LogProgress:
         """Plain values; the newest `PENDING_AT_MOST` pending deletes."""
         value = as_json(self)
         if self.pending_list:
-            value["owed"] = self.pending_list.to_json(value["owed"])
+            value["pending"] = self.pending_list.to_json(value["pending"])
         if self.pending or self.pending_list or self.hidden:
             value["hidden"] = self.hidden
             value["hidden_until"] = self.hidden_until
@@ -166,9 +167,9 @@ class LogProgress:
         """Read it back. account: of the queues. Raises Damaged."""
         found = {**object_of(value, "progress"), "account": account}
         where = None
-        if isinstance(pending := found.get("owed"), dict):
+        if isinstance(pending := found.get("pending"), dict):
             where = PendingList.from_json(pending)
-            found["owed"] = pending.get("more")
+            found["pending"] = pending.get("more")
         return cls(
             **read_fields(cls, found),
             hidden=number_or_0(found, "hidden"),
@@ -224,7 +225,7 @@ class SegmentHeader:
     may be removed. queues: the queues that were read. reading: the options that make rows of
     messages, by name. cut: rows in each partition. oldest: earliest insertion, seconds since 1970,
     None if unknown. suspect: one of its messages may be poison. status: what isolation does,
-    in a line.
+    in a line. columns: the version of its messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -240,6 +241,7 @@ class SegmentHeader:
     oldest: Annotated[int | None, MAYBE_TIME] = None
     suspect: Annotated[bool, FLAG] = False
     status: Annotated[str, Coded(text, name="isolation", is_late=True)] = ""
+    columns: Annotated[int, COLUMNS] = field(default_factory=newest_columns)
 
     @property
     def messages(self) -> int:

@@ -53,7 +53,8 @@ class Segment:
 
 def encode_segment(header: SegmentHeader, received: Sequence[Received]) -> bytes:
     """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
-    return framed(SEGMENT_MAGIC, header.to_bytes(), pack_messages(received, header.queues))
+    messages = pack_messages(received, header.queues, header.columns)
+    return framed(SEGMENT_MAGIC, header.to_bytes(), messages)
 
 
 def decode_segment(data: bytes) -> Segment:
@@ -62,7 +63,7 @@ def decode_segment(data: bytes) -> Segment:
     header = SegmentHeader.from_bytes(frame.head)
     check_count(header.messages, frame.packed)
     with unpacked(frame.packed, frame.size) as stream:
-        received = unpack_messages(stream, header.queues, header.messages)
+        received = unpack_messages(stream, header.queues, header.messages, header.columns)
     return Segment(header, received, frame.digest)
 
 

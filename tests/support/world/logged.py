@@ -143,9 +143,9 @@ class LoggedSpark(Spark):
     def given_up(self) -> set[int]:
         """Numbers of the segments that were given up, as long as the log keeps that."""
         return {
-            int(name.removeprefix("verdicts/"))
+            int(name.removeprefix("outcomes/"))
             for name, data in self.store.objects.items()
-            if name.startswith("verdicts/") and b'"committed"' not in data
+            if name.startswith("outcomes/") and b'"committed"' not in data
         }
 
     def dies_at(self, calls: int, *, after_a_put: bool = False) -> None:

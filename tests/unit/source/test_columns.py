@@ -11,26 +11,15 @@ from spark_azqueue.source.columns import CORRUPT, check_requested, source_column
 ALL = source_columns(BodyType.STRING, permissive=False)
 
 
-def test_the_columns_of_the_source():
-    assert ALL == (
-        ("message_id", "string"),
-        ("body", "string"),
-        ("queue", "string"),
-        ("insertion_time", "timestamp"),
-        ("expiration_time", "timestamp"),
-        ("next_visible_time", "timestamp"),
-        ("dequeue_count", "int"),
-        ("pop_receipt", "string"),
-    )
-
-
 @pytest.mark.parametrize("body_type", list(BodyType))
 def test_the_body_is_of_the_type_that_was_asked_for(body_type):
     assert dict(source_columns(body_type, permissive=False))["body"] == body_type.value
 
 
 def test_the_raw_text_has_a_column_of_its_own_where_bad_bodies_become_rows():
-    assert source_columns(BodyType.STRING, permissive=True) == (*ALL, (CORRUPT, "string"))
+    permissive = source_columns(BodyType.STRING, permissive=True)
+
+    assert set(permissive) - set(ALL) == {(CORRUPT, "string")}
 
 
 @pytest.mark.parametrize(

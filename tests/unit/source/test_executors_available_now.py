@@ -250,7 +250,7 @@ def test_what_was_left_to_expire_is_no_reason_to_say_that_it_is_not_drained(is_l
     hidden = Hidden("shop", lease_s=7_200)
     hidden.expires = hidden.clock() + 2.5
     drained = hidden.drained()
-    slot = replace(SETTLED, counts=Counts(left_to_expire=int(is_left)))
+    slot = replace(SETTLED, counts=Counts(skipped_near_expiry=int(is_left)))
 
     drained.on_plan_closed(hidden.plan, Closed(hidden.plan, (slot,)), [], ends=True)
     drained.may_hide(hidden.plan)

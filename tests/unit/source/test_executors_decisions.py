@@ -485,7 +485,7 @@ HEADER = SlotHeader(
     oldest=5,
     expires=6,
     looked={"orders": Looked(4, drained=True)},
-    counts=Counts(dequeued=4, copies=1),
+    counts=Counts(dequeued=4, duplicates_suppressed=1),
 )
 
 

@@ -53,7 +53,7 @@ HEADER = SlotHeader(
     queues=(ORDERS,),
     reading={"bodyType": "string"},
     looked=LOOKED,
-    counts=Counts(dequeued=4, copies=1, began_cs=179_000_000_000, took_cs=250),
+    counts=Counts(dequeued=4, duplicates_suppressed=1, began_cs=179_000_000_000, took_cs=250),
 )
 RECEIVED = tuple(a_message(number, queue=ORDERS) for number in range(3))
 BYTES = encode_slot(HEADER, RECEIVED)
@@ -166,9 +166,9 @@ def test_what_was_settled_comes_back() -> None:
         {"version": 2},
         {"messages": -1},
         {"deleted": None},
-        {"owed": {}},
-        {"owed": [["orders", "id", "zz", 0]]},
-        {"owed": [["Not A Queue", "id", "0" * 16, 0]]},
+        {"pending": {}},
+        {"pending": [["orders", "id", "zz", 0]]},
+        {"pending": [["Not A Queue", "id", "0" * 16, 0]]},
         {"gone": [["orders", "../id"]]},
         {"gone": [["orders"]]},
         {"looked": []},

@@ -454,7 +454,7 @@ def elsewhere(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("name", ["log.json", "seg/1", "claims/1", "marks/1", "verdicts/1"])
+@pytest.mark.parametrize("name", ["log.json", "seg/1", "claims/1", "marks/1", "outcomes/1"])
 def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(store, root, name):
     (root / name).parent.mkdir(exist_ok=True)
     os.mkfifo(root / name)

@@ -51,7 +51,7 @@ def found(store: MemoryLogStore) -> set[PendingDelete]:
 
 
 def lists(store: MemoryLogStore) -> list[str]:
-    return sorted(name for name in store.objects if name.startswith("owed/"))
+    return sorted(name for name in store.objects if name.startswith("pending/"))
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_list_that_cannot_be_read_is_loud(store, how, caplog):
 )
 def test_what_the_log_would_not_write_is_damaged(value):
     with pytest.raises(Damaged):
-        LogProgress.from_json({**LogProgress().to_json(), "owed": value}, account=ACCOUNT)
+        LogProgress.from_json({**LogProgress().to_json(), "pending": value}, account=ACCOUNT)
 
 
 def test_a_list_that_is_replaced_while_it_is_looked_for_is_not_lost(store):

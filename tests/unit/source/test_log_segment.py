@@ -161,20 +161,20 @@ PROGRESS = LogProgress().to_json()
         {"oldest": "yesterday"},
         {"oldest": LATEST},
         {"progress": PROGRESS | {"hidden_until": LATEST - 1}},
-        {"progress": PROGRESS | {"owed": [["orders", "m1", "0" * 16, LATEST]]}},
+        {"progress": PROGRESS | {"pending": [["orders", "m1", "0" * 16, LATEST]]}},
         {"progress": PROGRESS | {"hidden_until": 1, "ended": 1}},
         {"suspect": "no"},
         {"progress": None},
         {"progress": {}},
-        {"progress": {"claim": 0, "sequence": 0, "committed": 0, "done": 0, "owed": [[]]}},
-        {"progress": {"claim": -1, "sequence": 0, "committed": 0, "done": 0, "owed": []}},
+        {"progress": {"claim": 0, "sequence": 0, "committed": 0, "done": 0, "pending": [[]]}},
+        {"progress": {"claim": -1, "sequence": 0, "committed": 0, "done": 0, "pending": []}},
         {
             "progress": {
                 "claim": 0,
                 "sequence": 0,
                 "committed": 0,
                 "done": 0,
-                "owed": [["orders", "..", "0" * 16, 0]],
+                "pending": [["orders", "..", "0" * 16, 0]],
             }
         },
         {
@@ -183,7 +183,7 @@ PROGRESS = LogProgress().to_json()
                 "sequence": 0,
                 "committed": 0,
                 "done": 0,
-                "owed": [["orders", "m1", "0" * 15, 0]],
+                "pending": [["orders", "m1", "0" * 15, 0]],
             }
         },
     ],

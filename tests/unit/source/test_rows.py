@@ -37,19 +37,18 @@ def test_a_row_holds_the_message_as_it_was_dequeued():
     leased = [Row(message(), "hello", Lease(ORDERS, "m1", "r+/="))]
     (part,) = streams([leased], COLUMNS, deleted_by_user=True)
 
-    assert rows_of([part]) == [
-        {
-            "message_id": "m1",
-            "body": "hello",
-            "queue": "orders",
-            "insertion_time": datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
-            "expiration_time": datetime.datetime(2023, 11, 21, 22, 13, 20, tzinfo=UTC),
-            "next_visible_time": datetime.datetime(2023, 11, 14, 22, 18, 20, tzinfo=UTC),
-            "dequeue_count": 2,
-            "pop_receipt": "r+/=",
-            "_corrupt_record": None,
-        }
-    ]
+    (row,) = rows_of([part])
+    assert row.items() >= {
+        ("message_id", "m1"),
+        ("body", "hello"),
+        ("queue", "orders"),
+        ("insertion_time", datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
+        ("expiration_time", datetime.datetime(2023, 11, 21, 22, 13, 20, tzinfo=UTC)),
+        ("next_visible_time", datetime.datetime(2023, 11, 14, 22, 18, 20, tzinfo=UTC)),
+        ("dequeue_count", 2),
+        ("pop_receipt", "r+/="),
+        ("_corrupt_record", None),
+    }
 
 
 @pytest.mark.parametrize(
