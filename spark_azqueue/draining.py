@@ -248,7 +248,18 @@ class _Drain:
         )
         count = sum(each.messages for each in batches)
         is_repeated = kind is Took.NO_ROWS and all(each.is_repeated for each in batches)
-        return RunSeen(kind, self._runs.began_at, ended, is_one_batch, hides, count, is_repeated)
+        is_long = any(each.seconds > self._finish.lease_s / 2 for each in batches)
+        return RunSeen(
+            kind,
+            self._runs.began_at,
+            ended,
+            is_one_batch,
+            hides,
+            count,
+            is_repeated,
+            is_long,
+            loses=any(each.loses for each in new),
+        )
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
         """Why the options cannot be those of the query; "" if they may be."""

@@ -75,7 +75,9 @@ class RunSeen(NamedTuple):
 
     is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
     have left messages of the call hidden, by renewed leases. read: how many messages.
-    is_repeated: it repeated a batch of a run before it, and read nothing else.
+    is_repeated: it repeated a batch of a run before it, and read nothing else. is_long: one of its
+    batches lasted so long that its leases may have been renewed. loses: a dequeue had no answer,
+    and may have leased messages.
     """
 
     took: Took
@@ -85,6 +87,8 @@ class RunSeen(NamedTuple):
     hides: bool = False
     read: int = 0
     is_repeated: bool = False
+    is_long: bool = False
+    loses: bool = False
 
 
 class Enough(NamedTuple):
@@ -143,8 +147,9 @@ class Finish:
         self._leaves = leaves
         self._delivered: set[str] = set()
         self._older = self._older_of(queues)
+        self._others = 0  # so many that are hidden are no run's of this query
         # When something was leased, renewed, or read without all its deletes, at the latest.
-        self._leased_at = self._renewed_at = self._read_at = -math.inf
+        self._leased_at = self._renewed_at = self._read_at = self._long_at = -math.inf
         if not leaves and any(each.may_hide for each in queues):
             self._leased_at = now  # by a run that ended before the call
         self._is_read_awaited = False
@@ -184,19 +189,24 @@ class Finish:
         """How many are hidden, and may be by a run of this query."""
         if self._leaves or now >= self._hidden_until(is_read_awaited=True):
             return 0
-        return sum(each.hidden for each in queues)
+        return _hidden_in(queues)
 
     def after(self, run: RunSeen, queues: Sequence[QueueSeen]) -> Step:
         """What follows a run that ended without an error. queues: as they show after it."""
         older_before, self._older = self._older, self._older_of(queues)
+        self._others = min(self._others, _hidden_in(queues))
         has_read = run.took in (Took.OLDER, Took.NEWER)
         is_unsettled = run.is_one_batch and not self._leaves
         self.pending = run.read if is_unsettled and not self._deletes_early else 0
-        if has_read and is_unsettled:  # not all is known of its deletes
-            self._read_at = run.ended
+        # If it was stopped, nothing tells but what it left hidden.
+        leaves_some = _hidden_in(queues) > self._others + self.pending and not self._leaves
+        if has_read and (is_unsettled or (leaves_some and run.took is Took.OLDER)):
+            self._read_at = run.ended  # not all is known of its deletes
+            if run.is_long:
+                self._long_at = run.ended
         if run.hides:
             self._renewed_at = run.ended
-        if run.took is Took.UNKNOWN:
+        if run.took is Took.UNKNOWN or run.loses:
             self._leased_at = run.ended
         has_failed, self._has_failed = self._has_failed, False
         why = self._over(run, queues)
@@ -213,6 +223,8 @@ class Finish:
     def waited(self, queues: Sequence[QueueSeen], now: float) -> Step:
         """What follows a wait. queues: as they show after it."""
         self._older = self._older_of(queues)
+        if now >= self._hidden_until(is_read_awaited=True):
+            self._others = _hidden_in(queues)
         step: Step = Again() if self._older else self._waited_for(queues, -1.0, now, "")
         if self._newer and not isinstance(step, Wait | Unfinished):
             self._newer = 0  # what appeared meanwhile may be behind newer messages
@@ -222,7 +234,7 @@ class Finish:
     def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
         """began: what could be read then was read."""
         if all(each.is_all for each in queues):
-            if sum(each.hidden for each in queues) <= self.pending:
+            if _hidden_in(queues) <= self.pending:
                 return Enough(why)
             began = now  # nothing older is visible: what is hidden at the end is of others
         until = self._hidden_until(is_read_awaited=self._is_read_awaited)
@@ -232,7 +244,7 @@ class Finish:
         if is_ours and now >= until:
             return Again()
         if self._patience_s <= 0:
-            count = sum(each.hidden for each in queues)
+            count = _hidden_in(queues)
             return Unfinished(
                 f"{_counted(count, 'message') if count else 'messages'} may be hidden by leases of"
                 f" runs that failed or ended before, for {until - now:.0f} s at most: call it again"
@@ -308,11 +320,17 @@ class Finish:
 
     def _hidden_until(self, *, is_read_awaited: bool) -> float:
         """When the last lease ends that a run of the query may have left."""
-        leased_at = max(self._leased_at, self._read_at if is_read_awaited else -math.inf)
-        return max(leased_at + self.lease_s, self._renewed_at + self._renewed_s) + _MARGIN_S
+        leased_at, renewed_at = self._leased_at, self._renewed_at
+        if is_read_awaited:
+            leased_at, renewed_at = max(leased_at, self._read_at), max(renewed_at, self._long_at)
+        return max(leased_at + self.lease_s, renewed_at + self._renewed_s) + _MARGIN_S
 
     def _older_of(self, queues: Iterable[QueueSeen]) -> frozenset[str]:
         return frozenset().union(*(each.older for each in queues)) - self._delivered
+
+
+def _hidden_in(queues: Iterable[QueueSeen]) -> int:
+    return sum(each.hidden for each in queues)
 
 
 def _counted(count: int, what: str) -> str:

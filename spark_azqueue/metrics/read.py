@@ -7,8 +7,11 @@ from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
 
-from .report import Counters, whole
+from .latency import NO_ANSWER
+from .report import Counters, Report, whole
 from .source_progress import DAMAGE, offset_of, oldest_in, source_progress
+
+_DEQUEUE = "dequeue"
 
 
 class Read(NamedTuple):
@@ -22,8 +25,9 @@ class Read(NamedTuple):
     earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
     unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
     the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
-    hidden by killed tasks. counters: of the run so far, None if they are not reported. unread: how
-    many messages the batch had, if it is new and no row of it was read: its sink skipped it.
+    hidden by killed tasks. loses: the same by a dequeue of the run that had no answer. counters: of
+    the run so far, None if they are not reported. unread: how many messages the batch had, if it is
+    new and no row of it was read: its sink skipped it.
     """
 
     batch: tuple[str, int]
@@ -37,6 +41,7 @@ class Read(NamedTuple):
     seconds: float = 0.0
     visibility_timeout: int = 0
     hides: bool = False
+    loses: bool = False
     counters: Counters | None = None
     unread: int = 0
 
@@ -92,6 +97,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000,
         max((each.visibility_timeout for each in known), default=0),
         any(each.hidden_for for each in known),
+        any(map(_loses, known)),
         reduce(add, [each.counters for each in known]) if len(known) == len(found) else None,
         sum(
             _messages_in(end)
@@ -99,6 +105,20 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
             if new and latest and not source.get("numInputRows")
         ),
     )
+
+
+_LOST = frozenset(f"{_DEQUEUE} {each}" for each in (NO_ANSWER, 500, 502, 504))
+"""Answers after which a dequeue may have leased messages, as `Report.latencies` names them."""
+
+
+def _loses(report: Report) -> bool:
+    """True if dequeues of the run were sent and not answered; perhaps they are under way."""
+    answered = sum(
+        each.count
+        for name, each in report.latencies.items()
+        if name.split(" ")[0] == _DEQUEUE and name not in _LOST
+    )
+    return bool(report.latencies) and report.requests.get(_DEQUEUE, 0) > answered
 
 
 def skipped(read: Read) -> str:

@@ -153,7 +153,7 @@ class World:
         chance, self.began = self.chance, self.now
         batches: list[list[Message]] = []
         hides, self.may_hide = self.may_hide, False
-        loses_task = False
+        loses_task = is_long = loses = False
 
         def ended(took: Took | None = None) -> tuple[RunSeen, list[list[str]]]:
             kinds = [self.took(each, call()) for each in batches]
@@ -162,6 +162,7 @@ class World:
                     took = kind
             read = sum(map(len, batches))
             seen = RunSeen(took or Took.UNKNOWN, self.began, self.now, self.one_batch, hides, read)
+            seen = seen._replace(is_long=is_long, loses=loses)
             return seen, [[m.id for m in each] for each in batches]
 
         def died() -> tuple[None, list[list[str]]]:
@@ -188,13 +189,16 @@ class World:
                 return ended()
         while True:
             count = chance.choice([8, 32])
+            if not self.executors and chance.random() < 0.03:  # its answer is lost
+                loses |= bool(self.dequeue(chance.choice([2, 8])))
             batch = self.dequeue(count)
             self.pass_time(1)
             fate = chance.random()
             if fate < 0.10:  # killed between its dequeue and Spark's write of the offset
                 return died()
             if fate < 0.13:  # stopped from outside: it releases what is in no offset
-                if batches or chance.random() < 0.7:  # else it was killed, too
+                # Else it was killed, too, or could not. (Where all stays hidden, nothing tells.)
+                if chance.random() < 0.7 or (self.leaves and batches):
                     for message in batch:
                         message.visible = self.now
                 return ended() if batches else ended(Took.UNKNOWN)
@@ -214,6 +218,7 @@ class World:
                     message.is_deleted = True
                 self.logged = batch
             slow = chance.random() < 0.15
+            is_long |= slow and not self.executors
             self.pass_time(40 if slow else 2)
             if slow and not self.executors:  # renewed: the receipts in the checkpoint are dead
                 for message in batch:
@@ -245,6 +250,9 @@ class World:
                 self.pending = receipts
                 hides |= slow and self.took(batch, call()) is Took.OLDER
                 return died()
+            if fate < 0.21:  # stopped from outside before that
+                self.pending = receipts
+                return ended()
             self.pending = [(m, m.receipt) for m in batch]
             self.settle()
 
@@ -405,9 +413,34 @@ class RunsThatSayNothing(Finish):
         return step
 
 
+class StoppedRunsRelease(Finish):
+    """A run without an error has released what it had leased."""
+
+    def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
+        self._others = sum(each.messages for each in queues)
+        return super().after(run, queues)
+
+
+class StoppedRunsHaveDeleted(Finish):
+    """What such a run leaves hidden was not renewed."""
+
+    def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
+        return super().after(run._replace(is_long=False), queues)
+
+
+class LostAnswersLeaseNothing(Finish):
+    """A dequeue without an answer has leased nothing."""
+
+    def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
+        return super().after(run._replace(loses=False), queues)
+
+
 @pytest.mark.parametrize(
     "rule",
     [
+        StoppedRunsRelease,
+        StoppedRunsHaveDeleted,
+        LostAnswersLeaseNothing,
         WithoutALease,
         AsIfNoneWereRenewed,
         NothingComesLast,

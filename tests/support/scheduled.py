@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from log_stores import MemoryLogStore
@@ -98,7 +98,7 @@ class Scheduled:
         newest = self._newest(source)
         end = source.latest(start, None if self.old else 100_000)
         if end == newest:
-            run.tell(newest, newest, 0)
+            run.tell(newest, newest, 0, report=source.report().to_json())
             return False
         self._offsets.append(end)
         if newest != source.initial:
@@ -160,11 +160,12 @@ class Run:
         *,
         is_again: bool = False,
         seconds: float = 0.0,
+        report: Mapping[str, Any] | None = None,
     ) -> None:
         """A progress event of this run. is_again: Spark asked for no offset in it."""
         if start == end and self.recentProgress and not self._query.old:
             return  # Spark tells of an idle trigger ten seconds after a batch
-        latest = json.dumps(end if self._query.old else {"version": 1})
+        latest = json.dumps(end if self._query.old else report or {"version": 1})
         source = {
             "startOffset": json.dumps(start),
             "endOffset": json.dumps(end),
