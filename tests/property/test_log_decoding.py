@@ -21,7 +21,7 @@ from world.disturbances import LOSES
 from world.fates import Fate
 from world.logged import Blobs, LoggedSpark, without_texts
 from world.service import POISON, SOURCE, Service
-from world.spark import NO_BODY, VISIBILITY_S
+from world.spark import NO_BODY, VISIBILITY_S, Row
 
 from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
 from spark_azqueue.options.choices import DeleteAfter
@@ -57,6 +57,16 @@ def plain(text: str) -> str:
     except binascii.Error:
         return text
     return decoded if decoded.startswith("m") else text
+
+
+def with_bytes_hidden(read: list[Row], given: list[Row]) -> list[Row]:
+    """Without a body that was logged as binary, if the query gave its row with bodyType=string and
+    onUndecodable=permissive: its column has no place for the bytes, and the log has them."""
+    hidden = {each for each, body in given if body == NO_BODY}
+    return [
+        (each, NO_BODY) if each in hidden and not body.isascii() else (each, body)
+        for each, body in read
+    ]
 
 
 class DecodingChanges(ExactlyOnce):
@@ -132,7 +142,8 @@ class DecodingChanges(ExactlyOnce):
             if all(number in found and number not in given_up for number in numbers):
                 read = [row for number in numbers for row in found[number]]
                 given = self.spark.history.get(batch, ())  # none if only the other load had data
-                assert without_texts(read) == [row for part in given for row in part]
+                rows = [row for part in given for row in part]
+                assert with_bytes_hidden(without_texts(read), rows) == rows
 
     def teardown(self) -> None:
         self.somebody_reads_the_log()
