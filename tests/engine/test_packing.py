@@ -28,6 +28,7 @@ from spark_azqueue.packs.opening import CORRUPT
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
+from .test_large_bodies import by_blob
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers have no `tests`
 
@@ -328,12 +329,7 @@ def test_rows_over_64_kib_go_by_blob_there_and_back(
 ) -> None:
     large = "concat_ws('', transform(sequence(1, 4000), n -> sha2(concat(id, n), 256)))"
     rows = spark.range(0, 40, 1, 2).selectExpr("id", f"IF(id % 10 = 3, {large}, 'small') AS t")
-    options = {
-        "secret.connectionString": azurite_connection_string,
-        "queue": queue,
-        "largeBody": "blob",
-        "blobContainer": blobs.container_name,
-    }
+    options = by_blob(azurite_connection_string, queue, blobs)
     writer = pack(rows).write.format("azqueue").mode("append")
     writer.options(**options, createQueue="true").save()
     assert len(list(blobs.list_blob_names())) == 4

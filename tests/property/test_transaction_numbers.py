@@ -7,7 +7,7 @@ The real Transactions, log and show over a log and queues in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -16,21 +16,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from log_stores import MemoryLogStore
-from world.disturbances import Disturbed
 from world.fates import Fate
-from world.others import Others
 from world.transactions import (
     QUERY,
     HiddenQueues,
     Process,
     Rows,
-    lost,
     of_service,
     small,
     twice,
-    with_ids,
 )
 from world.turns import Killed
+from world.writes import Writes
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
@@ -58,51 +55,24 @@ def rows_of(number: int) -> Rows:
     return [(QUEUE, f"{number}-{n}", 3600 * (n % 4 == 3)) for n in range(1 + number * 3 % 8)]
 
 
-class Machine(Disturbed):
+class Machine(Writes):
     """One `txnAppId`, whose numbers grow; each attempt is a process of its own.
 
     It may go on with a higher number whatever became of the one before, as a nightly job does, and
     a foreachBatch that catches errors.
     """
 
+    queues = (QUEUE,)
+
     def __init__(self) -> None:
         super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        small(self.patch)
-        self.new_id = with_ids(self.patch)
-        self.service = HiddenQueues()
-        of_service(self.service, self.patch)
-        self.others = Others(self.service)
-        self.log = MemoryLogStore(kind=TRANSACTIONS)
         self.newest = 0
         self.run = self.new_id()
         self.recorded: set[int] = set()
         self.succeeded: set[int] = set()
-        self.told: set[int] = set()  # of a loss, or discarded
-        self.is_damaged = False
-        self.forgiven: set[int] = set()
-        """Numbers whose own objects were lost: of these nothing is promised."""
 
-    def teardown(self) -> None:
-        self.patch.undo()
-
-    def names(self) -> Sequence[str]:
-        return (QUEUE,)
-
-    def stores(self) -> Sequence[MemoryLogStore]:
-        return [self.log]
-
-    def another_sends(self, queue: str) -> None:
-        if queue in self.service.account.names():
-            self.others.send(queue, "of another program")
-
-    def loses(self, who: int, what: int) -> None:
-        if self.log.objects:
-            with lost(self.log, who, what) as numbers:
-                self.forgiven |= numbers
-                self.is_damaged = True
-                self.attempt(self.newest + what % 2)
-            self.is_damaged = False
+    def writes_without(self, what: int) -> None:
+        self.attempt(self.newest + what % 2)
 
     def process(self, number: int, *, each_batch: bool, lossy: bool = False) -> Process:
         writer = Writer(QUERY, self.run, number) if each_batch else Writer()

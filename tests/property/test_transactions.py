@@ -6,7 +6,7 @@ The real Transactions, log and show over a log and queues in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,22 +15,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from log_stores import MemoryLogStore
-from world.disturbances import Disturbed
 from world.fates import Fate
-from world.others import Others
 from world.transactions import (
     QUERY,
     WEEK,
     HiddenQueues,
     Process,
     Rows,
-    lost,
     of_service,
     small,
     twice,
-    with_ids,
 )
 from world.turns import Killed
+from world.writes import Writes
 
 from spark_azqueue.errors import (
     AzQueueError,
@@ -66,47 +63,20 @@ def rows_of(query: str, batch: int) -> Rows:
     return [(QUEUES[n % 3], f"{query}-{batch}-{n}", 3600 * (n % 4 == 3)) for n in range(count + 1)]
 
 
-class Machine(Disturbed):
+class Machine(Writes):
     """One query, and perhaps a copy of its checkpoint; each attempt is a process of its own."""
 
+    queues = QUEUES
+
     def __init__(self) -> None:
-        super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        small(self.patch)
-        self.new_id = with_ids(self.patch)
-        self.service = HiddenQueues(before_show=self.recorded)
-        of_service(self.service, self.patch)
-        self.others = Others(self.service)
-        self.log = MemoryLogStore(kind=TRANSACTIONS)
+        super().__init__(self.recorded)
         self.next = {"q": 0}
         self.run_of = {"q": self.new_id()}
         self.done: set[int] = set()
-        self.told: set[int] = set()
         self.lossy = False
-        self.is_damaged = False
-        self.forgiven: set[int] = set()
-        """Batches whose own objects were lost: of these nothing is promised."""
 
-    def teardown(self) -> None:
-        self.patch.undo()
-
-    def names(self) -> Sequence[str]:
-        return QUEUES
-
-    def stores(self) -> Sequence[MemoryLogStore]:
-        return [self.log]
-
-    def another_sends(self, queue: str) -> None:
-        if queue in self.service.account.names():
-            self.others.send(queue, "of another program")
-
-    def loses(self, who: int, what: int) -> None:
-        if self.log.objects:
-            with lost(self.log, who, what) as numbers:
-                self.forgiven |= numbers
-                self.is_damaged = True
-                self.attempt("q")
-            self.is_damaged = False
+    def writes_without(self, what: int) -> None:
+        self.attempt("q")
 
     def recorded(self, row: str) -> None:
         """Nothing of a batch is shown that has no record."""
