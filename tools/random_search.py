@@ -23,6 +23,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = ("tests/unit", "tests/property")
 VARIABLES = {"AZQUEUE_SEARCH": "1", "AZQUEUE_EXAMPLES": "20"}
+MOST_S = 300.0
+"""A file ends in a minute, unless it makes what it has found shorter, which may take long."""
 NO_TESTS_CHOSEN = 5
 """pytest's status for a file in which every test is marked `long`."""
 
@@ -69,17 +71,22 @@ def search(
     return count, failed
 
 
-def run_file(name: str, seed: int) -> int:
-    """Run a file; show what it printed if it failed."""
-    done = subprocess.run(
-        [sys.executable, *words_of(name, seed)],
-        cwd=REPOSITORY,
-        env={**os.environ, **VARIABLES},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+def run_file(name: str, seed: int, most_s: float = MOST_S) -> int:
+    """Run a file; show what it printed if it failed, or was ended after `most_s` seconds."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *words_of(name, seed)],
+            cwd=REPOSITORY,
+            env={**os.environ, **VARIABLES},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=most_s,
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{name} did not end within {most_s:g} s", flush=True)
+        return 1
     if done.returncode in (0, NO_TESTS_CHOSEN):
         return 0
     print(done.stdout, flush=True)

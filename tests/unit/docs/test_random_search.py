@@ -114,3 +114,13 @@ def test_a_file_in_which_nothing_runs_is_no_failure(folder: Path) -> None:
     path.write_text("import pytest\n\n@pytest.mark.long\ndef test_long(): ...\n")
 
     assert run_file(str(path), 1) == 0
+
+
+def test_a_file_that_does_not_end_is_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "test_endless.py"
+    path.write_text("def test_endless():\n    while True:\n        pass\n")
+
+    assert run_file(str(path), 1, most_s=2.0) == 1
+    assert "did not end" in capsys.readouterr().out
