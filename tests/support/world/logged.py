@@ -181,7 +181,7 @@ class LoggedSpark(Spark):
         if is_removed and name.startswith("seg/") and int(name[4:]) > self._ends()[-1]:
             return  # no offset names it, so nothing can tell that it is missing
         outcomes = {
-            each: data for each, data in store.objects.items() if each.startswith("verdicts/")
+            each: data for each, data in store.objects.items() if each.startswith("outcomes/")
         }
         self.kill()
         if flips is None:
@@ -192,12 +192,12 @@ class LoggedSpark(Spark):
             self.trigger()
         self.kill()
         is_back = name not in store.objects if is_removed else name in store.objects
-        if name.startswith(("seg/", "owed/")) and (is_removed or is_back):
+        if name.startswith(("seg/", "pending/")) and (is_removed or is_back):
             store.objects[name] = before  # from a backup; if the query has removed it, it is gone
         elif name == "log.json" and is_back:
             store.objects[name] = before  # if it has not made a new one, as for an empty folder
         for each, outcome in outcomes.items():
-            if each.replace("verdicts/", "seg/") in store.objects:
+            if each.replace("outcomes/", "seg/") in store.objects:
                 store.objects[each] = outcome
 
     def _ends(self) -> list[int]:
