@@ -248,7 +248,7 @@ class _Drain:
         )
         count = sum(each.messages for each in batches)
         is_repeated = kind is Took.NO_ROWS and all(each.is_repeated for each in batches)
-        is_long = any(each.seconds > self._finish.lease_s / 2 for each in batches)
+        is_long = any(map(self._is_long, batches))
         return RunSeen(
             kind,
             self._runs.began_at,
@@ -300,9 +300,13 @@ class _Drain:
         a lease: then the receipts in the checkpoint are dead, with which another run deletes (the
         next one of Spark 4.0 and 4.1, or that after a failure). has_ended: its run did not fail.
         """
-        is_renewed = took is Took.OLDER and read.seconds > self._finish.lease_s / 2
+        is_renewed = took is Took.OLDER and self._is_long(read)
         is_left = read.is_old_spark is not False or not has_ended
         return (read.is_new and read.is_repeated) or read.hides or (is_left and is_renewed)
+
+    def _is_long(self, read: Read) -> bool:
+        """True if the leases of this batch may have been renewed while it ran."""
+        return read.seconds > self._finish.lease_s / 2
 
     def _called_at(self) -> dict[str, float]:
         """The service's time of the call by account, seconds since 1970; the latest of several."""

@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import pytest
-from budget import EXAMPLES
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from world.disturbances import DISTURBANCES, Disturbed
 from world.fates import NEVER
@@ -32,6 +29,8 @@ from spark_azqueue.service.retry import RetryPolicy
 from spark_azqueue.source.leases.timing import LONGEST_S
 from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.testing import MessageView
+
+from .test_promises import run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -182,14 +181,7 @@ MACHINES = [CleanRestarts, CleanRestartsOfOldStreams, CleanRestartsOfOnce, Distu
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_clean_restart_gives_no_row_twice(machine: type[CleanRestarts]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=40,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(machine)
 
 
 # ── one history each ──────────────────────────────────────────────────────────────────────────────

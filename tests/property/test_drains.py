@@ -13,10 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from budget import EXAMPLES
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 from log_stores import MemoryLogStore
 from scheduled import Run
 from world.disturbances import ALL, DISTURBANCES, Disturbed
@@ -30,6 +28,8 @@ from spark_azqueue.draining import DrainResult, drain
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.driver import left
+
+from .test_promises import run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -324,11 +324,4 @@ MACHINES = [
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_what_a_drain_says_is_so(machine: type[Drains]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=15,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(machine, steps=15)

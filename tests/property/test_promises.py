@@ -350,12 +350,12 @@ MACHINES = [
 ]
 
 
-def run_machine(machine: type[RuleBasedStateMachine]) -> None:
+def run_machine(machine: type[RuleBasedStateMachine], steps: int = 40) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=EXAMPLES,
-            stateful_step_count=40,
+            stateful_step_count=steps,
             suppress_health_check=list(HealthCheck),
         ),
     )
