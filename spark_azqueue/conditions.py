@@ -146,6 +146,11 @@ class Condition(enum.Enum):
         "set the options as they were when the checkpoint was written, or take a new checkpoint"
         " and a new output",
     )
+    BATCH_SKIPPED = (
+        _CHECKPOINTS,
+        "A batch was committed, and its rows were not read: the sink skipped it.",
+        "start with a new checkpoint and a new output together; docs/delivery.md#checkpoints",
+    )
     LOG_CHECKPOINT_MISMATCH = (
         _LOG,
         "Checkpoint and write-ahead log do not belong together, or one was rolled back.",
@@ -220,6 +225,12 @@ class Condition(enum.Enum):
         _SERVICE,
         "An `availableNow` run ended early: leases of others hide messages.",
         "start the query again after the time that the sentence names",
+    )
+    LOAD_CONFLICT = (
+        _SERVICE,
+        "Another reader of the same load() is running: a self-join, or a second start().",
+        "call load() again for a second query. To join a stream with itself, write it to a table"
+        " first, and join streams of that table",
     )
     QUEUE_NOT_FOUND = (
         _SERVICE,

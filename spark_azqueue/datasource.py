@@ -6,6 +6,7 @@ Options are checked here, before anything is sent: Spark reports an error raised
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -59,6 +60,7 @@ class AzQueueDataSource(DataSource):
         # It is not known yet if this is a source or a sink. Spark pickles what is parsed here for
         # the processes that plan, read and write.
         self._parsed = parse(options, Side.BOTH)
+        self._load = uuid.uuid4().hex
 
     @short_tracebacks
     def schema(self) -> str:
@@ -90,7 +92,7 @@ class AzQueueDataSource(DataSource):
             config = self._source()
         except AzQueueError as error:
             return RefusedStreamReader(error.with_traceback(None))
-        return AzQueueStreamReader(config, _columns(schema), _available(config))
+        return AzQueueStreamReader(config, _columns(schema), _available(config), self._load)
 
     @short_tracebacks
     def writer(self, schema: StructType, overwrite: bool) -> AzQueueWriter:

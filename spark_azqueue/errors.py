@@ -18,6 +18,7 @@
     ├── FunctionFailed       try_apply: the function fails, and not because of single rows
     ├── RowsLost             split_apply: what was stored are not the rows of the batch
     ├── NotDrained           an availableNow run knows of messages that are hidden yet
+    ├── LoadConflict         another reader of the same load() is running
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
@@ -166,6 +167,10 @@ class RowsLost(AzQueueError):  # noqa: N818
 
 class NotDrained(AzQueueError):  # noqa: N818
     """An availableNow run would have to wait very long for hidden messages. Nothing is lost."""
+
+
+class LoadConflict(AzQueueError):  # noqa: N818
+    """Another reader of the same load() is running. This one has read nothing."""
 
 
 class ServiceError(AzQueueError):

@@ -35,6 +35,7 @@ PERMANENT = frozenset(
         "LogConflict",
         "LogDamaged",
         "LostSegment",
+        "LoadConflict",
         "NotDrained",
         "TooManyPoison",
         "TransactionConflict",

@@ -1,26 +1,27 @@
 """The last error of a query's code, handed from `run_until_done` to the process that isolates.
 
-Spark tells a source nothing of why its batch failed. Both processes run beside the driver's JVM, on
-one machine and for one user. So the supervisor leaves the error in a file of the temporary folder,
-named by the JVM, and the source's next process reads it for the reason of a dead letter. With Spark
-Connect, and if anything is in the way, the reason is without it.
+Spark tells a source nothing of why its batch failed. So the supervisor leaves the error in a file
+beside the driver's JVM (`beside_jvm.py`), and the source's next process reads it for the reason of
+a dead letter. The supervisor's process removes the file when it ends, or the next process that
+leaves an error does. With Spark Connect, and if anything is in the way, the reason is without it.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 import re
-import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .beside_jvm import file_of, files_of_ended, open_own
 from .redaction import shown
 
+_ENDING = ".json"
 _AT_MOST = 65_536
 _ERROR_AT_MOST = 500
 _KEPT = 16
@@ -38,14 +39,15 @@ def leave(error: str, text: str) -> None:
         offsets = sorted(set(_OFFSET.findall(text)))[:_KEPT]
         if pid is None or not offsets:
             return
-        file = _file(pid)
+        file = file_of(pid, _ENDING)
         kept = {**_read(file), **dict.fromkeys(offsets, shown(error, _ERROR_AT_MOST))}
         data = json.dumps(dict([*kept.items()][-_KEPT:])).encode()
-        with contextlib.suppress(FileNotFoundError):
-            file.unlink()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        with os.fdopen(os.open(file, flags, 0o600), "wb") as opened:
+        for old in [file, *files_of_ended(_ENDING)]:
+            old.unlink(missing_ok=True)
+        with os.fdopen(open_own(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as opened:
             opened.write(data)
+        atexit.unregister(_remove)
+        atexit.register(_remove, file)
 
 
 def found(offset: Mapping[str, Any] | str, pid: int | None = None) -> str:
@@ -55,7 +57,7 @@ def found(offset: Mapping[str, Any] | str, pid: int | None = None) -> str:
     """
     with contextlib.suppress(Exception):
         text = offset if isinstance(offset, str) else json.dumps(offset, separators=(",", ":"))
-        kept = _read(_file(os.getppid() if pid is None else pid))
+        kept = _read(file_of(os.getppid() if pid is None else pid, _ENDING))
         return next((kept[each] for each in _OFFSET.findall(text) if each in kept), "")
     return ""
 
@@ -67,22 +69,20 @@ def _jvm() -> int | None:
     return None if jvm is None else int(jvm.java.lang.ProcessHandle.current().pid())
 
 
-def _file(pid: int) -> Path:
-    return Path(tempfile.gettempdir()) / f"spark-azqueue-{os.getuid()}-{pid}.json"
+def _remove(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Only a plain file of this user counts, and only texts in it."""
+    """Only a small file of this user counts, and only texts in it."""
     try:
-        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        handle = open_own(file, os.O_RDONLY)
     except OSError:
         return {}
     with os.fdopen(handle, "rb") as opened:
-        about = os.fstat(opened.fileno())
-        is_ours = about.st_uid == os.getuid() and stat.S_ISREG(about.st_mode)
-        if not is_ours or about.st_size > _AT_MOST:
-            return {}
-        value = json.loads(opened.read(_AT_MOST))
+        data = opened.read(_AT_MOST + 1)
+    value = json.loads(data) if len(data) <= _AT_MOST else None
     if not isinstance(value, dict):
         return {}
     return {

@@ -28,21 +28,33 @@ class Consumer(Protocol):
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
 
-    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+    def latest(
+        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
+    ) -> OffsetJson:
         """Settle what is proven committed, then return the offset of the next batch.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. most: the most
-        messages in a new batch. Returns the start itself if there is nothing new.
+        start: the offset where it begins, None on Spark 4.0 and 4.1, which do not tell. most: the
+        most messages in a new batch. is_proven: False if the engine may not have committed the
+        start. Returns the start itself if there is nothing new.
         """
 
-    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+    def plan(
+        self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
+    ) -> list[bytes]:
         """What each task of the batch that ends at `end` gets.
 
-        Its rows as an Arrow stream or, with leaseOn=executors, what it has to do.
+        Its rows as an Arrow stream or, with leaseOn=executors, what it has to do. is_proven: False
+        if the engine may not have committed the start.
         """
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """This offset is proven committed: settle it, unless that was done. Repeatable."""
+        """This offset is proven committed, and each one before it: settle them. Repeatable."""
+
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
+        """Release the messages of a batch of this run whose rows nobody asked for. Repeatable.
+
+        A write-ahead log keeps them in any case. Raises ServiceError or TimeoutError.
+        """
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""

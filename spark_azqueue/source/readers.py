@@ -25,6 +25,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, MOST_IN_A_PLAN
 from spark_azqueue.service.workers import collect_seldom, freeze_loaded_modules
 
+from . import one_reader
 from .columns import Columns, check_requested
 from .offsets import OffsetJson
 from .reports import CarriedReports
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from spark_azqueue.metrics.report import Report
 
-    from .consumer import Consumer
+    from .engine_calls import EngineCalls
 else:
     try:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
@@ -68,11 +69,15 @@ class QueuePartition(InputPartition):
 class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Source side of `spark.readStream.format("azqueue")`: at least once, once per query run."""
 
-    def __init__(self, config: SourceConfig, requested: Columns, available: Columns) -> None:
+    def __init__(
+        self, config: SourceConfig, requested: Columns, available: Columns, load: str = ""
+    ) -> None:
+        """Store. load: names this `load()`, alike in each process that Spark makes of it."""
         self._config = config
         self._requested = requested
         self._available = available
-        self._consumer: Consumer | None = None
+        self._load = load
+        self._consumer: EngineCalls | None = None
         self._reports = CarriedReports()
 
     @short_tracebacks
@@ -100,14 +105,14 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         AzQueueError; Spark then stops the query.
         """
         named = None if start is None else self._reports.plain(start)
-        offset = self._running().latest(named, getattr(limit, "max_rows", None))
+        offset = self._alone().latest(named, getattr(limit, "max_rows", None))
         return self._reports.whole(offset, lambda: self._for_an_offset(start))
 
     @short_tracebacks
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Return the batch's rows, cut into partitions. A batch of an earlier run is replayed."""
         named = self._reports.plain(start), self._reports.plain(end)
-        return [QueuePartition(stream) for stream in self._running().plan(*named)]
+        return [QueuePartition(stream) for stream in self._alone().plan(*named)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the partition's rows, the same at every call.
@@ -167,14 +172,26 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Finish pending deletes, for a few seconds at most, and close the connections."""
         if self._consumer:
             self._consumer.close()
+        one_reader.leave(self._load)
 
-    def _running(self) -> Consumer:
+    def _alone(self) -> EngineCalls:
+        """The consumer, once this process alone reads the `load()`. Raises LoadConflict.
+
+        Not in the calls that come before: Spark does not stop the process of a query that fails
+        while it initializes, so that process would keep its lock.
+        """
+        if _is_own_process():
+            one_reader.take(self._load)
+        return self._running()
+
+    def _running(self) -> EngineCalls:
         if self._consumer is None:
             # Imported here, so that the processes that `read` do not load libcurl:
             # Spark's workers collect garbage after every task, and more modules make that slower.
             from spark_azqueue.service.queues.reach import check_reachable
 
             from .consumer import consumer_for
+            from .engine_calls import EngineCalls, plans_ahead
             from .large_bodies import carried
             from .preflight import with_settings_of_queues
 
@@ -183,7 +200,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_reachable(self._config.account)
             config = with_settings_of_queues(self._config)
             columns = carried(check_requested(self._requested, self._available), config)
-            self._consumer = consumer_for(config, columns)
+            consumer = consumer_for(config, columns)
+            self._consumer = EngineCalls(consumer, plans_ahead=plans_ahead())
             if _is_own_process():
                 collect_seldom()
                 _stop_on_sigterm()

@@ -7,8 +7,9 @@ others return the error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
@@ -162,6 +163,25 @@ def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
 
 
 # ── the offset is not one of this query ───────────────────────────────────────────────────────────
+
+
+def skipped_batch(offset: Mapping[str, Any]) -> CheckpointMismatch:
+    """A batch was committed, and nobody asked for its rows. Its messages were released by then."""
+    number = offset["batch"]
+    if "log" in offset and "slots" not in offset:
+        where = (
+            "The write-ahead log has its rows: read them with readLog, or put them into the queue"
+            " again by the command `replay`"
+        )
+    else:
+        where = "Its messages are in the queue again"
+    return CheckpointMismatch(
+        f"the engine committed batch {number} and did not ask for its rows. Either the sink"
+        " skipped the batch, because the output has that number from an earlier checkpoint: start"
+        " with a new checkpoint and a new output (and a new log) together. Or the query needs no"
+        f" rows of this source, such as with limit(0): change it. {where}",
+        condition=Condition.BATCH_SKIPPED,
+    )
 
 
 def offset_with_log() -> CheckpointMismatch:

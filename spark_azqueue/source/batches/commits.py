@@ -69,24 +69,29 @@ class CommitTracker:
         """position: follows the calls of `handed_out` and `plan`."""
         self._initial = offset_text(initial)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._pending: _HandedOut | None = None
+        self._open: OrderedDict[str, _HandedOut] = OrderedDict()  # not settled, by text
         self._position = position
 
     def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
         """Note that `latestOffset` is about to return this new offset."""
-        self._pending = _HandedOut(offset_text(start), offset)
+        self._open[offset_text(offset)] = _HandedOut(offset_text(start), offset)
         self._position.handed_out(offset)
         self._mark(offset_text(offset), _Known.HANDED_OUT)
 
     def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
-        """The offset to return again if Spark asks twice from one start without using it."""
-        if self._pending and self._pending.start == offset_text(start):
-            return self._pending.offset
-        return None
+        """The offset to return again if the engine asks twice from one start."""
+        text = offset_text(start)
+        return next((each.offset for each in self._open.values() if each.start == text), None)
+
+    def handed_out_before(self, number: int) -> list[OffsetJson]:
+        """The offsets of this run with a lower number of their batch that are not settled."""
+        return [each.offset for each in self._open.values() if each.offset["batch"] < number]
 
     def bare_repeat(self) -> OffsetJson | None:
         """The offset to return again if a bare call comes before the last one was planned."""
-        return self._pending.offset if self._pending and self._position.is_due else None
+        if not (self._open and self._position.is_due):
+            return None
+        return next(reversed(self._open.values())).offset
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
         """What to do if this offset is committed. Call `settled` once that is done or begun."""
@@ -101,8 +106,7 @@ class CommitTracker:
     def settled(self, offset: Mapping[str, Any]) -> None:
         """Note that this offset is settled, or that its deletes are begun."""
         text = offset_text(offset)
-        if self._pending and offset_text(self._pending.offset) == text:
-            self._pending = None
+        self._open.pop(text, None)
         self._mark(text, _Known.SETTLED)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> PlanAction:
@@ -116,8 +120,7 @@ class CommitTracker:
             return PlanAction.NOTHING
         self._position.planned(end)
         known = self._known.get(_digest(text))
-        pending = self._pending is not None and offset_text(self._pending.offset) == text
-        if known is _Known.SETTLED or (known is _Known.HANDED_OUT and not pending):
+        if known is _Known.SETTLED or (known is _Known.HANDED_OUT and text not in self._open):
             raise AzQueueError(
                 f"Spark asks for the rows of batch {end.get('batch')} again after committing it;"
                 " its messages are deleted. Please report this with the query's log"
@@ -128,6 +131,7 @@ class CommitTracker:
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
         """Note that every receipt in it is dead: its commit will delete nothing."""
+        self._open.pop(offset_text(offset), None)
         self._mark(offset_text(offset), _Known.REPLAYED)
 
     def _mark(self, text: str, known: _Known) -> None:

@@ -55,19 +55,22 @@ class LeasedConsumer:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.engine.freeze_cutoff()
 
-    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+    def latest(
+        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
+    ) -> OffsetJson:
         """Settle what is proven committed, then lease a new batch of at most `most` messages.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell.
+        start: None on Spark 4.0 and 4.1, which do not tell. is_proven: False if the engine may not
+        have committed the start.
         Returns the new offset, or the start itself if there is nothing new.
         """
         self.engine.open()
         self._has_replayed = False
-        proven = True
         self._may_end = start is None and not self._position.batches
         self._is_alone = self._may_end or (start is not None and most is None)
         if start is None:
-            start, proven = self._position.asked()
+            start, is_named = self._position.asked()
+            is_proven = is_proven and is_named
             again = self._commits.bare_repeat()
         else:
             again = self._commits.repeated(start)
@@ -75,7 +78,7 @@ class LeasedConsumer:
             return again
         self.engine.is_asked(most)
         number = batch_of(start, account=self._account) + 1
-        if proven:
+        if is_proven:
             self.committed(start)
         batch = None
         if self.engine.is_due(may_end=self._may_end):
@@ -122,13 +125,16 @@ class LeasedConsumer:
             expires=batch.last_expiry if texts else None,
         )
 
-    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+    def plan(
+        self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
+    ) -> list[bytes]:
         """The partitions of the batch that ends at `end`; a replay if it is not of this run."""
         plan = self._commits.plan(start, end)
         if plan is PlanAction.NOTHING:
             return []
         self.engine.open()
-        self.committed(start)
+        if is_proven:
+            self.committed(start)
         if plan is PlanAction.REPLAY:
             self._restored.replay(end)
             self._has_replayed = True
@@ -140,7 +146,12 @@ class LeasedConsumer:
         ]  # what was delivered is kept until it is committed
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """This offset is proven committed: settle it, unless that was done. Repeatable."""
+        """This offset is proven committed, and each one before it: settle them. Repeatable."""
+        for before in self._commits.handed_out_before(batch_of(offset, account=self._account)):
+            self._settle(before)
+        self._settle(offset)
+
+    def _settle(self, offset: Mapping[str, Any]) -> None:
         proof = self._commits.proven(offset)
         if proof is Proof.NOTHING:
             return
@@ -152,6 +163,23 @@ class LeasedConsumer:
         else:
             self._restored.settle(offset)
         self._commits.settled(offset)
+
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
+        """Release the messages of a batch of this run whose rows nobody asked for. Repeatable.
+
+        Returns only when every receipt in the offset is known dead, so that no later process which
+        finds it committed can delete messages whose rows were never delivered. Raises ServiceError
+        or TimeoutError.
+        """
+        if self._commits.proven(offset) is not Proof.SETTLE_OWN:
+            return
+        leases = QueueOffset.from_json(offset, account=self._account).leases
+        with self.engine.holder.ledger as ledger:
+            renewed = ledger.release(batch_of(offset, account=self._account))
+        worker = self.engine.holder.worker
+        worker.release([*dict.fromkeys((*leases, *renewed))], timeout_s=timeout_s)
+        self._commits.replayed(offset)
+        self._partitions.pop(offset_text(offset), None)
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""

@@ -127,11 +127,14 @@ class ExecutorsConsumer:
         self._ready.only_until(self._cutoff)
         self._monitor.limit()
 
-    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+    def latest(
+        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
+    ) -> OffsetJson:
         """Close the committed plan, then return the one that follows; the start itself if none.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. most: the most
-        messages in a new batch.
+        start: None on Spark 4.0 and 4.1, which do not tell. most: the most messages in a new batch.
+        is_proven: False if the engine may not have committed the start: then it is not closed, and
+        nothing follows it yet.
         """
         may_end = start is None and self._issued is None  # after one batch, as on 4.0 and 4.1
         if start is None:
@@ -150,6 +153,8 @@ class ExecutorsConsumer:
         if plan.id == START:
             plan = self._before_first
         if self._closed != plan.id:
+            if not is_proven and plan.id != START and not self._folder.listed(plan.id).is_closed:
+                return dict(start)
             following = self._close(plan)
             if following is not None:
                 return self._given(following)
@@ -158,7 +163,9 @@ class ExecutorsConsumer:
             return dict(start)
         return self._given(following)
 
-    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+    def plan(
+        self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
+    ) -> list[bytes]:
         """What each task of the batch that ends at `end` gets: its slot, and the plan.
 
         Of several plans if Spark's log has a gap. Nothing of one that was given up, or is now.
@@ -195,6 +202,9 @@ class ExecutorsConsumer:
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """Nothing: a plan is closed when the next one is asked for."""
+
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
+        """Nothing: tasks lease, and no task has begun."""
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""

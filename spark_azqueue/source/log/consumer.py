@@ -98,19 +98,22 @@ class LogConsumer:
         """From now on read only messages inserted by now, and segments that exist now."""
         self.engine.freeze_cutoff()
 
-    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+    def latest(
+        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
+    ) -> OffsetJson:
         """Settle what is proven committed, then return the offset behind the next segment.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell. The next segment
-        is one that exists already, or a new one of at most `most` messages. Returns the start
-        itself if there is neither.
+        start: None on Spark 4.0 and 4.1, which do not tell. is_proven: False if the engine may not
+        have committed the start. The next segment is one that exists already, or a new one of at
+        most `most` messages. Returns the start itself if there is neither.
         """
         self.engine.open()
         self.engine.builder.catch_up()
         self._may_be_ahead = start is not None and most is not None
         self._may_end = start is None and not self._position.batches
         if start is None:
-            known, is_proven = self._position.asked()
+            known, is_named = self._position.asked()
+            is_proven = is_proven and is_named
             if not self._position.is_known:
                 self._batches.take_over(None)
                 if first := self._recovery.first_of_all:
@@ -125,11 +128,11 @@ class LogConsumer:
             elif self._position.is_due:
                 return known  # asked again before the last one was planned
         else:
-            known, is_proven = dict(start), True
+            known = dict(start)
         self.engine.is_asked(most)
         position = self._read(known)
         self._batches.take_over(Asked(position))
-        if is_proven:  # else it is only assumed
+        if is_proven:
             self._batches.named(position.number)
             self._batches.delete_logged()
             self.committed(known)
@@ -144,7 +147,9 @@ class LogConsumer:
             return known
         return self._handed_out(self._batches.write(number, batch))
 
-    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+    def plan(
+        self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
+    ) -> list[bytes]:
         """The partitions of the segments behind `start` up to `end`: the same at every call."""
         position, last = self._read(start), self._read(end)
         if offset_text(start) == offset_text(end):
@@ -155,13 +160,14 @@ class LogConsumer:
         self.engine.open()
         self.engine.builder.wait_for_prefetch()
         if not last.is_of_log:
-            return self._plan_from_before(start, end)
+            return self._plan_from_before(start, end, is_proven=is_proven)
         self._recovery.check_forward(position, last)
         asked = Asked(position, last, is_ours)
         self._batches.take_over(asked)
         self._recovery.check_start(asked)
         self._recovery.compare(last)
-        self.committed(start)
+        if is_proven:
+            self.committed(start)
         self._batches.named(last.number)
         self._batches.delete_logged()
         if self._mark_is_due:
@@ -185,6 +191,9 @@ class LogConsumer:
         self.engine.builder.wait_for_prefetch()
         self._batches.take_over(Asked(position))
         self._batches.committed(position.number)
+
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
+        """Nothing: the log keeps the batch, and a later start delivers or settles it."""
 
     def report(self) -> Report:
         """The backlog, what is held, what this run has counted, and the state of the log."""
@@ -230,10 +239,13 @@ class LogConsumer:
         number = self._batches.head + 1
         self.engine.prefetch(number, lambda batch: self._batches.write(number, batch))
 
-    def _plan_from_before(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+    def _plan_from_before(
+        self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool
+    ) -> list[bytes]:
         """A batch from before the log: its messages are released, and return in a segment."""
         plan = self._commits.plan(start, end)
-        self.committed(start)
+        if is_proven:
+            self.committed(start)
         if plan is PlanAction.REPLAY:
             self._restored.replay(end)
         return []

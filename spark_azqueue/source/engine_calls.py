@@ -1,0 +1,216 @@
+"""What an engine's calls prove: the one door between Spark, or another engine, and a consumer.
+
+Apache Spark runs one batch after the other, and asks for the next offset only after its commit log
+has the batch before: `latestOffset(start=N)` and `partitions(N, M)` prove that N is committed.
+Another engine may plan batches ahead, so only these of its calls prove something:
+
+- `commit(M)` proves all offsets up to M;
+- the first `partitions(s, e)` of a run with s != e proves s.
+
+A batch of an earlier run that nothing proves is delivered again. An engine calls `commit(N)` only
+when it builds the next batch. So if there is no new message and N is not proven, `latest` returns a
+*closing offset*: N with one field more. Its batch is empty, and building it commits N.
+
+With any engine, a batch that is committed although nobody asked for its rows was skipped by the
+sink. The source then stops with an error, and does not delete the messages.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.metrics.report import Report
+from spark_azqueue.service.retry import LAST_WORDS_S
+
+from .consumer import Consumer
+from .offsets import OffsetJson
+from .refusals import skipped_batch
+
+log = logging.getLogger(__name__)
+
+CLOSING = "closing"
+"""The field of a closing offset. The consumers see offsets without it."""
+
+_RELEASED_IN_S = 30.0
+_OPEN_AT_MOST = 64
+"""So many batches of a run may lack proof; then nothing new is read until one is committed."""
+
+
+def plans_ahead() -> bool:
+    """True if the engine may not be Apache Spark.
+
+    All of Databricks counts alike: a source cannot know whether it is serverless, which runs
+    batches of a pipeline at the same time.
+    """
+    return (
+        "DATABRICKS_RUNTIME_VERSION" in os.environ
+        or Path("/databricks/DBR_VERSION").exists()
+        or importlib.util.find_spec("pyspark.databricks") is not None
+    )
+
+
+class EngineCalls:
+    """The calls of an engine, for the consumer of one run. Used by one thread."""
+
+    def __init__(self, consumer: Consumer, *, plans_ahead: bool) -> None:
+        """plans_ahead: the engine may plan batches before an earlier one is committed."""
+        self._consumer = consumer
+        self._plans_ahead = plans_ahead
+        self._proven = 0  # the newest batch that is known to be committed
+        self._open: dict[int, _Open] = {}  # handed out by this run and not proven, by number
+        self._newest: OffsetJson | None = None  # that the engine named, or was handed
+        self._handed_out = (0, 0)  # numbers of the newest two
+        self._reported = 0  # the newest batch that `commit` has named
+        self._has_planned = False
+        self._unread: OffsetJson | None = None  # committed without a plan
+        self._is_told = False
+
+    @property
+    def initial(self) -> OffsetJson:
+        """The offset of a query that has read nothing."""
+        return self._consumer.initial
+
+    def freeze_cutoff(self) -> None:
+        """From now on read only messages inserted by now."""
+        self._consumer.freeze_cutoff()
+
+    def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
+        """Settle what is proven committed, and return the offset of the next batch.
+
+        start: as in `Consumer.latest`. Returns the start, or a closing offset, if there is nothing
+        new. Raises CheckpointMismatch if a batch was committed and nobody asked for its rows.
+        """
+        if start is not None:
+            self._newest = dict(start)
+            if not self._plans_ahead:
+                self._warn_if_late(_number(start))
+                self._prove(start)
+        self._check_unread()
+        if self._is_full():
+            return dict(start or self._newest or self.initial)
+        named = None if start is None else _plain(start)
+        is_proven = not self._plans_ahead or self._is_proven(start or self._newest)
+        offset = self._consumer.latest(named, most, is_proven=is_proven)
+        before = self._newest
+        if before is not None and offset == _plain(before):
+            is_closed = is_proven or CLOSING in before or offset == self.initial
+            self._newest = before if is_closed else {**before, CLOSING: True}
+            return dict(self._newest)
+        if offset != self.initial:
+            number = _number(offset)
+            self._open.setdefault(number, _Open(offset))
+            self._handed_out = (self._handed_out[-1], number)
+        self._newest = dict(offset)
+        return offset
+
+    def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
+        """What each task of the batch from `start` to `end` gets; see `Consumer.plan`."""
+        self._newest = end
+        is_batch = start != end
+        is_proven = is_batch and not (self._plans_ahead and self._has_planned)
+        if is_batch:
+            self._has_planned = True
+        if is_proven:
+            self._prove(start)
+        self._check_unread()
+        last = _plain(end)
+        if is_batch and _plain(start) == last:
+            return []
+        handed_out = self._open.get(_number(last))
+        if handed_out is not None and handed_out.offset == last:
+            handed_out.is_planned = True  # or its checkpoint names it: Spark 4.0 and 4.1 at a start
+        is_proven = not self._plans_ahead or self._is_proven(start)
+        return self._consumer.plan(_plain(start), last, is_proven=is_proven)
+
+    def committed(self, offset: Mapping[str, Any]) -> None:
+        """The engine has committed this offset, and each one before it."""
+        self._reported = max(self._reported, _number(offset))
+        self._prove(offset)
+        if self._unread is None:
+            self._consumer.committed(_plain(offset))
+
+    def report(self) -> Report:
+        """The backlog, what is held, and what this run has counted."""
+        return self._consumer.report()
+
+    def close(self) -> None:
+        """End renewals, finish deletes that are due, release what gave no rows: in seconds."""
+        for each in self._open.values():
+            if not each.is_planned:
+                self._give_back_at_the_end(each.offset)
+        self._consumer.close()
+
+    def _give_back_at_the_end(self, offset: OffsetJson) -> None:
+        try:
+            self._consumer.give_back(offset, LAST_WORDS_S)
+        except (AzQueueError, TimeoutError, RuntimeError) as error:
+            log.warning("batch %d gave no rows, and was not released: %s", _number(offset), error)
+
+    # ── proofs ────────────────────────────────────────────────────────────────────────────────────
+
+    def _prove(self, offset: Mapping[str, Any]) -> None:
+        proven = self._proven = max(self._proven, _number(offset))
+        for number in [each for each in self._open if each <= proven]:
+            if self._open[number].is_planned:
+                del self._open[number]
+            elif self._unread is None:
+                self._unread = self._open[number].offset
+
+    def _is_proven(self, offset: Mapping[str, Any] | None) -> bool:
+        return offset is None or _number(offset) <= self._proven
+
+    def _check_unread(self) -> None:
+        if self._unread is not None:
+            self._consumer.give_back(self._unread, _RELEASED_IN_S)
+            raise skipped_batch(self._unread)
+
+    def _is_full(self) -> bool:
+        if len(self._open) < _OPEN_AT_MOST:
+            return False
+        if not self._is_told:
+            log.warning(
+                "%d batches were handed out, and none of them is known to be committed: no further"
+                " message is read until the engine commits one",
+                len(self._open),
+            )
+        self._is_told = True
+        return True
+
+    def _warn_if_late(self, start: int) -> None:
+        """Warn once if the batch before this start, of this run, was not reported as committed."""
+        before, newest = self._handed_out
+        if self._is_told or start != newest or before <= self._reported:
+            return
+        self._is_told = True
+        log.warning(
+            "the engine asks for the batch after %d and has not reported batch %d as committed."
+            " With asynchronous progress tracking that is usual, and nothing is lost. An engine"
+            " that runs batches at the same time can lose the rows of a batch that fails: set"
+            " writeAheadLog, which keeps them",
+            start,
+            before,
+        )
+
+
+class _Open:
+    """A batch that this run handed out, without proof that it is committed."""
+
+    def __init__(self, offset: OffsetJson) -> None:
+        self.offset = offset
+        self.is_planned = False
+
+
+def _plain(offset: Mapping[str, Any]) -> OffsetJson:
+    return {name: value for name, value in offset.items() if name != CLOSING}
+
+
+def _number(offset: Mapping[str, Any]) -> int:
+    """Number of the batch; 0 for a damaged offset, which the consumer refuses."""
+    number = offset.get("batch")
+    return number if type(number) is int else 0

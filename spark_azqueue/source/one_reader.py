@@ -1,0 +1,83 @@
+"""At most one source process reads for one `load()`.
+
+Spark makes two source processes of one DataFrame for a self-join, and for two `start()`s. Both
+would lease, and delete, messages of the same queue, and each would see a part of them. So a source
+process locks a file beside the driver's JVM, named by the `load()`, before it leases anything. The
+operating system releases the lock when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from spark_azqueue.errors import LoadConflict
+from spark_azqueue.service.beside_jvm import file_of, files_of_ended, open_own
+
+try:
+    import fcntl
+except ImportError:  # Windows has none, and then no lock is taken
+    fcntl = None  # type: ignore[assignment]
+
+_WAIT_S = 15.0
+"""A process that ends finishes its deletes first, for some seconds."""
+
+_LOOK_EVERY_S = 0.1
+
+_held: dict[Path, int] = {}
+"""Locked files and their descriptors. They belong to the process, and stay open as long as it."""
+
+
+def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Lock this `load()` for this process, once; wait up to 15 s for a process that is ending.
+
+    load: what names the `load()` beside its JVM. Raises LoadConflict if another process reads it.
+    Does nothing where the temporary folder, or the system, has no locks.
+    """
+    file = file_of(os.getppid(), f"-{load}.lock")
+    if fcntl is None or file in _held:
+        return
+    waited = 0.0
+    with contextlib.suppress(OSError):
+        while (descriptor := _locked(file)) is None:
+            if waited >= _WAIT_S:
+                raise LoadConflict(
+                    "another reader of the same load() is running: this query joins the stream"
+                    " with itself, or the DataFrame was started a second time. Each reader would"
+                    " receive, and delete, a part of the messages, so this one has read nothing."
+                    " Call load() again for a second query on the queue. To join a stream with"
+                    " itself, write it to a table first, and join streams of that table"
+                )
+            sleep(_LOOK_EVERY_S)
+            waited += _LOOK_EVERY_S
+        _held[file] = descriptor
+        for old in files_of_ended(".lock"):
+            old.unlink(missing_ok=True)
+
+
+def leave(load: str) -> None:
+    """Release the lock and remove its file. Call it when nothing is sent any more."""
+    file = file_of(os.getppid(), f"-{load}.lock")
+    if (descriptor := _held.pop(file, None)) is not None:
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(file: Path) -> int | None:
+    """The descriptor of the locked file, None if another process has the lock. Raises OSError."""
+    descriptor = open_own(file, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):  # or its holder has removed it meanwhile
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
