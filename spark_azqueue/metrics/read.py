@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .latency import NO_ANSWER
 from .report import Counters, Report, whole
-from .source_progress import DAMAGE, offset_of, oldest_in, source_progress
+from .source_progress import CLOSING, DAMAGE, offset_of, oldest_in, source_progress
 
 _DEQUEUE = "dequeue"
 
@@ -73,7 +73,9 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         for each, _ in found
     ]
     latest = [each for _, _, each in offsets if each]
-    is_new = [bool(start != end and end["batch"]) for start, end, _ in offsets]
+    is_new = [
+        bool(start != end and end["batch"] and CLOSING not in end) for start, end, _ in offsets
+    ]
     # A report in an offset is of the run that made it.
     reports = [
         ours.report if ours.report and (latest and (ours.made_at is None or new)) else None

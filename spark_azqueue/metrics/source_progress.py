@@ -16,6 +16,9 @@ from .report import AT, Report, whole
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What comes of values that no source wrote."""
 
+CLOSING = "closing"
+"""The field of an offset that ends an empty batch: see `source/engine_calls.py`."""
+
 Carried = dict[int, tuple[float, Report]]
 """The newest report that an offset of each source brought in a run of a query, and when."""
 

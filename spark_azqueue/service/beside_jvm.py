@@ -27,7 +27,7 @@ def open_own(file: Path, flags: int) -> int:
     """Open a file and return its descriptor. Never waits, and follows no link.
 
     flags: as of `os.open`; a file that is made is for this user alone. Raises OSError also if it is
-    no plain file, or of somebody else.
+    no plain file, or belongs to another user.
     """
     safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(file, flags | safe, 0o600)

@@ -51,7 +51,7 @@ class Consumer(Protocol):
         """This offset is proven committed, and each one before it: settle them. Repeatable."""
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
-        """Release the messages of a batch of this run whose rows nobody asked for. Repeatable.
+        """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
 
         A write-ahead log keeps them in any case. Raises ServiceError or TimeoutError.
         """

@@ -9,23 +9,28 @@ Another engine may plan batches ahead, so only these of its calls prove somethin
 
 A batch of an earlier run that nothing proves is delivered again. An engine calls `commit(N)` only
 when it builds the next batch. So if there is no new message and N is not proven, `latest` returns a
-*closing offset*: N with one field more. Its batch is empty, and building it commits N.
+*closing offset*: N with one field more. Its batch is empty, and building it commits N. If N was
+still running then, another one follows, after a pause that doubles. While messages are isolated, a
+consumer adds no batch to one that is not proven: each batch is closed, and fails or succeeds alone.
 
-With any engine, a batch that is committed although nobody asked for its rows was skipped by the
-sink. The source then stops with an error, and does not delete the messages.
+With any engine, a batch that is committed without a call of `partitions` was skipped by the sink.
+The source then stops with an error, and does not delete the messages.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.metrics.report import Report
+from spark_azqueue.metrics.source_progress import CLOSING
 from spark_azqueue.service.retry import LAST_WORDS_S
 
 from .consumer import Consumer
@@ -34,8 +39,9 @@ from .refusals import skipped_batch
 
 log = logging.getLogger(__name__)
 
-CLOSING = "closing"
-"""The field of a closing offset. The consumers see offsets without it."""
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+"""Between two closing offsets of one batch."""
 
 _RELEASED_IN_S = 30.0
 _OPEN_AT_MOST = 64
@@ -58,12 +64,24 @@ def plans_ahead() -> bool:
 class EngineCalls:
     """The calls of an engine, for the consumer of one run. Used by one thread."""
 
-    def __init__(self, consumer: Consumer, *, plans_ahead: bool) -> None:
-        """plans_ahead: the engine may plan batches before an earlier one is committed."""
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        plans_ahead: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """plans_ahead: the engine may plan batches before an earlier one is committed.
+
+        clock: in seconds.
+        """
         self._consumer = consumer
         self._plans_ahead = plans_ahead
+        self._clock = clock
+        self._closes_at = -math.inf  # the next closing offset, not before
+        self._pause_s = _FIRST_PAUSE_S
         self._proven = 0  # the newest batch that is known to be committed
-        self._open: dict[int, _Open] = {}  # handed out by this run and not proven, by number
+        self._open: dict[int, _Open] = {}  # of this run and not proven, by number
         self._newest: OffsetJson | None = None  # that the engine named, or was handed
         self._handed_out = (0, 0)  # numbers of the newest two
         self._reported = 0  # the newest batch that `commit` has named
@@ -84,7 +102,7 @@ class EngineCalls:
         """Settle what is proven committed, and return the offset of the next batch.
 
         start: as in `Consumer.latest`. Returns the start, or a closing offset, if there is nothing
-        new. Raises CheckpointMismatch if a batch was committed and nobody asked for its rows.
+        new. Raises CheckpointMismatch if a batch was committed without its rows.
         """
         if start is not None:
             self._newest = dict(start)
@@ -99,9 +117,10 @@ class EngineCalls:
         offset = self._consumer.latest(named, most, is_proven=is_proven)
         before = self._newest
         if before is not None and offset == _plain(before):
-            is_closed = is_proven or CLOSING in before or offset == self.initial
-            self._newest = before if is_closed else {**before, CLOSING: True}
-            return dict(self._newest)
+            if not is_proven and offset != self.initial:
+                self._newest = self._closing(before)
+            return dict(self._newest or before)
+        self._closes_at, self._pause_s = -math.inf, _FIRST_PAUSE_S
         if offset != self.initial:
             number = _number(offset)
             self._open.setdefault(number, _Open(offset))
@@ -152,6 +171,15 @@ class EngineCalls:
         except (AzQueueError, TimeoutError, RuntimeError) as error:
             log.warning("batch %d gave no rows, and was not released: %s", _number(offset), error)
 
+    def _closing(self, before: OffsetJson) -> OffsetJson:
+        """The closing offset that follows this one; this one if it is too early."""
+        if self._clock() < self._closes_at:
+            return before
+        self._closes_at = self._clock() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        number = before.get(CLOSING, 0)
+        return {**before, CLOSING: number + 1 if type(number) is int else 1}
+
     # ── proofs ────────────────────────────────────────────────────────────────────────────────────
 
     def _prove(self, offset: Mapping[str, Any]) -> None:
@@ -199,7 +227,7 @@ class EngineCalls:
 
 
 class _Open:
-    """A batch that this run handed out, without proof that it is committed."""
+    """A batch of this run, without proof that it is committed."""
 
     def __init__(self, offset: OffsetJson) -> None:
         self.offset = offset

@@ -166,7 +166,7 @@ def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
 
 
 def skipped_batch(offset: Mapping[str, Any]) -> CheckpointMismatch:
-    """A batch was committed, and nobody asked for its rows. Its messages were released by then."""
+    """A batch was committed without its rows. Its messages were released by then."""
     number = offset["batch"]
     if "log" in offset and "slots" not in offset:
         where = (

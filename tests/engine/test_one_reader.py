@@ -1,4 +1,4 @@
-"""One load() is read by one source process: what Spark does with one DataFrame, and what is refused."""
+"""One load() has one reader: what Spark does with one DataFrame, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from spark_azqueue import explain
 from spark_azqueue.testing import FakeQueueService
@@ -29,7 +29,7 @@ def test_a_stream_joined_with_itself_is_refused_and_loses_nothing(
     streams: Streams, fake: FakeQueueService, queue: str, orders: DataFrame
 ) -> None:
     """Its two readers would each get, and delete, a part of the messages."""
-    joined = orders.join(orders.select("message_id", F.col("body").alias("again")), "message_id")
+    joined = orders.join(orders.select("message_id", sf.col("body").alias("again")), "message_id")
     with pytest.raises(Exception, match="AZQUEUE_LOAD_CONFLICT") as raised:
         streams.collect(joined, availableNow=True).awaitTermination(120)
     explanation = explain(raised.value)

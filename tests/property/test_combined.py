@@ -23,7 +23,7 @@ from spark_azqueue.errors import CheckpointMismatch, LogConflict, LostSegment, S
 from spark_azqueue.options.choices import DeleteAfter, LogStart
 
 from .test_log_poison import Poisoned, messages_given_up
-from .test_promises import Promises, SeveralQueues, run_machine
+from .test_promises import Promises, SeveralQueues, planning_ahead, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -218,6 +218,7 @@ class AcknowledgedByTheUserOnOldSpark(AcknowledgedByTheUser):
 MACHINES = [
     Combined,
     CombinedOnOldSpark,
+    planning_ahead(Combined),
     AcknowledgedByTheUser,
     AcknowledgedByTheUserOnOldSpark,
 ]

@@ -110,6 +110,7 @@ class Drains(Disturbed):
     """One query, which is drained again and again."""
 
     bare = False
+    ahead = 0
     queues: ClassVar[list[str]] = [SOURCE, "returns"]
     options: ClassVar[dict[str, str]] = {}
     lease_s = VISIBILITY_S
@@ -122,7 +123,13 @@ class Drains(Disturbed):
         self.number = 0
 
     def query(self) -> Spark:
-        return Spark(self.service, self.all_options(), available_now=not self.bare, bare=self.bare)
+        return Spark(
+            self.service,
+            self.all_options(),
+            available_now=not self.bare,
+            bare=self.bare,
+            ahead=self.ahead,
+        )
 
     def all_options(self) -> dict[str, str]:
         return {"queue": ",".join(self.queues), **self.options}
@@ -253,6 +260,7 @@ class DrainsALog(Drains):
             self.all_options(),
             available_now=not self.bare,
             bare=self.bare,
+            ahead=self.ahead,
             settings=self.settings,
         )
 
@@ -273,6 +281,18 @@ class DrainsALog(Drains):
     @invariant()
     def no_row_comes_twice(self) -> None:
         assert max(self.spark.sink.rows().values(), default=1) == 1
+
+
+class DrainsOnAnotherEngine(Drains):
+    """With an engine whose calls prove less."""
+
+    ahead = 1
+
+
+class DrainsALogOnAnotherEngine(DrainsALog):
+    """The same with a log."""
+
+    ahead = 1
 
 
 class DrainsALogOnOldSpark(DrainsALog):
@@ -311,6 +331,8 @@ class DrainsWhatIsDeletedEarlyOnOldSpark(DrainsWhatIsDeletedEarly):
 MACHINES = [
     Drains,
     DrainsOnOldSpark,
+    DrainsOnAnotherEngine,
+    DrainsALogOnAnotherEngine,
     DrainsByDefault,
     DrainsByDefaultOnOldSpark,
     DrainsStrictly,

@@ -29,7 +29,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.choices import DeleteAfter
 
-from .test_promises import Promises, QueuesComeAndGo, Strictly, run_machine
+from .test_promises import Promises, QueuesComeAndGo, Strictly, planning_ahead, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -55,7 +55,9 @@ class ExactlyOnce(Promises):
         super().__init__()
         self.fenced_in_peace = 0
         options = {"queue": ",".join(self.queues), **self.options}
-        self.spark = LoggedSpark(self.service, options, bare=self.bare, settings=self.settings)
+        self.spark = LoggedSpark(
+            self.service, options, bare=self.bare, ahead=self.ahead, settings=self.settings
+        )
 
     @rule(**TRIGGER)
     def spark_triggers(self, dies: str, slow: bool, sent: int, data: st.DataObject) -> None:
@@ -251,9 +253,14 @@ class InTurn(Strictly, ExactlyOnce):
 MACHINES = [
     ExactlyOnce,
     ExactlyOnceOnOldSpark,
+    planning_ahead(ExactlyOnce),
+    planning_ahead(ExactlyOnce, 1),
+    planning_ahead(ExactlyOnceOnOldSpark, 1),
     DeletesAfterLog,
     DeletesAfterLogOnOldSpark,
+    planning_ahead(DeletesAfterLog),
     WithSurprises,
+    planning_ahead(WithSurprises),
     TwoDrivers,
     TwoDriversDeleteAfterLog,
     WithQueuesThatComeAndGo,

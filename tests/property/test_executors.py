@@ -69,6 +69,12 @@ class BareMachine(Machine):
     how = BARE
 
 
+class OtherMachine(Machine):
+    """The same with an engine that asks for the next batch while tasks run, and may plan ahead."""
+
+    how = How(other=True, early=True)
+
+
 class LosingMachine(Machine):
     """The same in a folder that loses objects."""
 
@@ -76,12 +82,13 @@ class LosingMachine(Machine):
     moves_of = LOSING
 
 
-Machine.TestCase.settings = BareMachine.TestCase.settings = settings(
-    max_examples=2 * EXAMPLES, stateful_step_count=100
+Machine.TestCase.settings = BareMachine.TestCase.settings = OtherMachine.TestCase.settings = (
+    settings(max_examples=2 * EXAMPLES, stateful_step_count=100)
 )
 LosingMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=100)
 TestMachine = Machine.TestCase
 TestBareMachine = BareMachine.TestCase
+TestOtherMachine = OtherMachine.TestCase
 TestLosingMachine = LosingMachine.TestCase
 
 

@@ -28,7 +28,7 @@ from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.source.log.segment import decode_segment
 
 from .test_exactly_once import ExactlyOnce, TwoDrivers, WithSurprises
-from .test_promises import run_machine
+from .test_promises import planning_ahead, run_machine
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 
@@ -131,7 +131,14 @@ class PoisonedWithTwoDrivers(Poisoned, TwoDrivers):
             driver.is_poison = self.makes_its_batch_fail
 
 
-MACHINES = [Poisoned, PoisonedOnOldSpark, PoisonedWithSurprises, PoisonedWithTwoDrivers]
+MACHINES = [
+    Poisoned,
+    PoisonedOnOldSpark,
+    planning_ahead(Poisoned),
+    planning_ahead(Poisoned, 1),
+    PoisonedWithSurprises,
+    PoisonedWithTwoDrivers,
+]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

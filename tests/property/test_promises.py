@@ -45,6 +45,7 @@ class Promises(Disturbed):
     """One query, one foreign consumer; one queue or several."""
 
     bare = False
+    ahead = 0
     queues: ClassVar[list[str]] = [SOURCE]
     options: ClassVar[dict[str, str]] = {}
     renewals_run = False
@@ -57,7 +58,9 @@ class Promises(Disturbed):
         self.service = Service([name for each in self.queues for name in (each, f"{each}-poison")])
         self.others = Others(self.service)
         options = {"queue": ",".join(self.queues), **self.options}
-        self.spark = Spark(self.service, options, bare=self.bare, renewals_run=self.renewals_run)
+        self.spark = Spark(
+            self.service, options, bare=self.bare, ahead=self.ahead, renewals_run=self.renewals_run
+        )
         self.number = 0
         self.steps = 0
         self.failed_in_peace = False
@@ -194,13 +197,13 @@ class Promises(Disturbed):
 
     def largest_batch(self) -> int:
         """How many messages a batch may have that is not over yet."""
-        return self.spark.config().max_messages
+        return self.spark.config().max_messages * max(1, self.ahead)
 
     def teardown(self) -> None:
         """The faults end, the foreign consumer goes home: everything gets processed."""
         self.service.end_faults()
         self.spark.another_has_data = False
-        for _ in range(3):
+        for _ in range(30 if self.ahead else 3):  # each closing offset takes a further look
             self.service.pass_time(10 * VISIBILITY_S)
             while self.triggers_in_peace():
                 self.nothing_is_lost()
@@ -334,9 +337,22 @@ class QueuesComeAndGoOnOldSpark(QueuesComeAndGoWithPoison):
     bare = True
 
 
+def planning_ahead(machine: type[Promises], batches: int = 3) -> type[Promises]:
+    """The same with another engine than Spark: its calls prove less.
+
+    batches: so many are planned before the first of them is committed, and any may fail.
+    """
+    name = f"{machine.__name__}Planning{batches}Ahead"
+    return type(name, (machine,), {"ahead": batches, "__doc__": machine.__doc__})
+
+
 MACHINES = [
     Promises,
     OnOldSpark,
+    planning_ahead(Promises),
+    planning_ahead(Promises, 2),
+    planning_ahead(Promises, 1),
+    planning_ahead(OnOldSpark, 1),
     SeveralQueues,
     Strictly,
     StrictlyOnOldSpark,
@@ -344,6 +360,7 @@ MACHINES = [
     RenewedInTime,
     Isolation,
     IsolationOnOldSpark,
+    planning_ahead(Isolation),
     QueuesComeAndGo,
     QueuesComeAndGoWithPoison,
     QueuesComeAndGoOnOldSpark,

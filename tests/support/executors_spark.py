@@ -24,8 +24,10 @@ from spark_azqueue.errors import (
     ServiceError,
     UndecodableBody,
 )
+from spark_azqueue.metrics.source_progress import CLOSING
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.source.columns import source_columns
+from spark_azqueue.source.engine_calls import EngineCalls
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import PlanId
@@ -87,7 +89,7 @@ class How(NamedTuple):
     as 4.2. available_now: a true one. once: it ends behind a batch, as with availableNow on 4.0 and
     4.1. wrapper: that of these for availableNow, which asks before it names an offset. early: it
     asks for the next batch while tasks run, and so closes their plan. kills: the other attempts at
-    a slot, when one has given its rows.
+    a slot, when one has given its rows. other: another engine than Spark, whose calls prove less.
     """
 
     bare: bool = False
@@ -96,6 +98,7 @@ class How(NamedTuple):
     wrapper: bool = False
     early: bool = False
     kills: bool = False
+    other: bool = False
 
 
 class Driver:
@@ -177,7 +180,7 @@ class Driver:
         config = self.config
         assert config.write_ahead_log
         assert config.executors
-        source = ExecutorsConsumer(
+        consumer = ExecutorsConsumer(
             config,
             replace(config.write_ahead_log, retention=RETENTION),
             config.executors,
@@ -190,6 +193,8 @@ class Driver:
                 sleep=world.sleep,
             ),
         )
+        clock = world.service.clock.now
+        source = EngineCalls(consumer, plans_ahead=self.how.other, clock=clock)
         self.batch, self.known_offsets = at.commits, len(at.offsets)
         has_offset = len(at.offsets) > at.commits
         began, has_run = self.batch, False
@@ -229,7 +234,13 @@ class Driver:
                 source.committed(before)
                 has_run = True
             plan = Plan.from_json(end, account=ACCOUNT)
-            if _is_same(end, before):  # another source of the query has data
+            if CLOSING in end and end[CLOSING] != before.get(CLOSING):
+                world.happened["closing offset"] += 1
+                if source.plan(before, end):
+                    self.world.breaks("other rows: of a closing offset")
+                stop("sink")
+                world.writes(at, self.batch, plan.id, {})
+            elif _is_same(end, before):  # another source of the query has data
                 if not self.batch and source.plan(before, end):
                     self.world.breaks("other rows: before the first message")
                 stop("sink")
@@ -249,7 +260,7 @@ class Driver:
             self.plan = None
             self.batch += 1
 
-    def _latest(self, source: ExecutorsConsumer, before: OffsetJson) -> OffsetJson:
+    def _latest(self, source: EngineCalls, before: OffsetJson) -> OffsetJson:
         if self._answer is not None:
             answer, self._answer = self._answer, None
             return answer
@@ -272,7 +283,7 @@ class Driver:
         return True
 
     def _planned(
-        self, source: ExecutorsConsumer, before: OffsetJson, end: OffsetJson, plan: Plan
+        self, source: EngineCalls, before: OffsetJson, end: OffsetJson, plan: Plan
     ) -> list[bytes]:
         was_given_up = self.world.gave_up(plan.id)
         parts = source.plan(before, end)
@@ -283,7 +294,7 @@ class Driver:
             self.world.breaks(f"lost: {plan.id} was not given up, and has no rows")
         return parts
 
-    def _run_batch(self, plan: Plan, source: ExecutorsConsumer, end: OffsetJson) -> None:
+    def _run_batch(self, plan: Plan, source: EngineCalls, end: OffsetJson) -> None:
         world = self.world
         self.results, self.plan = {}, plan
         self.failed.clear()

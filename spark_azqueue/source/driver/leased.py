@@ -80,6 +80,8 @@ class LeasedConsumer:
         number = batch_of(start, account=self._account) + 1
         if is_proven:
             self.committed(start)
+        elif self.engine.suspects.isolating:  # what fails beside a suspect would look guilty
+            return dict(start)
         batch = None
         if self.engine.is_due(may_end=self._may_end):
             batch = self.engine.next_batch(number)
@@ -165,7 +167,7 @@ class LeasedConsumer:
         self._commits.settled(offset)
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
-        """Release the messages of a batch of this run whose rows nobody asked for. Repeatable.
+        """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
 
         Returns only when every receipt in the offset is known dead, so that no later process which
         finds it committed can delete messages whose rows were never delivered. Raises ServiceError

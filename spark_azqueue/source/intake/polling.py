@@ -19,18 +19,21 @@ from spark_azqueue.service.messages import Message, MessageKey, QueueRef
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.1
-"""Pause after the first look that found nothing; it doubles up to `maxPollInterval`."""
+"""Pause after the first look that found nothing."""
 
-# 0.1 s doubled 16 times is two hours: beyond any maxPollInterval, and no float overflows.
-_DOUBLINGS = 16
+_PAUSE_PER_IDLE_S = 0.2
+"""Further pauses are this part of the idle time, up to `maxPollInterval`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How one queue is polled: `width` requests at once, the next not before `not_before`."""
+    """How one queue is polled: `width` requests at once, the next not before `not_before`.
+
+    idle_since: when a look first found nothing, None if the newest one found something.
+    """
 
     width: int = 1
-    empty_looks: int = 0
+    idle_since: float | None = None
     not_before: float = 0.0
 
     def is_due(self, now: float) -> bool:
@@ -40,16 +43,16 @@ class Pace:
     def page(self, *, asked: int, got: int, widest: int) -> Pace:
         """After one page: twice as wide if it was full, otherwise one request at a time."""
         if got >= asked > 0:
-            return Pace(min(self.width * 2, widest), 0, self.not_before)
-        return Pace(1, 0 if got else self.empty_looks, self.not_before)
+            return Pace(min(self.width * 2, widest), None, self.not_before)
+        return Pace(1, None if got else self.idle_since, self.not_before)
 
     def rest(self, *, found: bool, now: float, longest_s: float) -> Pace:
         """After a whole look at the queue: ask at once, or after a longer pause if it was empty."""
         if found:
-            return Pace(self.width, 0, now)
-        looks = self.empty_looks + 1
-        pause = min(FIRST_PAUSE_S * 2 ** min(looks - 1, _DOUBLINGS), longest_s)
-        return Pace(1, looks, now + pause)
+            return Pace(self.width, None, now)
+        since = now if self.idle_since is None else self.idle_since
+        pause = min(max(FIRST_PAUSE_S, _PAUSE_PER_IDLE_S * (now - since)), longest_s)
+        return Pace(1, since, now + pause)
 
 
 def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[QueueRef]:

@@ -14,11 +14,13 @@ from typing import Any
 
 from doubles import AtOnce
 
+from spark_azqueue.metrics.source_progress import CLOSING
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease, QueueRef
 from spark_azqueue.source.columns import Columns, source_columns
 from spark_azqueue.source.driver.leased import LeasedConsumer
+from spark_azqueue.source.engine_calls import EngineCalls
 from spark_azqueue.source.leases.states import State
 from spark_azqueue.source.offsets import QueueOffset
 from spark_azqueue.source.rows import record_batches
@@ -69,8 +71,9 @@ class Spark:
     """A streaming query: its checkpoint, its process (the consumer), and what it has committed.
 
     bare: as Spark 4.0 and 4.1 call: latestOffset() without a start, after a probe. once: with
-    trigger(once=True), which sets no limit (4.2 and later). renewals_run: time passes with a
-    renewal thread beside it. is_poison: bodies that make their batch fail.
+    trigger(once=True), which sets no limit (4.2 and later). ahead: another engine, which plans so
+    many batches before the first of them is committed. renewals_run: time passes with a renewal
+    thread beside it. is_poison: bodies that make their batch fail.
     """
 
     service: Service
@@ -78,6 +81,7 @@ class Spark:
     available_now: bool = False
     bare: bool = False
     once: bool = False
+    ahead: int = 0
     checkpoint: SparkLogs = field(default_factory=SparkLogs)
     consumer: Any = None
     committed: set[Row] = field(default_factory=set)
@@ -165,10 +169,12 @@ class Spark:
         """Start the query's process, and call nothing."""
         self._queues = Simulated(self.config().account, self.service)
         self.consumer = self.made_consumer()
+        clock = self.service.clock.now
+        self.calls = EngineCalls(self.consumer, plans_ahead=self.ahead > 0, clock=clock)
         self.runs += 1
         self.given_in_run.clear()
         if self.available_now:
-            self.consumer.freeze_cutoff()
+            self.calls.freeze_cutoff()
 
     def start(self) -> int:
         """Start the query's process; it repeats what the last one left unfinished: so many."""
@@ -185,7 +191,7 @@ class Spark:
         """query.stop(): the process gets a moment to close. Perhaps it is killed meanwhile."""
         with contextlib.suppress(Killed), self.at_work():
             if self.consumer:
-                self.consumer.close()
+                self.calls.close()
             self.kill()
 
     def kill(self) -> bool:
@@ -208,7 +214,7 @@ class Spark:
 
     def start_of(self, batch: int) -> dict[str, Any]:
         """Where a batch begins."""
-        start: dict[str, Any] = self.offsets[batch - 1] if batch else self.consumer.initial
+        start: dict[str, Any] = self.offsets[batch - 1] if batch else self.calls.initial
         return start
 
     def planned(self, batch: int, *, probe: bool = False) -> list[list[Row]]:
@@ -216,7 +222,7 @@ class Spark:
         end = self.offsets[batch]
         return [
             [a_row(row) for each in record_batches(partition) for row in each.to_pylist()]
-            for partition in self.consumer.plan(end if probe else self.start_of(batch), end)
+            for partition in self.calls.plan(end if probe else self.start_of(batch), end)
         ]
 
     def trigger(
@@ -233,7 +239,8 @@ class Spark:
         """
         try:
             with self.at_work():
-                return self._trigger(dies, fails_on or self.is_poison, meanwhile)
+                trigger = self._trigger_ahead if self.ahead else self._trigger
+                return trigger(dies, fails_on or self.is_poison, meanwhile)
         except (BatchFailedError, Killed):
             return True
 
@@ -252,7 +259,7 @@ class Spark:
         self._fence(is_first=len(at.offsets) <= batch)
         at.offsets.append(end)
         if batch:
-            self.consumer.committed(start)
+            self.calls.committed(start)
         if dies == "after_log":
             return self.kill()
         if end == start and batch:  # another load has data: nothing is planned of this one
@@ -268,12 +275,55 @@ class Spark:
         self.commits(batch, rows)
         return bool(end != start)
 
-    def latest(self) -> dict[str, Any]:
-        """Ask for the end of the next batch."""
-        start = self.start_of(self.checkpoint.commits)
+    def _trigger_ahead(
+        self, dies: str, fails_on: Callable[[str], bool], meanwhile: Callable[[], None] | None
+    ) -> bool:
+        """Plan batches ahead, run them at once, and commit in order those that have not failed."""
+        if self.consumer is None:
+            self.start()
+        at, first = self.checkpoint, self.checkpoint.commits
+        rows: dict[int, list[Row]] = {}
+        self._another_has_data()
+        for batch in range(first, first + self.ahead):
+            end = self.latest(batch)
+            if end == self.start_of(batch):
+                break
+            if dies == "before_log":
+                return self.kill()
+            self._fence(is_first=len(at.offsets) <= batch)
+            at.offsets.append(end)
+            if first:
+                self.calls.committed(self.start_of(first))
+            if dies == "after_log":
+                return self.kill()
+            rows[batch] = self._given(batch)
+        if dies == "planned":
+            return self.kill()
+        if rows and meanwhile:
+            meanwhile()
+        fails_at = first + len(self.committed) % self.ahead if dies == "batch" else -1
+        failed = [
+            batch
+            for batch, given in rows.items()
+            if batch == fails_at or any(fails_on(text) for _, text in given)
+        ]
+        for batch in reversed(rows):
+            if batch not in failed:
+                self.writes(batch, rows[batch])
+        if dies == "after_sink":
+            return self.kill()
+        for batch, given in rows.items():
+            if batch in failed:
+                self.stop()
+                raise BatchFailedError
+            self.commits(batch, given)
+        return bool(rows)
+
+    def latest(self, batch: int | None = None) -> dict[str, Any]:
+        """Ask for the end of this batch, by default of the next one."""
+        start = self.start_of(self.checkpoint.commits if batch is None else batch)
         most = None if self.bare or self.once else self.config().max_messages
-        end: dict[str, Any] = self.consumer.latest(None if self.bare else start, most)
-        return end
+        return self.calls.latest(None if self.bare else start, most)
 
     def run_batch(
         self,
@@ -284,12 +334,9 @@ class Spark:
         is_repeated: bool = False,
     ) -> list[Row]:
         """The batch is planned, and the sink has it. is_repeated: it is committed, too."""
-        parts = self.planned(batch)
-        assert parts == self.planned(batch), "the same rows, however often it is planned"
-        self.gave(batch, parts, is_repeated=is_repeated)
+        rows = self._given(batch, is_repeated=is_repeated)
         if meanwhile:
             meanwhile()
-        rows = [(key, self.as_sent(key, body)) for part in parts for key, body in part]
         if any(map(fails_on or self.is_poison, (text for _, text in rows))):
             self.stop()
             raise BatchFailedError
@@ -298,11 +345,20 @@ class Spark:
             self.commits(batch, rows)
         return rows
 
+    def _given(self, batch: int, *, is_repeated: bool = False) -> list[Row]:
+        """The rows of a batch that is planned."""
+        parts = self.planned(batch)
+        assert parts == self.planned(batch), "the same rows, however often it is planned"
+        self.gave(batch, parts, is_repeated=is_repeated)
+        return [(key, self.as_sent(key, body)) for part in parts for key, body in part]
+
     def gave(self, batch: int, parts: list[list[Row]], *, is_repeated: bool) -> None:
         """Rows were given. Without a log those of a repeated batch come in later ones."""
         self.given_in_run.update(row for part in parts for row in part)
         if is_repeated:
             assert parts == [], "a replayed batch gives no rows"
+            if CLOSING in self.offsets[batch]:  # it has none
+                return
             self._check_replayed(self.offsets[batch])
 
     def writes(self, batch: int, rows: list[Row]) -> None:

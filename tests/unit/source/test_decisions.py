@@ -237,11 +237,18 @@ def tracked() -> CommitTracker:
     return CommitTracker(INITIAL, Position(INITIAL))
 
 
-def test_the_rows_of_a_batch_are_not_given_when_a_later_one_was_returned() -> None:
+def test_the_rows_of_several_open_batches_are_given_until_each_is_settled() -> None:
+    """An engine may plan ahead."""
     batches = tracked()
     batches.handed_out(INITIAL, N1)
     batches.handed_out(N1, N2)
 
+    assert batches.repeated(INITIAL) == N1
+    assert batches.repeated(N1) == N2
+    assert batches.plan(INITIAL, N1) is PlanAction.HAND_OVER
+    assert batches.plan(N1, N2) is PlanAction.HAND_OVER
+    assert batches.handed_out_before(2) == [N1]
+    batches.settled(N1)
     with pytest.raises(AzQueueError, match="rows of batch 1 again"):
         batches.plan(INITIAL, N1)
     assert batches.plan(N1, N2) is PlanAction.HAND_OVER

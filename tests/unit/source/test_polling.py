@@ -27,19 +27,23 @@ def test_a_pace_stays_within_its_bound_from_the_first_page():
 
 
 def test_after_a_look_that_found_something_the_next_comes_at_once():
-    pace = Pace(width=4, empty_looks=3, not_before=99.0).rest(found=True, now=100.0, longest_s=1.0)
+    pace = Pace(width=4, idle_since=90.0, not_before=99.0).rest(
+        found=True, now=100.0, longest_s=1.0
+    )
 
-    assert pace == Pace(width=4, empty_looks=0, not_before=100.0)
+    assert pace == Pace(width=4, not_before=100.0)
 
 
-def test_pauses_double_while_the_queue_is_empty_and_end_at_the_longest():
-    pace, now, pauses = Pace(), 0.0, []
-    for _ in range(7):
-        pace = pace.rest(found=False, now=now, longest_s=1.5)
-        pauses.append(pace.not_before - now)
+def test_a_pause_is_a_fifth_of_the_idle_time_up_to_the_longest():
+    pace, now, pauses = Pace(), 50.0, []
+    while now < 60.0:
+        pace = pace.rest(found=False, now=now, longest_s=1.0)
+        pauses.append((now - 50.0, pace.not_before - now))
         now = pace.not_before
 
-    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.5, 1.5, 1.5])
+    for idle, pause in pauses:
+        assert pause == pytest.approx(min(1.0, max(FIRST_PAUSE_S, idle / 5)))
+    assert sum(1 for idle, _ in pauses if idle < 5.0) == 18, "ten more than by doubling"
 
 
 def test_one_message_ends_the_pauses():
@@ -52,9 +56,9 @@ def test_one_message_ends_the_pauses():
 
 
 def test_years_of_emptiness_do_not_overflow():
-    pace = Pace(empty_looks=10**9).rest(found=False, now=0.0, longest_s=3600.0)
+    pace = Pace(idle_since=0.0).rest(found=False, now=1e9, longest_s=3600.0)
 
-    assert pace.not_before == 3600.0
+    assert pace.not_before == 1e9 + 3600.0
 
 
 @pytest.mark.parametrize("longest", [0.1, 0.05])

@@ -1,0 +1,70 @@
+"""A sink that skips a batch: a new checkpoint before an output that has its numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+
+from spark_azqueue import explain
+from spark_azqueue.testing import FakeQueueService
+
+from .conftest import Streams
+from .test_checkpoint_tools import LOGS
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("mode", ["leases", "log"])
+def test_a_new_checkpoint_on_an_old_output_stops_before_it_deletes(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path, mode: str
+) -> None:
+    """A plain start: nobody listens, and nobody supervises."""
+    options = {name: text.format(folder=tmp_path) for name, text in LOGS[mode].items()}
+
+    def run(checkpoint: str, **more: str) -> None:
+        source = streams.read(fake.connection_string, queue, **{**options, **more})
+        writer = source.writeStream.option("checkpointLocation", str(tmp_path / checkpoint))
+        query = writer.format("parquet").trigger(availableNow=True).start(str(tmp_path / "out"))
+        streams.queries.append(query)
+        query.awaitTermination(120)
+
+    def has() -> set[str]:
+        return {row.body for row in streams.spark.read.parquet(str(tmp_path / "out")).collect()}
+
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"first {number}" for number in range(20)])
+    run("one")
+    run("one")  # on Spark 4.0 and 4.1 the next run deletes what the last batch had
+    before = has()
+    second = {f"second {number}" for number in range(20)}
+    fake.put_many(queue, sorted(second))
+    elsewhere = {"writeAheadLog": f"file:{tmp_path / 'another'}"} if mode == "log" else {}
+    with pytest.raises(Exception, match="AZQUEUE_BATCH_SKIPPED") as raised:
+        for _ in range(3):  # on Spark 4.0 and 4.1 a run is one batch
+            run("two", **elsewhere)
+    assert explain(raised.value).error == "CheckpointMismatch"
+    assert has() == before
+    fake.clock.advance(3_600)
+    if mode == "leases":
+        assert fake.count(queue) == 20, "nothing is deleted"
+
+
+def test_a_query_that_needs_no_rows_is_refused(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, ["a", "b"])
+
+    def none(frame: DataFrame) -> DataFrame:
+        return frame.limit(0)
+
+    writer = none(streams.read(fake.connection_string, queue)).writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(streams.checkpoint)).start()
+    streams.queries.append(query)
+    fake.wait_until(lambda: fake.requests["dequeue"] > 1, 60)
+    fake.put_many(queue, ["c"])
+    with pytest.raises(Exception, match="AZQUEUE_BATCH_SKIPPED"):
+        query.awaitTermination(120)
+    fake.clock.advance(3_600)
+    assert fake.count(queue) == 3
