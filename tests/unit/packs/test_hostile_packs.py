@@ -44,6 +44,10 @@ def test_a_hostile_body_is_corrupt(name):
         ("metadata of a batch", "fields and metadata"),
         ("thousands of members", "1,024 members"),
         ("small numbers asked as large ones", "max_bytes"),
+        ("deep extension", "of an extension type"),
+        ("deep extension inside", "of an extension type"),
+        ("deep extension of a dictionary", "of an extension type"),
+        ("extension", "of an extension type"),
         ("dictionary", "other than a schema"),
         ("gzip of 128 MiB", "max_bytes"),
         ("too many lines", "max_rows"),
@@ -53,6 +57,42 @@ def test_a_hostile_body_is_corrupt(name):
 def test_it_is_refused_before_it_is_opened(name, reason):
     with pytest.raises(CorruptPack, match=reason):
         rows_of(*HOSTILE[name], PackBounds())
+
+
+@pytest.mark.parametrize("wanted", [INT, None], ids=["some columns", "all columns"])
+def test_no_byte_of_a_sender_reaches_an_extension_type(wanted):
+    """The worker may have registered any."""
+    brought = []
+
+    class Registered(pa.ExtensionType):
+        def __init__(self):
+            super().__init__(pa.int64(), "azqueue.test")
+
+        def __arrow_ext_serialize__(self):
+            return b"bytes of a sender"
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type, serialized):
+            brought.append(serialized)
+            return cls()
+
+    rows = pa.RecordBatch.from_arrays([pa.array([1])], ["n"])
+    column = pa.ExtensionArray.from_storage(Registered(), rows.column(0))
+    data = arrow_pack(stream_of(pa.RecordBatch.from_arrays([column], ["n"])))
+    pa.register_extension_type(Registered())
+    try:
+        with pytest.raises(CorruptPack, match="of an extension type"):
+            open_arrow(data, wanted, PackBounds())
+    finally:
+        pa.unregister_extension_type("azqueue.test")
+    assert brought == []
+
+
+def test_other_metadata_is_passed_over():
+    schema = pa.schema([pa.field("n", pa.int64(), metadata={"comment": "ARROW:extension:name"})])
+    rows = pa.RecordBatch.from_arrays([pa.array([1])], schema=schema)
+    stream = stream_of(rows, schema=schema.with_metadata({"pandas": "{}"}))
+    assert [*rows_of(arrow_pack(stream), INT, PackBounds())] == [rows]
 
 
 def test_the_same_bytes_in_sixteen_columns_are_counted_sixteen_times():
