@@ -52,7 +52,7 @@ def in_spark(array: Any) -> pa.Array:
         return array
     if pa.types.is_struct(kind):
         parts = [in_spark(each) for each in array.flatten()]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_mask(array))
     if pa.types.is_nested(kind):
         lists = as_pairs(array) if pa.types.is_map(kind) else array
         return _relabelled(lists, kind, in_spark(lists.values))
@@ -116,7 +116,7 @@ def _fit_struct(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
             parts.append(pa.nulls(len(array), field.type))
         else:
             parts.append(_fit(given[place], field, inner, budget, nulls))
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_mask(array))
 
 
 def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
@@ -125,7 +125,16 @@ def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
     lengths = pc.fill_null(array.value_lengths(), 0)
     ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
+    # Without its empty bitmap of NULLs: before 26, pyarrow takes no such offsets beside a mask.
+    offsets = pa.Array.from_buffers(pa.int32(), len(offsets), [None, offsets.buffers()[1]])
+    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=_mask(array))
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    """Where it is NULL. None for nowhere: before 17, pyarrow ends the process for a map whose
+    entries have such a mask.
+    """
+    return array.is_null() if array.null_count else None
 
 
 def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
@@ -145,7 +154,9 @@ def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
 
 def as_pairs(array: Any) -> pa.Array:
     """An array of maps as one of lists of structs; the same bytes."""
-    pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+    kind = array.type
+    fields = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
     return _relabelled(array, pa.list_(pairs.type), pairs)
 
 
