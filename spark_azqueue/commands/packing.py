@@ -44,13 +44,13 @@ class PackedLines:
     """The lines of a file, many in a message. A message is of the line that it begins with."""
 
     lines: LinesToSend
-    _places: deque[int] = field(default_factory=deque)
-    """Of the lines that wait for their message."""
+    _waiting: deque[Outgoing] = field(default_factory=deque)
+    """Lines that wait for their message."""
 
     @property
     def at(self) -> int:
         """The first line that is not handed over in a message."""
-        return self._places[0] if self._places else self.lines.at
+        return self._waiting[0].place if self._waiting else self.lines.at
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Their messages, as they fill. Raises InvalidRow behind those before a broken line."""
@@ -58,7 +58,7 @@ class PackedLines:
         try:
             for group in self.lines.groups(stop, tally):
                 tally.looked -= len(group)  # they are counted as messages
-                self._places.extend(each.place for each in group)
+                self._waiting.extend(group)
                 rows = [each.text.encode() for each in group]
                 yield self._messages(filling.add(rows), tally)
         except InvalidRow:
@@ -72,8 +72,7 @@ class PackedLines:
         messages = []
         for pack in packs:
             tally.looked += 1
-            first = self._places[0]
-            for _ in range(pack.rows):
-                self._places.popleft()
-            messages.append(Outgoing(first, base64.b64encode(pack.data).decode()))
+            packed = [self._waiting.popleft() for _ in range(pack.rows)]
+            text = base64.b64encode(pack.data).decode()
+            messages.append(Outgoing(packed[0].place, text, [each.text for each in packed]))
         return messages

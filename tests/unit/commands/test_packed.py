@@ -3,8 +3,10 @@
 import base64
 import gzip
 import json
+import os
 import random
 import re
+import sys
 import threading
 
 import pyarrow as pa
@@ -249,6 +251,33 @@ def rows(tmp_path):
     return path
 
 
+@pytest.fixture
+def stdin(monkeypatch):
+    """Lets standard input be a pipe that gives these bytes, at most so many at a time."""
+    threads, opened = [], []
+
+    def pipe(data, at_once):
+        reader, writer = os.pipe()
+        read = os.read
+        monkeypatch.setattr(
+            os, "read", lambda fd, most: read(fd, min(most, at_once) if fd == reader else most)
+        )
+        opened.append(open(reader))
+        monkeypatch.setattr(sys, "stdin", opened[-1])
+
+        def feed():
+            with open(writer, "wb") as sink:
+                sink.write(data)
+
+        threads.append(threading.Thread(target=feed))
+        threads[-1].start()
+
+    yield pipe
+    for thread, file in zip(threads, opened, strict=True):
+        thread.join()
+        file.close()
+
+
 def all_ids(fake):
     return [each for message in fake.messages(TO) for each in ids_of(message.text)]
 
@@ -280,6 +309,26 @@ def test_packs_are_sent_once_with_a_transaction_log(shop, tmp_path, rows):
     for _ in range(2):
         assert main(["send", TO, str(rows), "--pack", *words]) == 0
     assert all_ids(shop) == [*range(2_000)]
+
+
+def test_the_same_rows_are_the_same_however_they_are_read(shop, tmp_path, rows, capsys, stdin):
+    """A pipe gives few lines at a time, and so other packs."""
+    rows.write_text("".join(f'{{"id": {n}, "t": "{hash((n,)):064x}"}}\n' for n in range(9_000)))
+    words = ["--pack", "--transaction-log", f"file:{tmp_path}/log", "--txn-version", "1"]
+    assert main(["send", TO, str(rows), *words]) == 0
+    before = shop.count(TO)
+    stdin(rows.read_bytes(), 5_000)
+    assert main(["send", TO, *words]) == 0
+    assert "was recorded before, and nothing was sent" in capsys.readouterr().out
+    assert shop.count(TO) == before
+
+    lines = rows.read_text().splitlines(keepends=True)
+    for others in ([*lines[1:], lines[0]], lines[1:], [line.upper() for line in lines]):
+        stdin("".join(others).encode(), 5_000)
+        assert main(["send", TO, *words]) == 1
+        assert "other texts than these" in capsys.readouterr().err
+    assert main(["send", TO, str(rows), "--raw", *words[1:]]) == 1
+    assert all_ids(shop) == [*range(9_000)]
 
 
 def test_a_run_that_fails_names_the_line_to_continue_with(shop, capsys, rows):
