@@ -66,6 +66,7 @@ def _summary(result: TransferResult, done_what: str, again: str) -> list[str]:
 def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
     minutes = LEASE_S // 60
     return (
+        (tally.twins, "dead letters more of the same messages: they were deleted, not put back"),
         (tally.other, "do not match"),
         (tally.newer, "stay: they were put after the start of the run"),
         (tally.young, "stay: they are younger than --older-than says"),

@@ -1,6 +1,7 @@
 """Commands and packed messages: shown as what they are, with their rows, split and sent."""
 
 import base64
+import contextlib
 import gzip
 import json
 import os
@@ -254,7 +255,8 @@ def rows(tmp_path):
 @pytest.fixture
 def stdin(monkeypatch):
     """Lets standard input be a pipe that gives these bytes, at most so many at a time."""
-    threads, opened = [], []
+    threads = []
+    opened = contextlib.ExitStack()
 
     def pipe(data, at_once):
         reader, writer = os.pipe()
@@ -262,8 +264,7 @@ def stdin(monkeypatch):
         monkeypatch.setattr(
             os, "read", lambda fd, most: read(fd, min(most, at_once) if fd == reader else most)
         )
-        opened.append(open(reader))
-        monkeypatch.setattr(sys, "stdin", opened[-1])
+        monkeypatch.setattr(sys, "stdin", opened.enter_context(os.fdopen(reader)))
 
         def feed():
             with open(writer, "wb") as sink:
@@ -273,9 +274,9 @@ def stdin(monkeypatch):
         threads[-1].start()
 
     yield pipe
-    for thread, file in zip(threads, opened, strict=True):
+    for thread in threads:
         thread.join()
-        file.close()
+    opened.close()
 
 
 def all_ids(fake):
