@@ -6,7 +6,7 @@ What is asked for is charged to the message's budget before it is allocated.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,18 +28,39 @@ LAST_US = (LAST_DAY + 1) * DAY_US - 1
 def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
     """The columns of `wanted` of these rows, in its order and types.
 
-    rows: validated in full. A column that is missing is NULL. Raises CorruptPack, which names the
-    column, and errors of Arrow.
+    rows: validated in full. A column that is missing is NULL, and costs nothing. Raises
+    CorruptPack, which names the column, and errors of Arrow.
     """
-    columns = []
     places = places_in(rows.schema.names)
+    found: list[pa.Array | None] = []
     for field in wanted:
         place = place_of(field.name, places)
-        if place is None:
-            columns.append(_missing(field, rows.num_rows, field.name, budget))
-        else:
-            columns.append(_fit(rows.column(place), field, field.name, budget))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+        if place is not None:
+            found.append(_fit(rows.column(place), field, field.name, budget))
+            continue
+        if not field.nullable and rows.num_rows:
+            raise CorruptPack(f"the column '{field.name}' is missing, and it is NOT NULL")
+        found.append(None)
+    return with_nulls(found, wanted, rows.num_rows)
+
+
+def with_nulls(
+    columns: Sequence[pa.Array | None], wanted: pa.Schema, length: int
+) -> pa.RecordBatch:
+    """The columns as rows; one that is None is NULL in all of them.
+
+    The sender of a few bytes would take memory for all columns that a reader knows. So all NULL
+    columns share their bytes, as the fields of one struct.
+    """
+    missing = [
+        field.with_nullable(True)
+        for field, column in zip(wanted, columns, strict=True)
+        if column is None
+    ]
+    nulls = pa.nulls(length, pa.struct(missing))
+    made = iter(nulls.field(number) for number in range(len(missing)))
+    whole = [next(made) if column is None else column for column in columns]
+    return pa.RecordBatch.from_arrays(whole, schema=wanted)
 
 
 def in_spark(array: Any) -> pa.Array:
@@ -76,13 +97,6 @@ def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
     if len(found) > 1:
         raise CorruptPack(f"it has the column '{name}' twice (capitals do not count)")
     return found[0] if found else None
-
-
-def _missing(field: pa.Field, length: int, path: str, budget: Budget) -> pa.Array:
-    if not field.nullable and length:
-        raise CorruptPack(f"the column '{path}' is missing, and it is NOT NULL in the schema")
-    budget.take(width(field.type) * length)
-    return pa.nulls(length, field.type)
 
 
 def _fit(array: pa.Array, field: pa.Field, path: str, budget: Budget, absent: int = 0) -> pa.Array:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.redaction import shown
 
-from .bounds import CorruptPack, PackBounds
+from .bounds import MAX_BYTES, CorruptPack, PackBounds
 from .fitting import as_pairs, in_spark
 from .json_values import VALUES_AT_MOST, count_values
 from .kinds import in_numbers
@@ -62,7 +62,12 @@ class JsonFormat:
 
     @staticmethod
     def packed(rows: list[bytes]) -> bytes:
-        """The bytes of a pack."""
+        """The bytes of a pack. Raises InvalidRow for a row that no reader would open."""
+        if JsonFormat.size(rows) > MAX_BYTES:  # one row: others share a message only if small
+            raise InvalidRow(
+                f"pack(format='json'): no reader would open a row of {JsonFormat.size(rows):,}"
+                f" bytes; a message has {MAX_BYTES:,} at most. Split it"
+            )
         return gzip.compress(b"".join(line + b"\n" for line in rows), _LEVEL, mtime=0)
 
 

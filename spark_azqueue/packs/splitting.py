@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,13 @@ from spark_azqueue.service.encoding import MAX_STORED_BYTES
 from .bodies import FORMATS, BodyKind, PackBody, all_rows, body_of
 from .bounds import CorruptPack, PackBounds
 from .json_format import lines_of
+from .json_values import parsed
 
 ALONE_AT_MOST = 1_000
 """A pack with more rows is split into this many parts: isolation halves no single message."""
 
 PARTS = 32
+_NAMES_AT_MOST = 1_000
 _BOUNDS = PackBounds()
 
 
@@ -70,6 +73,8 @@ class StoredPack:
         if count <= 1:
             return []
         size = 1 if count <= ALONE_AT_MOST else -(-count // PARTS)
+        if self.body.kind is BodyKind.JSON:
+            pieces = [_naming_all(pieces[0], size)]
         return [
             self.wraps(chosen.packed(piece[start : start + size]))
             for piece in pieces
@@ -84,6 +89,35 @@ class StoredPack:
         except Exception as error:
             raise CorruptPack(f"it cannot be read ({type(error).__name__})") from error
         return [found] if self.body.kind is BodyKind.JSON else found
+
+
+def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
+    """The lines, of which each first one of `size` also has the names of all others, with null.
+
+    A reader refuses a message with none of its columns; together with others `{}` is a row of
+    NULLs. Lines that no reader takes stay as they are, and so do all if they have too many names.
+    """
+    names: dict[str, str] = {}
+    objects: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            row = parsed(line)
+        except (CorruptPack, ValueError, RecursionError):
+            return lines
+        if not isinstance(row, dict):
+            return lines
+        names |= {name.lower(): name for name in row}
+        if len(names) > _NAMES_AT_MOST:
+            return lines
+        objects.append({name.lower(): None for name in row})
+    named = list(lines)
+    for place in range(0, len(lines), size):
+        own = objects[place]
+        more = [json.dumps(name) for low, name in names.items() if low not in own]
+        if more:
+            begin = lines[place].rstrip()[:-1] + (b"," if own else b"")
+            named[place] = begin + ",".join(f"{each}:null" for each in more).encode() + b"}"
+    return named
 
 
 def stored_pack(text: str) -> StoredPack | None:
@@ -111,7 +145,7 @@ def split(text: str) -> list[str]:
         return [text]
     try:
         parts = pack.parts()
-    except CorruptPack:
+    except (CorruptPack, InvalidRow):
         return [text]
     if not parts or max(map(len, parts)) > MAX_STORED_BYTES:
         return [text]

@@ -118,10 +118,6 @@ ARROW: dict[str, Hostile] = {
         lambda: stream_of(_batch(n=_list_of(2**22 * 3, pa.array(bytes(2**22 * 3), pa.int8())))),
         pa.schema({"n": pa.list_(pa.decimal128(38, 0))}),
     ),
-    "columns that are missing": (
-        lambda: stream_of(_batch(n=pa.array(range(100_000)))),
-        pa.schema({"n": pa.int64(), **{f"c{n}": pa.decimal128(38, 0) for n in range(500)}}),
-    ),
     "dictionary": (lambda: stream_of(_batch(n=pa.array(["a"]).dictionary_encode())), INT),
     "run ends": (
         lambda: stream_of(_batch(n=pa.RunEndEncodedArray.from_arrays([2**31 - 1], [1])[:9])),
@@ -227,10 +223,6 @@ JSON: dict[str, Hostile] = {
     "NaN": (lambda: json_pack('{"n":NaN}'), pa.schema({"n": pa.float64()})),
     "no object": (lambda: json_pack("[1]"), INT),
     "none of the columns": (lambda: json_pack('{"m":1}'), INT),
-    "columns that are missing, again": (
-        lambda: json_pack(*['{"n":1}'] * 100_000),
-        pa.schema({"n": pa.int64(), **{f"c{n}": pa.decimal128(38, 0) for n in range(500)}}),
-    ),
 }
 
 
