@@ -23,6 +23,7 @@ LAST_DAY = (datetime.date.max - _EPOCH).days
 DAY_US = 86_400_000_000
 FIRST_US = FIRST_DAY * DAY_US
 LAST_US = (LAST_DAY + 1) * DAY_US - 1
+_TEXTS_AT_ONCE = 8_192
 
 
 def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
@@ -230,7 +231,16 @@ def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None
 
 def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The nearest values; one that is too large is none."""
-    fit = array.cast(kind, safe=False)
+    if pa.types.is_decimal(array.type):
+        # By its digits: Arrow divides by a power of ten, which rounds a second time. In pieces,
+        # since a text takes several times the bytes of its number.
+        pieces = [
+            array.slice(start, _TEXTS_AT_ONCE).cast(pa.string()).cast(kind)
+            for start in range(0, len(array), _TEXTS_AT_ONCE)
+        ]
+        fit = pa.concat_arrays(pieces) if pieces else pa.nulls(0, kind)
+    else:
+        fit = array.cast(kind, safe=False)
     was_finite = pc.is_finite(array) if pa.types.is_floating(array.type) else True
     if pc.any(pc.and_(pc.is_inf(fit), was_finite)).as_py():
         raise OverflowError

@@ -6,7 +6,9 @@ import base64
 import binascii
 import datetime
 import json
+import math
 import re
+import struct
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from typing import Any
@@ -260,7 +262,14 @@ def _float(value: Any) -> float:
 
 
 def _float32(value: Any) -> float:
+    """A number whose nearest FLOAT is that of the value, too.
+
+    One that was rounded gets an odd last bit: it is then not half way between two, where the
+    second rounding would go to the wrong one.
+    """
     number = _float(value)
+    if number != value and not struct.unpack("<q", struct.pack("<d", number))[0] & 1:
+        number = math.nextafter(number, math.inf if value > number else -math.inf)
     if abs(number) >= 2.0**128 - 2.0**103:
         raise _Misfit
     return number
