@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import resource
 import sys
 import threading
 
@@ -110,6 +111,50 @@ def test_what_cannot_be_shown_is_an_error_of_its_message_alone(shop, capsys):
     packs = [json.loads(line)["pack"] for line in capsys.readouterr().out.splitlines()]
     assert ["error" in pack for pack in packs] == [True, True, False]
     assert "250,000" in packs[1]["error"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct({"n" * 15_000: pa.bool_()}),
+        pa.list_(pa.struct({"n" * 15_000: pa.bool_()})),
+        pa.map_(pa.string(), pa.struct({"n" * 15_000: pa.bool_()})),
+    ],
+)
+def test_lines_have_the_bound_of_rows_however_long_the_names_are(shop, capsys, kind):
+    """Few bytes were gigabytes of lines."""
+    value = {"n" * 15_000: None}
+    value = (
+        [("a", value)] if pa.types.is_map(kind) else [value] if pa.types.is_list(kind) else value
+    )
+    count = 4_000
+    rows = pa.RecordBatch.from_pydict({"s": pa.array([value] * count, kind)})
+    text = in_base64(arrow_pack(stream_of(rows)))
+    assert len(text) < 30_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shop.put(TO, text)
+
+    assert main(["peek", TO, "--unpack", "--json"]) == 0
+
+    pack = said(capsys)["pack"]
+    assert ("lines" in pack, pack["rows"]) == (False, count)
+    assert "more than max_bytes" in pack["error"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1_024
+
+
+def test_a_split_ends_at_the_first_part_that_no_message_holds(monkeypatch):
+    wide = pa.schema(
+        [(f"{n}{random.Random(n).randbytes(40).hex()}", pa.int8()) for n in range(800)]
+    )
+    rows = pa.RecordBatch.from_arrays([pa.array([1] * 900, pa.int8())] * 800, schema=wide)
+    text = in_base64(arrow_pack(stream_of(rows)))
+    made = []
+    packed = FORMATS["arrow"].packed
+    monkeypatch.setattr(
+        type(FORMATS["arrow"]), "packed", staticmethod(lambda rows: made.append(1) or packed(rows))
+    )
+    assert split(text) == [text]
+    assert len(made) == 1
 
 
 def test_what_is_not_known_is_shown_and_never_guessed(shop, capsys):
