@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.errors import InvalidRow, UndecodableBody
 from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.service.envelopes import DeadLetterEnvelope, envelope_of, stored_text
 
@@ -26,6 +26,9 @@ _NUMBER = re.compile(r"-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,9})?", re.ASC
 """A number as JSON writes it: Python's `int` also takes 4_2 for 42."""
 
 _NOTHING = object()
+
+PACK_MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
+"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +89,63 @@ class AtPath:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of these must hold. contains, reasons: parts of the body and of the envelope's reason."""
+    """All of these must hold. contains, reasons: parts of the body and of the envelope's reason.
+
+    whole: a packed message is not meant if only some of its rows are. (`purge` would delete the
+    others.)
+    """
 
     contains: Sequence[str] = ()
     at_paths: Sequence[AtPath] = ()
     reasons: Sequence[str] = ()
     encoding: Encoding = Encoding.NONE
+    whole: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.contains or self.at_paths or self.reasons)
 
     def matches(self, text: str) -> bool:
         """True if the message with this stored text is meant. Never raises."""
+        return bool(self.found_in(text))
+
+    def found_in(self, text: str) -> bool | None:
+        """True if the message with this stored text is meant; a packed one if one of its rows is.
+
+        None if it is a pack that cannot be opened, or `whole`, and some rows are meant. Never
+        raises.
+        """
         if not self:
             return True
         body = body_of(text, self.encoding)
-        if not all(part in body.text for part in self.contains):
-            return False
         if not all(part in body.reason for part in self.reasons):
+            return False
+        if self._fits(body.text):
+            return True
+        stored = body.envelope.body if body.envelope else text
+        if not stored.startswith(PACK_MARKS):
+            return False
+        from spark_azqueue.packs.bounds import CorruptPack
+        from spark_azqueue.packs.splitting import stored_pack
+
+        pack = stored_pack(stored)
+        if pack is None:
+            return False
+        try:
+            rows = pack.lines()
+        except (CorruptPack, InvalidRow):
+            return None
+        if not any(map(self._fits, rows)):
+            return False
+        return True if not self.whole or all(map(self._fits, rows)) else None
+
+    def _fits(self, text: str) -> bool:
+        """True if this body, or row as JSON, has all parts, and values at all paths."""
+        if not all(part in text for part in self.contains):
             return False
         if not self.at_paths:
             return True
         try:
-            document = json.loads(body.text, parse_float=_with_all_digits)
+            document = json.loads(text, parse_float=_with_all_digits)
         except (ValueError, RecursionError):
             return False
         return all(each.matches(document) for each in self.at_paths)

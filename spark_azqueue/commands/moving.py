@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.doctor.command_line import Parser, taken_options
@@ -181,7 +182,7 @@ def _run(
     if found.all_or_fail and found.max:
         parser.error("--all-or-fail does not go with --max")
     access = access_of(taken_options(parser, found))
-    only = filter_of(found, access.encoding)
+    only = replace(filter_of(found, access.encoding), whole=target is None)
     source = access.ref(found.queue)
     with closing(QueueClient(access.account)) as client:
         now = CONTROL(client.queue(source).check).timestamp()

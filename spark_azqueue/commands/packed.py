@@ -7,10 +7,7 @@ from typing import Any
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.redaction import shown
 
-from .filters import Body
-
-_MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
-"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be shown."""
+from .filters import PACK_MARKS, Body
 
 _ROWS_SHOWN = 10
 _ROW_SHOWN = 400
@@ -23,7 +20,7 @@ def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
     rows: with its rows, each as a text of JSON: no digit of a number is lost.
     """
     stored = body.envelope.body if body.envelope else text
-    if not stored.startswith(_MARKS):
+    if not stored.startswith(PACK_MARKS):
         return None
     from spark_azqueue.packs.bounds import CorruptPack
     from spark_azqueue.packs.splitting import stored_pack

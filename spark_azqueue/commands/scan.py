@@ -56,6 +56,7 @@ class ScanFate(enum.Enum):
     ACT = "move it, or delete it"
     FINISH = "delete it: its copy exists already"
     OTHER = "no match"
+    UNDECIDED = "a pack that cannot be opened, or of which only some rows may be deleted"
     NEWER = "put after the start"
     YOUNG = "not old enough"
     OLD = "too old"
@@ -185,15 +186,15 @@ class ScanCounts:
     """Messages counted in a run.
 
     done: moved or deleted. opened: of these, taken out of their envelopes. twins: dead letters
-    deleted without a copy, since another about the same message was put back. other, newer, young,
-    old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the queue held at
-    the end that no dequeue brought; None if it is unknown. closed: envelopes that could not be
-    opened. refused: the target did not take the copy. broken: lines and logged messages that cannot
-    be sent as they are. taken: another consumer had the message before it was deleted. twice:
-    copied, not deleted. maybe_twice: further copies that there may be, one for each lost answer.
-    maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden: leased by a
-    dequeue whose answer was lost. not_released: they come back when their lease ends. left_hidden:
-    put by a transaction that is not recorded, and not deleted.
+    deleted without a copy, since another about the same message was put back. other, undecided,
+    newer, young, old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the
+    queue held at the end that no dequeue brought; None if it is unknown. closed: envelopes that
+    could not be opened. refused: the target did not take the copy. broken: lines and logged
+    messages that cannot be sent as they are. taken: another consumer had the message before it was
+    deleted. twice: copied, not deleted. maybe_twice: further copies that there may be, one for each
+    lost answer. maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden:
+    leased by a dequeue whose answer was lost. not_released: they come back when their lease ends.
+    left_hidden: put by a transaction that is not recorded, and not deleted.
     """
 
     looked: int = 0
@@ -201,6 +202,7 @@ class ScanCounts:
     opened: int = 0
     twins: int = 0
     other: int = 0
+    undecided: int = 0
     newer: int = 0
     young: int = 0
     old: int = 0
@@ -226,7 +228,15 @@ class ScanCounts:
     @property
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
-        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released, self.broken)
+        stay = (
+            self.damaged,
+            self.undecided,
+            self.closed,
+            self.refused,
+            self.taken,
+            self.not_released,
+            self.broken,
+        )
         return not any((*stay, self.twice, self.maybe_twice, self.maybe_left, self.maybe_hidden))
 
 
@@ -342,8 +352,8 @@ class Scan:
         is_committed = self.plan.isolation is IsolationLevel.READ_COMMITTED
         if is_committed and message.is_in_its_last(answered_at):
             return ScanFate.EXPIRING
-        if not self.plan.only.matches(message.text):
-            return ScanFate.OTHER
+        if not (is_meant := self.plan.only.found_in(message.text)):
+            return ScanFate.UNDECIDED if is_meant is None else ScanFate.OTHER
         if self.plan.most is not None and self._begun >= self.plan.most:
             return ScanFate.BEYOND
         self._begun += 1

@@ -99,7 +99,9 @@ def parser_of(command: str, description: str, examples: str) -> Parser:
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """The options that select messages; a message must fit all that are given."""
-    group = parser.add_argument_group("which messages (all of them must fit; without any: all)")
+    group = parser.add_argument_group(
+        "which messages (all of them must fit, of a packed message one row; without any: all)"
+    )
     group.add_argument(
         "--contains",
         action="append",

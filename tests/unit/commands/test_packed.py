@@ -284,6 +284,58 @@ def test_split_opens_envelopes(shop, capsys):
     assert "--as-is" in capsys.readouterr().err
 
 
+# ── selected ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_pack_is_meant_if_one_of_its_rows_is(shop, capsys, tmp_path, name, times):
+    text = in_base64(pack_of(name, 300))
+    text = in_base64(text.encode()) if times == 2 else text
+    shop.put(FROM, text)
+    shop.put(FROM, envelope_text("orders", "id-1", "why", text, BodyEncoding.STORED))
+    shop.put(FROM, '{"id": 7}')
+    shop.put(FROM, '{"id": 299}')
+    where = ["--where", "id=299", "--json"]
+
+    assert main(["peek", FROM, *where]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["search", FROM, *where]) == 0
+    assert '"done": 3' in "".join(capsys.readouterr())
+    assert main(["export", FROM, "--contains", '"id":299', "--to", f"{tmp_path}/out"]) == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 2
+    capsys.readouterr()
+    assert main(["purge", FROM, *where, "--contains", "8", "--execute"]) == 0
+    assert shop.count(FROM) == 4, "one row has to fit all"
+    capsys.readouterr()
+    assert main(["move", FROM, "--to", TO, *where, "--execute"]) == 0
+    assert (said(capsys)["done"], shop.count(FROM)) == (3, 1)
+
+
+@pytest.mark.parametrize("command", ["search", "export", "move", "purge", "redrive"])
+def test_a_pack_that_cannot_be_opened_stays_and_is_counted(shop, capsys, tmp_path, command):
+    shop.put(FROM, in_base64(pack_of("arrow", 5)[:-9]))
+    more = {"move": ["--to", TO], "export": ["--to", f"{tmp_path}/out"]}.get(command, [])
+    more += [] if command in ("search", "export") else ["--execute"]
+
+    assert main([command, FROM, "--where", "id=1", *more]) == 1
+
+    told = capsys.readouterr()
+    assert "1  stay: packs that cannot be opened" in told.out + told.err
+    assert shop.visible(FROM) == 1
+    assert main(["peek", FROM, "--where", "id=1"]) == 0
+    assert "1 packs cannot be opened" in capsys.readouterr().out
+
+
+def test_purge_deletes_no_row_that_does_not_match(shop, capsys):
+    shop.put(FROM, in_base64(pack_of("arrow", 5)))
+    assert main(["purge", FROM, "--where", "id=1", "--execute", "--json"]) == 1
+    counts = said(capsys)
+    assert (counts["done"], counts["undecided"], shop.visible(FROM)) == (0, 1, 1)
+    assert main(["purge", FROM, "--where", "id", "--execute", "--json"]) == 0
+    assert (said(capsys)["done"], shop.count(FROM)) == (1, 0)
+
+
 # ── sent ──────────────────────────────────────────────────────────────────────────────────────────
 
 
