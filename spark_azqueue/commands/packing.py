@@ -46,6 +46,7 @@ class PackedLines:
     lines: LinesToSend
     _waiting: deque[Outgoing] = field(default_factory=deque)
     """Lines that wait for their message."""
+    _messages_made: int = 0
 
     @property
     def at(self) -> int:
@@ -57,22 +58,24 @@ class PackedLines:
         filling = Filling(FORMATS["json"], MAX_ROWS)
         try:
             for group in self.lines.groups(stop, tally):
-                tally.looked -= len(group)  # they are counted as messages
                 self._waiting.extend(group)
                 rows = [each.text.encode() for each in group]
                 yield self._messages(filling.add(rows), tally)
         except InvalidRow:
             yield self._messages(filling.rest(), tally)
             raise
+        finally:
+            tally.looked = self._messages_made
         if not stop.is_set():
             yield self._messages(filling.rest(), tally)
 
     def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
-        """What to put; counted as looked at."""
+        """What to put; counted as looked at, in place of the lines."""
         messages = []
         for pack in packs:
-            tally.looked += 1
+            self._messages_made += 1
             packed = [self._waiting.popleft() for _ in range(pack.rows)]
             text = base64.b64encode(pack.data).decode()
             messages.append(Outgoing(packed[0].place, text, [each.text for each in packed]))
+        tally.looked = self._messages_made
         return messages

@@ -399,7 +399,22 @@ def test_a_line_that_is_no_row_is_named_and_nothing_of_its_file_is_sent(shop, ca
         assert "line 2 of" in capsys.readouterr().err
     assert shop.count(TO) == 0
     assert main(["send", TO, str(rows), "--pack", "--skip-broken"]) == 1
+    assert "1 of 1 packed messages" in capsys.readouterr().out
     assert all_ids(shop) == [1]
+    rows.write_text("{\n" * 3)
+    assert main(["send", TO, str(rows), "--pack", "--skip-broken", "--json"]) == 1
+    counts = said(capsys)
+    assert (counts["looked"], counts["broken"], counts["done"]) == (0, 3, 0)
+
+
+@pytest.mark.parametrize("more", [[], ["--pack"]])
+def test_an_error_of_json_names_the_line_of_the_file_alone(shop, capsys, rows, more):
+    rows.write_text('{"body": "1"}\n{"body":\n')
+    assert main(["send", TO, str(rows), *more]) == 1
+    said_ = capsys.readouterr().err
+    assert "line 2 of" in said_
+    assert "it is no JSON: Expecting value at character 9" in said_
+    assert "line 1" not in said_
 
 
 def test_packs_are_sent_once_with_a_transaction_log(shop, tmp_path, rows):
