@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from spark_azqueue.errors import InvalidRow, UndecodableBody
+from spark_azqueue.errors import UndecodableBody
 from spark_azqueue.service.encoding import BodyType, Encoding, decode
 from spark_azqueue.service.envelopes import DeadLetterEnvelope, envelope_of, stored_text
 
@@ -26,9 +26,6 @@ _NUMBER = re.compile(r"-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,9})?", re.ASC
 """A number as JSON writes it: Python's `int` also takes 4_2 for 42."""
 
 _NOTHING = object()
-
-PACK_MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
-"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +84,17 @@ class AtPath:
         return self.value is None or _is(document, self.value)
 
 
+def _none(text: str) -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """All of these must hold. contains, reasons: parts of the body and of the envelope's reason.
 
     whole: a packed message is not meant if only some of its rows are. (`purge` would delete the
-    others.)
+    others.) rows_of: the rows of a stored text as JSON, none of what is no pack; None if it cannot
+    be opened.
     """
 
     contains: Sequence[str] = ()
@@ -100,6 +102,7 @@ class Filter:
     reasons: Sequence[str] = ()
     encoding: Encoding = Encoding.NONE
     whole: bool = False
+    rows_of: Callable[[str], Sequence[str] | None] = _none
 
     def __bool__(self) -> bool:
         return bool(self.contains or self.at_paths or self.reasons)
@@ -121,18 +124,8 @@ class Filter:
             return False
         if self._fits(body.text):
             return True
-        stored = body.envelope.body if body.envelope else text
-        if not stored.startswith(PACK_MARKS):
-            return False
-        from spark_azqueue.packs.bounds import CorruptPack
-        from spark_azqueue.packs.splitting import stored_pack
-
-        pack = stored_pack(stored)
-        if pack is None:
-            return False
-        try:
-            rows = pack.lines()
-        except (CorruptPack, InvalidRow):
+        rows = self.rows_of(body.envelope.body if body.envelope else text)
+        if rows is None:
             return None
         if not any(map(self._fits, rows)):
             return False
