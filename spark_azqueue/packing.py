@@ -54,7 +54,7 @@ def pack(
     body: "text" for a sink without `messageEncoding`, "binary" for one with base64.
     route: columns that the sink reads, of `queue`, `visibility_delay`, `visible_at` and
         `time_to_live`. They are not packed; a message has rows of one route.
-    max_rows: rows of a message, at most.
+    max_rows: rows of a message, at most; no more than 100,000, which is what `unpack` opens.
 
     A task fills a message up to 44 KiB before base64, and sends what is left at its end: `coalesce`
     makes fuller ones. Returns `body` and the columns of the route. Raises InvalidOption and
@@ -63,6 +63,10 @@ def pack(
     _check_choice("pack", "format", format, FORMATS)
     _check_choice("pack", "body", body, _BODIES)
     _check_number("pack", "max_rows", max_rows)
+    if max_rows > MAX_ROWS:
+        raise InvalidOption(
+            f"pack(max_rows={max_rows}): `unpack` opens {MAX_ROWS:,} rows of a message at most"
+        )
     routed = _checked_route(df, route)
     fields = [field for field in df.schema.fields if field.name not in routed]
     if not fields:

@@ -125,11 +125,11 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
         return column if kinds.get(name) == kind else F.lit(None)
 
     own = _own_fields(df, reason) if is_packed else []
-    body = [] if is_packed else [F.col("body")]
+    body = F.col(MESSAGE_ROW if is_packed else "body")
     rows = df.where(_named(reason).isNotNull()).select(
         *(F.col(name).cast("string").alias(name) for name in ("message_id", "queue")),
         _named(reason).cast("string").alias("reason"),
-        *body,
+        body,
         optional(_CORRUPT, "string", F.col(_CORRUPT)).cast("string").alias("stored"),
         optional("insertion_time", "timestamp", F.unix_micros("insertion_time"))
         .cast("bigint")

@@ -20,8 +20,8 @@ _SCHEMA = pa.schema({"body": pa.string(), "time_to_live": pa.int32()})
 def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A row to send for each row.
 
-    Its columns: those of `Given`, and insertion_time in microseconds, dequeue_count. Raises
-    InvalidRow for a row without a body.
+    Its columns: those of `Given`, insertion_time in microseconds, dequeue_count, and perhaps
+    message_row. Raises InvalidRow for a row without a body.
     """
     for batch in batches:
         texts = [_text(**row) for row in batch.to_pylist()]
@@ -65,6 +65,9 @@ def _text(
     stored: str | None,
     insertion_time: int | None,
     dequeue_count: int | None,
+    message_row: int | None = None,
 ) -> str:
     more = times_of(insertion_time, dequeue_count)
+    if message_row is not None:
+        more["message_row"] = message_row
     return dead_letter_text(Given(message_id, queue, reason, body, stored, more))

@@ -10,8 +10,10 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_azqueue.doctor.finding import advice_on, say
@@ -91,14 +93,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named = bool(arguments) and arguments[0] in COMMANDS
     command = COMMANDS[arguments[0] if named else "check"]
     try:
-        status = command.run(arguments[named:])
+        with _interrupted_by_signals():
+            return _run(command, arguments[named:])
+    except KeyboardInterrupt:
+        say("\ninterrupted", is_error=True)
+        return 130
+
+
+@contextlib.contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, where nothing handles them.
+
+    A command that changes something handles them while it does so; before, it imports and checks.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    names = ("SIGTERM", "SIGHUP") if is_main else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    free = [each for each in numbers if signal.getsignal(each) is signal.SIG_DFL]
+    for number in free:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in free:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _run(command: Command, arguments: list[str]) -> int:
+    """Run a command; return the exit status, also for what it raises. Not for Ctrl-C."""
+    try:
+        status = command.run(arguments)
         sys.stdout.flush()
     except AzQueueError as error:
         say(advice_on(error), is_error=True)
         return 1
-    except KeyboardInterrupt:
-        say("\ninterrupted", is_error=True)
-        return 130
     except BrokenPipeError:  # what reads our lines, such as `head`, has ended
         _drop_output()
         return 1

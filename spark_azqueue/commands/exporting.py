@@ -253,7 +253,9 @@ class _Look:
                         why = End.INTERRUPTED if stop.is_set() else End.ENOUGH
                         break
                     tally.looked += 1
-                    if replace(only, encoding=each.encoding).matches(each.message.text):
+                    is_meant = replace(only, encoding=each.encoding).found_in(each.message.text)
+                    tally.undecided += is_meant is None
+                    if is_meant:
                         self.lines.write(each.message, each.encoding, each)
                         tally.done += 1
                     progress(tally)

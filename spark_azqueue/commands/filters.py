@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -84,31 +84,61 @@ class AtPath:
         return self.value is None or _is(document, self.value)
 
 
+def _none(text: str) -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of these must hold. contains, reasons: parts of the body and of the envelope's reason."""
+    """All of these must hold. contains, reasons: parts of the body and of the envelope's reason.
+
+    whole: a packed message is not meant if only some of its rows are. (`purge` would delete the
+    others.) rows_of: the rows of a stored text as JSON, none of what is no pack; None if it cannot
+    be opened.
+    """
 
     contains: Sequence[str] = ()
     at_paths: Sequence[AtPath] = ()
     reasons: Sequence[str] = ()
     encoding: Encoding = Encoding.NONE
+    whole: bool = False
+    rows_of: Callable[[str], Sequence[str] | None] = _none
 
     def __bool__(self) -> bool:
         return bool(self.contains or self.at_paths or self.reasons)
 
     def matches(self, text: str) -> bool:
         """True if the message with this stored text is meant. Never raises."""
+        return bool(self.found_in(text))
+
+    def found_in(self, text: str) -> bool | None:
+        """True if the message with this stored text is meant; a packed one if one of its rows is.
+
+        None if it is a pack that cannot be opened, or `whole`, and some rows are meant. Never
+        raises.
+        """
         if not self:
             return True
         body = body_of(text, self.encoding)
-        if not all(part in body.text for part in self.contains):
-            return False
         if not all(part in body.reason for part in self.reasons):
+            return False
+        if self._fits(body.text):
+            return True
+        rows = self.rows_of(body.envelope.body if body.envelope else text)
+        if rows is None:
+            return None
+        if not any(map(self._fits, rows)):
+            return False
+        return True if not self.whole or all(map(self._fits, rows)) else None
+
+    def _fits(self, text: str) -> bool:
+        """True if this body, or row as JSON, has all parts, and values at all paths."""
+        if not all(part in text for part in self.contains):
             return False
         if not self.at_paths:
             return True
         try:
-            document = json.loads(body.text, parse_float=_with_all_digits)
+            document = json.loads(text, parse_float=_with_all_digits)
         except (ValueError, RecursionError):
             return False
         return all(each.matches(document) for each in self.at_paths)

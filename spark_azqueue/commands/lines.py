@@ -70,8 +70,9 @@ class LinesToSend:
                     is_whole = not (is_torn and place == len(lines))
                     group.append(Outgoing(number, self._text(line, is_whole=is_whole)))
                 except (ValueError, RecursionError) as error:
-                    said = error.sentence if isinstance(error, AzQueueError) else str(error)
-                    broken = InvalidRow(f"line {number:,} of {self.name} is no message: {said}")
+                    broken = InvalidRow(
+                        f"line {number:,} of {self.name} is no message: {_reason(error)}"
+                    )
                     if not self.found.skip_broken:
                         break
                     pass_over(tally, broken)
@@ -106,6 +107,12 @@ class LinesToSend:
         if isinstance(body := fields.get("body"), str):
             return encode(body, self.encoding)
         raise ValueError("it has no 'text' and no 'body' that is a text")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):  # its own text says that it is in line 1
+        return f"it is no JSON: {error.msg} at character {error.pos + 1:,}"
+    return error.sentence if isinstance(error, AzQueueError) else str(error)
 
 
 def pass_over(tally: ScanCounts, error: InvalidRow) -> None:

@@ -68,11 +68,11 @@ def peek(arguments: list[str]) -> int:
     is_committed = access.isolation is IsolationLevel.READ_COMMITTED
     with closing(QueueClient(access.account)) as client:
         peeked = CONTROL(client.now, Peek(access.ref(found.queue), number))
+    found_in = [only.found_in(each.text) for each in peeked.messages]
     fitting = [
         each
-        for each in peeked.messages
-        if only.matches(each.text)
-        and not (is_committed and each.is_in_its_last(peeked.answered_at))
+        for each, is_meant in zip(peeked.messages, found_in, strict=True)
+        if is_meant and not (is_committed and each.is_in_its_last(peeked.answered_at))
     ]
     for message in fitting:
         if found.json:
@@ -84,6 +84,8 @@ def peek(arguments: list[str]) -> int:
     if not found.json:
         seen = len(peeked.messages)
         fit = f"; {len(fitting)} fit" if only else ""
+        if undecided := found_in.count(None):
+            fit += f"; {undecided} packs cannot be opened"
         say(f"{seen} visible messages looked at{fit}" if seen else "no visible message")
     return 0
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 from spark_azqueue.doctor.command_line import Parser, taken_options
 from spark_azqueue.doctor.finding import say
+from spark_azqueue.errors import InvalidRow
 from spark_azqueue.options.selection import POISON_SUFFIX
-from spark_azqueue.service.messages import MAX_PER_REQUEST
+from spark_azqueue.service.messages import MAX_PER_REQUEST, Message
 from spark_azqueue.service.queues.calls import Peek
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.management import clear_queue
 from spark_azqueue.service.retry import CONTROL
 
 from .report import report
-from .scan import LEASE_S, End, TransferPlan
+from .scan import LEASE_S, End, TransferPlan, copy_of
 from .shared import (
     QUEUE_TYPE,
     ProgressBar,
@@ -90,7 +92,8 @@ def redrive(arguments: list[str]) -> int:
     parser = parser_of(
         "redrive",
         "Move messages of a poison queue back. A message in an envelope (poisonFormat=envelope, or"
-        " settle) is taken out of it. A dry run without --execute.\n" + _HOW + _COPIES,
+        " settle) is taken out of it; of several envelopes about one message one is put back, and"
+        " the others are deleted. A dry run without --execute.\n" + _HOW + _COPIES,
         "redrive orders-poison\n"
         "redrive orders-poison --rate 50 --execute\n"
         "redrive orders-poison --split --execute\n"
@@ -179,7 +182,7 @@ def _run(
     if found.all_or_fail and found.max:
         parser.error("--all-or-fail does not go with --max")
     access = access_of(taken_options(parser, found))
-    only = filter_of(found, access.encoding)
+    only = replace(filter_of(found, access.encoding), whole=target is None)
     source = access.ref(found.queue)
     with closing(QueueClient(access.account)) as client:
         now = CONTROL(client.queue(source).check).timestamp()
@@ -244,9 +247,10 @@ def _tell_dry_run(
         for each in seen
         if each.intact and not plan.kept_for_its_age(each) and plan.only.matches(each.text)
     ][: plan.most]
+    twins = _twins(meant, plan)
     is_all = len(seen) < MAX_PER_REQUEST
     if is_json:
-        counts = {"looked": len(seen), "meant": len(meant), "is_all": is_all}
+        counts = {"looked": len(seen), "meant": len(meant), "twins": twins, "is_all": is_all}
         print(as_json({**about, **counts}))
         return
     total = about["messages_before"]
@@ -255,6 +259,8 @@ def _tell_dry_run(
         say(f"'{name}' holds about {total:,} messages, leased and delayed ones included.")
     where = f" to '{plan.target.name}'" if plan.target else ""
     say(f"Of the first {len(seen)} visible ones, {len(meant)} would be {verb}{where}.")
+    if twins:
+        say(f"{twins} of these are about messages of others, and would be deleted, not put back.")
     for message in meant[:_SHOWN]:
         say("\n".join(lines_of(message, plan.encoding, now_of(peeked))))
     if len(meant) > _SHOWN:
@@ -265,6 +271,16 @@ def _tell_dry_run(
             " same filter looks at all of them, and raises each dequeue count by one."
         )
     say("Nothing was changed. To do it, add --execute.")
+
+
+def _twins(messages: Sequence[Message], plan: TransferPlan) -> int:
+    """How many dead letters are about a message that an earlier one of these is about."""
+    dead = []
+    for message in messages:
+        with suppress(InvalidRow):
+            dead.append(copy_of(message, plan, plan.began).dead)
+    known = [each for each in dead if each is not None]
+    return len(known) - len(set(known))
 
 
 def _clear(parser: Parser, found: argparse.Namespace) -> int:

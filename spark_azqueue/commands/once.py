@@ -20,7 +20,7 @@ from spark_azqueue.sink.transaction.listing import Step
 from spark_azqueue.sink.transaction.task import Writer
 
 from .scan import End, ScanCounts
-from .sending import Groups
+from .sending import Groups, Outgoing
 from .transfer import TransferResult
 
 _DIGEST_BYTES = 16
@@ -103,11 +103,19 @@ class OnceSending:
             for each in group:
                 if self.stop.is_set():
                     raise KeyboardInterrupt
-                text = each.text.encode("utf-8", "surrogatepass")
-                self._texts.update(b"%d\n%b" % (len(text), text))
+                self._note(each)
                 yield (each.text,)
         if self.stop.is_set():  # they may have ended because of it
             raise KeyboardInterrupt
+
+    def _note(self, each: Outgoing) -> None:
+        """Add to the digest what the user gave. Of a pack its rows: how many lines are read at once
+        decides which of them share a message.
+        """
+        kind, texts = (b"", (each.text,)) if each.rows is None else (b"row ", each.rows)
+        for text in texts:
+            given = text.encode("utf-8", "surrogatepass")
+            self._texts.update(b"%b%d\n%b" % (kind, len(given), given))
 
     def _check_same(self, committed: Committed) -> None:
         """Raise InvalidOption unless the recorded run was this one, and all of it was sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from spark_azqueue.errors import InvalidRow
@@ -10,7 +11,7 @@ from spark_azqueue.service.redaction import shown
 from .filters import Body
 
 _MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
-"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be shown."""
+"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be looked into."""
 
 _ROWS_SHOWN = 10
 _ROW_SHOWN = 400
@@ -38,6 +39,20 @@ def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
         except (CorruptPack, InvalidRow) as error:
             fields["error"] = error.sentence if isinstance(error, InvalidRow) else str(error)
     return fields
+
+
+def rows_of_pack(stored: str) -> Sequence[str] | None:
+    """The rows of a stored text as JSON, none of what is no pack; None if it cannot be opened."""
+    if not stored.startswith(_MARKS):
+        return ()
+    from spark_azqueue.packs.bounds import CorruptPack
+    from spark_azqueue.packs.splitting import stored_pack
+
+    pack = stored_pack(stored)
+    try:
+        return pack.lines() if pack else ()
+    except (CorruptPack, InvalidRow):
+        return None
 
 
 def pack_lines(fields: dict[str, Any], *, is_whole: bool) -> list[str]:

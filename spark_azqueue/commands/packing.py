@@ -44,36 +44,38 @@ class PackedLines:
     """The lines of a file, many in a message. A message is of the line that it begins with."""
 
     lines: LinesToSend
-    _places: deque[int] = field(default_factory=deque)
-    """Of the lines that wait for their message."""
+    _waiting: deque[Outgoing] = field(default_factory=deque)
+    """Lines that wait for their message."""
+    _messages_made: int = 0
 
     @property
     def at(self) -> int:
         """The first line that is not handed over in a message."""
-        return self._places[0] if self._places else self.lines.at
+        return self._waiting[0].place if self._waiting else self.lines.at
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Their messages, as they fill. Raises InvalidRow behind those before a broken line."""
         filling = Filling(FORMATS["json"], MAX_ROWS)
         try:
             for group in self.lines.groups(stop, tally):
-                tally.looked -= len(group)  # they are counted as messages
-                self._places.extend(each.place for each in group)
+                self._waiting.extend(group)
                 rows = [each.text.encode() for each in group]
                 yield self._messages(filling.add(rows), tally)
         except InvalidRow:
             yield self._messages(filling.rest(), tally)
             raise
+        finally:
+            tally.looked = self._messages_made
         if not stop.is_set():
             yield self._messages(filling.rest(), tally)
 
     def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
-        """What to put; counted as looked at."""
+        """What to put; counted as looked at, in place of the lines."""
         messages = []
         for pack in packs:
-            tally.looked += 1
-            first = self._places[0]
-            for _ in range(pack.rows):
-                self._places.popleft()
-            messages.append(Outgoing(first, base64.b64encode(pack.data).decode()))
+            self._messages_made += 1
+            packed = [self._waiting.popleft() for _ in range(pack.rows)]
+            text = base64.b64encode(pack.data).decode()
+            messages.append(Outgoing(packed[0].place, text, [each.text for each in packed]))
+        tally.looked = self._messages_made
         return messages

@@ -343,7 +343,9 @@ class _ReplayRun:
             if stop.is_set():
                 return
             tally.looked += 1
-            if not replace(only, encoding=each.encoding).matches(each.message.text):
+            is_meant = replace(only, encoding=each.encoding).found_in(each.message.text)
+            tally.undecided += is_meant is None
+            if not is_meant:
                 continue
             if meant == self.found.max:
                 return

@@ -66,7 +66,12 @@ def _summary(result: TransferResult, done_what: str, again: str) -> list[str]:
 def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
     minutes = LEASE_S // 60
     return (
+        (tally.twins, "dead letters more of the same messages: they were deleted, not put back"),
         (tally.other, "do not match"),
+        (
+            tally.undecided,
+            "stay: packs that cannot be opened, or (`purge`) of which only some rows match",
+        ),
         (tally.newer, "stay: they were put after the start of the run"),
         (tally.young, "stay: they are younger than --older-than says"),
         (tally.old, "stay: they are older than --newer-than says"),

@@ -8,6 +8,7 @@ sends messages back at once would keep it busy without end.
 from __future__ import annotations
 
 import enum
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.encoding import Encoding
-from spark_azqueue.service.envelopes import stored_text
+from spark_azqueue.service.envelopes import DeadLetterEnvelope, stored_text
 from spark_azqueue.service.messages import (
     ENDLESS_US,
     MAX_PER_REQUEST,
@@ -37,6 +38,9 @@ MOST_KEPT = 100_000
 MOST_EXPORTED = 500_000
 """The same of a run that writes messages, and has nothing but their leases in memory: 200 MB."""
 
+MOST_REMEMBERED = 500_000
+"""Dead letters that a run has put back and knows again, the newest: 60 MB."""
+
 MOST_PAGES_WITHOUT_NEWS = 4
 """A run ends after this many answers in a row with newer messages only."""
 
@@ -52,6 +56,7 @@ class ScanFate(enum.Enum):
     ACT = "move it, or delete it"
     FINISH = "delete it: its copy exists already"
     OTHER = "no match"
+    UNDECIDED = "a pack that cannot be opened, or of which only some rows may be deleted"
     NEWER = "put after the start"
     YOUNG = "not old enough"
     OLD = "too old"
@@ -131,11 +136,15 @@ def step_of(rate: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MessageCopy:
-    """What to put. ttl_s: as in a put. was_envelope: it was taken out of an envelope."""
+    """What to put. ttl_s: as in a put. was_envelope: it was taken out of an envelope.
+
+    dead: which message or row the envelope is about, with this text; None without an envelope.
+    """
 
     text: str
     ttl_s: int
     was_envelope: bool = False
+    dead: bytes | None = None
 
 
 def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
@@ -151,7 +160,18 @@ def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
     ttl_s = plan.time_to_live
     if ttl_s is None:
         ttl_s = seconds_left(message.expiration_time, now)
-    return MessageCopy(text, ttl_s, envelope is not None)
+    if envelope is None:
+        return MessageCopy(text, ttl_s)
+    return MessageCopy(text, ttl_s, was_envelope=True, dead=_dead(envelope, text))
+
+
+def _dead(envelope: DeadLetterEnvelope, text: str) -> bytes:
+    """A digest that two dead letters share if they are about one message, or one row of it.
+
+    With the text: nothing proves an id, and the message may have been updated between the two.
+    """
+    what = repr((envelope.queue, envelope.message_id, envelope.row, text))
+    return hashlib.blake2b(what.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def seconds_left(expires: int, now: int) -> int:
@@ -165,21 +185,24 @@ def seconds_left(expires: int, now: int) -> int:
 class ScanCounts:
     """Messages counted in a run.
 
-    done: moved or deleted. opened: of these, taken out of their envelopes. other, newer, young,
-    old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the queue held at
-    the end that no dequeue brought; None if it is unknown. closed: envelopes that could not be
-    opened. refused: the target did not take the copy. broken: lines and logged messages that cannot
-    be sent as they are. taken: another consumer had the message before it was deleted. twice:
-    copied, not deleted. maybe_twice: further copies that there may be, one for each lost answer.
-    maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden: leased by a
-    dequeue whose answer was lost. not_released: they come back when their lease ends. left_hidden:
-    put by a transaction that is not recorded, and not deleted.
+    done: moved or deleted. opened: of these, taken out of their envelopes. twins: dead letters
+    deleted without a copy, since another about the same message was put back. other, undecided,
+    newer, young, old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the
+    queue held at the end that no dequeue brought; None if it is unknown. closed: envelopes that
+    could not be opened. refused: the target did not take the copy. broken: lines and logged
+    messages that cannot be sent as they are. taken: another consumer had the message before it was
+    deleted. twice: copied, not deleted. maybe_twice: further copies that there may be, one for each
+    lost answer. maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden:
+    leased by a dequeue whose answer was lost. not_released: they come back when their lease ends.
+    left_hidden: put by a transaction that is not recorded, and not deleted.
     """
 
     looked: int = 0
     done: int = 0
     opened: int = 0
+    twins: int = 0
     other: int = 0
+    undecided: int = 0
     newer: int = 0
     young: int = 0
     old: int = 0
@@ -205,7 +228,15 @@ class ScanCounts:
     @property
     def is_clean(self) -> bool:
         """True if everything that was meant was done, and done once."""
-        stay = (self.damaged, self.closed, self.refused, self.taken, self.not_released, self.broken)
+        stay = (
+            self.damaged,
+            self.undecided,
+            self.closed,
+            self.refused,
+            self.taken,
+            self.not_released,
+            self.broken,
+        )
         return not any((*stay, self.twice, self.maybe_twice, self.maybe_left, self.maybe_hidden))
 
 
@@ -219,6 +250,8 @@ class Scan:
         """What stays, by id: to be released at the end."""
         # Messages copied without a confirmed delete, by id: how that was counted, and the text.
         self._copied: dict[str, tuple[str, int]] = {}
+        # What dead letters were about that were put back: the newest, and those before them.
+        self._put_back: tuple[set[bytes], set[bytes]] = (set(), set())
         self._without_news = 0
         self._again = 0  # messages since the last news that were looked at before
         self._begun = 0
@@ -270,6 +303,22 @@ class Scan:
         elif not is_sure:
             self._count_copy(message, "maybe_twice")
 
+    def is_put_back(self, copy: MessageCopy) -> None:
+        """Note that the put of a copy was confirmed."""
+        if copy.dead is not None:
+            self._put_back[0].add(copy.dead)
+            if len(self._put_back[0]) >= MOST_REMEMBERED // 2:
+                self._put_back = set(), self._put_back[0]
+
+    def was_put_back(self, copy: MessageCopy) -> bool:
+        """True for a dead letter about a message, or a row, that this run has put back."""
+        return any(copy.dead in each for each in self._put_back)
+
+    def is_dropped(self, *, is_sure: bool) -> None:
+        """Note that a twin was deleted. is_sure: False if refused after a lost answer."""
+        self.tally.twins += 1
+        self.tally.maybe_left += not is_sure
+
     def stands_twice(self, message: Message) -> None:
         """Note that a message is in both queues. If it comes back, only the delete is left."""
         if message.message_id not in self._copied:
@@ -303,8 +352,8 @@ class Scan:
         is_committed = self.plan.isolation is IsolationLevel.READ_COMMITTED
         if is_committed and message.is_in_its_last(answered_at):
             return ScanFate.EXPIRING
-        if not self.plan.only.matches(message.text):
-            return ScanFate.OTHER
+        if not (is_meant := self.plan.only.found_in(message.text)):
+            return ScanFate.UNDECIDED if is_meant is None else ScanFate.OTHER
         if self.plan.most is not None and self._begun >= self.plan.most:
             return ScanFate.BEYOND
         self._begun += 1

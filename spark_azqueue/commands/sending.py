@@ -24,10 +24,14 @@ AT_ONCE = 1_000
 
 
 class Outgoing(NamedTuple):
-    """A text to put. place: the number of its line, or of its batch; ascending."""
+    """A text to put. place: the number of its line, or of its batch; ascending.
+
+    rows: the lines that are packed in it; None if it is no pack.
+    """
 
     place: int
     text: str
+    rows: Sequence[str] | None = None
 
 
 Groups = Iterable[Sequence[Outgoing]]
@@ -83,10 +87,10 @@ class Sending:
             self.tally.maybe_twice += error.may_have_taken_effect
 
         def calls() -> Iterator[tuple[int, Call[Lease | None]]]:
-            for index, (_, text) in enumerate(group):
+            for index, each in enumerate(group):
                 if self.stop.is_set() or fatal:
                     return
-                yield index, Put(self.queue, text, self.delay_s, self.ttl_s)
+                yield index, Put(self.queue, each.text, self.delay_s, self.ttl_s)
 
         try:
             for index, result in results_of(

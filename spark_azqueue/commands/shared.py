@@ -39,7 +39,7 @@ from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
 
 from .filters import AtPath, Filter, at_path, body_of
-from .packed import pack_fields, pack_lines
+from .packed import pack_fields, pack_lines, rows_of_pack
 from .scan import ScanCounts
 
 T = TypeVar("T")
@@ -99,7 +99,9 @@ def parser_of(command: str, description: str, examples: str) -> Parser:
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """The options that select messages; a message must fit all that are given."""
-    group = parser.add_argument_group("which messages (all of them must fit; without any: all)")
+    group = parser.add_argument_group(
+        "which messages (all of them must fit, of a packed message one row; without any: all)"
+    )
     group.add_argument(
         "--contains",
         action="append",
@@ -240,7 +242,8 @@ def check_target(client: QueueClient, access: Access, name: str, *, executed: bo
 def filter_of(found: argparse.Namespace, encoding: Encoding) -> Filter:
     """The filter that the arguments describe."""
     paths: list[AtPath] = found.where
-    return Filter(tuple(found.contains), tuple(paths), tuple(found.reason), encoding)
+    parts = tuple(found.contains), tuple(paths), tuple(found.reason)
+    return Filter(*parts, encoding, rows_of=rows_of_pack)
 
 
 def count_of(client: QueueClient, queue: QueueRef) -> int | None:

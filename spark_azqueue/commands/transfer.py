@@ -44,6 +44,7 @@ class _Work:
     """One message under way. lost: the number of lost answers to its puts; each may be a copy.
 
     parts: of how many messages its copy is. put: how many of them are put. has_failed: one is not.
+    is_twin: a dead letter about a message of which another is put back, so it gets no copy.
     """
 
     received: Received
@@ -52,6 +53,7 @@ class _Work:
     parts: int = 1
     put: int = 0
     has_failed: bool = False
+    is_twin: bool = False
 
     def note(self, error: ServiceError) -> None:
         """Note an attempt that failed, before the next one."""
@@ -173,26 +175,60 @@ class Transfer:
         fresh = [_Work(received) for received, fate in chosen if fate is ScanFate.ACT]
         error: Exception | None = None
         if self.plan.target is not None:
-            fresh, error = self._copy(fresh, answered_at)
+            fresh, twins = self._without_twins(fresh, answered_at)
+            fresh, error = self._copy(fresh)
+            finished += self._put_back(twins, has_failed=error is not None)
         self._delete([*finished, *fresh])
         if error:
             raise error
         return len(finished) + sum(work.parts for work in fresh)
 
-    def _copy(
+    def _without_twins(
         self, works: Sequence[_Work], answered_at: int | None
-    ) -> tuple[list[_Work], Exception | None]:
+    ) -> tuple[list[_Work], list[_Work]]:
+        """Make the copies. Returns what is to be put; and the dead letters about the same messages,
+        or about some that this run has put back. What cannot be opened stays.
+        """
+        to_put: list[_Work] = []
+        twins: list[_Work] = []
+        here: set[bytes] = set()
+        for work in works:
+            try:
+                message = work.received.message
+                copy = copy_of(message, self.plan, _leased_at(message, answered_at))
+            except InvalidRow:
+                self._stays(work, "closed")
+                continue
+            work.copy = copy
+            work.is_twin = copy.dead in here or self._scan.was_put_back(copy)
+            (twins if work.is_twin else to_put).append(work)
+            if copy.dead is not None:
+                here.add(copy.dead)
+        return to_put, twins
+
+    def _put_back(self, twins: Sequence[_Work], *, has_failed: bool) -> list[_Work]:
+        """The twins whose message was put back. The others stay: each may be the last of them.
+
+        has_failed: they may have been refused, or the run ends by an error.
+        """
+        found = []
+        for work in twins:
+            assert work.copy
+            if self._scan.was_put_back(work.copy):
+                found.append(work)
+            elif has_failed:
+                self._scan.keep(work.received.lease)
+            else:
+                self._stays(work, "refused")
+        return found
+
+    def _copy(self, works: Sequence[_Work]) -> tuple[list[_Work], Exception | None]:
         """Put the copies. Returns the copied ones, and an error that ends the run."""
         tally = self._scan.tally
         calls: list[tuple[_Work, Call[Lease | None]]] = []
         for work in works:
-            try:
-                message = work.received.message
-                work.copy = copy_of(message, self.plan, _leased_at(message, answered_at))
-            except InvalidRow:
-                self._stays(work, "closed")
-                continue
             assert self.plan.target
+            assert work.copy
             texts = self.split(work.copy.text)
             work.parts = len(texts)
             for text in texts:
@@ -204,6 +240,8 @@ class Transfer:
                 work.put += 1
                 if work.put == work.parts:
                     copied.append(work)
+                    assert work.copy
+                    self._scan.is_put_back(work.copy)
                     tally.maybe_twice += work.lost
                 continue
             if isinstance(result, ServiceError):
@@ -235,13 +273,15 @@ class Transfer:
             if isinstance(result, Exception):
                 fatal = fatal or result
                 self._scan.keep(work.received.lease)
-            if not isinstance(result, Exception) and not result.refused:
+            if work.is_twin and not isinstance(result, Exception) and not result.refused:
+                self._scan.is_dropped(is_sure=result is Outcome.OK)
+            elif not isinstance(result, Exception) and not result.refused:
                 self._scan.is_done(
                     message,
                     is_sure=result is Outcome.OK,
                     was_envelope=bool(work.copy and work.copy.was_envelope),
                 )
-            elif self.plan.target is not None:
+            elif self.plan.target is not None and not work.is_twin:
                 # Another consumer has it, or it has expired, or a repeat of this delete (out of our
                 # sight) has deleted it. So the copy stays: rather two than none.
                 self._scan.stands_twice(message)

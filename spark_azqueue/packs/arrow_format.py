@@ -21,7 +21,7 @@ import pyarrow as pa
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.redaction import shown
 
-from .bounds import Budget, CorruptPack, PackBounds
+from .bounds import LARGE_BYTES, Budget, CorruptPack, PackBounds
 from .fitting import fitted, in_spark, place_of, places_in
 from .framing import check_stream
 from .kinds import is_allowed
@@ -72,7 +72,13 @@ class ArrowFormat:
             writer.write_batch(rows)
         opened = stream.getvalue()
         compressed = pa.Codec("zstd", _LEVEL).compress(opened, asbytes=True)
-        return _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
+        packed = _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
+        if opened.size > LARGE_BYTES:  # one row: others share a message only up to this size
+            try:
+                open_arrow(packed, rows.schema, PackBounds())
+            except CorruptPack as error:
+                raise InvalidRow(f"pack: no reader would open a row: {error}. Split it") from None
+        return packed
 
 
 def _check_readable(rows: pa.RecordBatch) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 MAX_BYTES = 16 * 2**20
 MAX_ROWS = 100_000
 
+LARGE_BYTES = 4 * 2**20
+"""Rows that share a message take no more: a reader opens up to 16 MiB, and may take wider types."""
+
 
 class CorruptPack(Exception):  # noqa: N818
     """A body cannot be opened. The text says why, without a value of the body."""

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from .bodies import FORMATS, FULL_BYTES, Format
-
-_OPENED_AT_MOST = 4 * 2**20
-"""Bytes of rows in one message: a reader opens up to 16 MiB, and may take wider types."""
+from .bounds import LARGE_BYTES
 
 _GROUPS_AT_MOST = 64
 _HELD_AT_MOST = 64 * 2**20
@@ -62,7 +60,7 @@ class Filling:
             yield found
 
     def _is_enough(self) -> bool:
-        if self._rows >= self._max_rows or self.size >= _OPENED_AT_MOST:
+        if self._rows >= self._max_rows or self.size >= LARGE_BYTES:
             return True
         if not self._row_bytes:
             return self.size >= FULL_BYTES
@@ -73,7 +71,7 @@ class Filling:
         rows = self._format.joined(self._pieces)
         count, data = self._filled(rows, self._limit(rows))
         self._row_bytes = len(data) / count
-        has_all = count == self._rows < self._max_rows and self.size < _OPENED_AT_MOST
+        has_all = count == self._rows < self._max_rows and self.size < LARGE_BYTES
         if not is_last and has_all and len(data) < _NEARLY_FULL * FULL_BYTES:
             self._pieces = [rows]
             return None
@@ -85,10 +83,10 @@ class Filling:
 
     def _limit(self, rows: Any) -> int:
         """How many of the first rows a reader opens at once; at least one."""
-        share = self._rows * _OPENED_AT_MOST // max(1, self.size)
+        share = self._rows * LARGE_BYTES // max(1, self.size)
         limit = max(1, min(self._rows, self._max_rows, share))
         # The first rows may be larger than the others.
-        while limit > 1 and self._format.size(rows[:limit]) > _OPENED_AT_MOST:
+        while limit > 1 and self._format.size(rows[:limit]) > LARGE_BYTES:
             limit //= 2
         return limit
 

@@ -6,7 +6,7 @@ What is asked for is charged to the message's budget before it is allocated.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,23 +23,45 @@ LAST_DAY = (datetime.date.max - _EPOCH).days
 DAY_US = 86_400_000_000
 FIRST_US = FIRST_DAY * DAY_US
 LAST_US = (LAST_DAY + 1) * DAY_US - 1
+_TEXTS_AT_ONCE = 8_192
 
 
 def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
     """The columns of `wanted` of these rows, in its order and types.
 
-    rows: validated in full. A column that is missing is NULL. Raises CorruptPack, which names the
-    column, and errors of Arrow.
+    rows: validated in full. A column that is missing is NULL, and costs nothing. Raises
+    CorruptPack, which names the column, and errors of Arrow.
     """
-    columns = []
     places = places_in(rows.schema.names)
+    found: list[pa.Array | None] = []
     for field in wanted:
         place = place_of(field.name, places)
-        if place is None:
-            columns.append(_missing(field, rows.num_rows, field.name, budget))
-        else:
-            columns.append(_fit(rows.column(place), field, field.name, budget))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+        if place is not None:
+            found.append(_fit(rows.column(place), field, field.name, budget))
+            continue
+        if not field.nullable and rows.num_rows:
+            raise CorruptPack(f"the column '{field.name}' is missing, and it is NOT NULL")
+        found.append(None)
+    return with_nulls(found, wanted, rows.num_rows)
+
+
+def with_nulls(
+    columns: Sequence[pa.Array | None], wanted: pa.Schema, length: int
+) -> pa.RecordBatch:
+    """The columns as rows; one that is None is NULL in all of them.
+
+    The sender of a few bytes would take memory for all columns that a reader knows. So all NULL
+    columns share their bytes, as the fields of one struct.
+    """
+    missing = [
+        field.with_nullable(True)
+        for field, column in zip(wanted, columns, strict=True)
+        if column is None
+    ]
+    nulls = pa.nulls(length, pa.struct(missing))
+    made = iter(nulls.field(number) for number in range(len(missing)))
+    whole = [next(made) if column is None else column for column in columns]
+    return pa.RecordBatch.from_arrays(whole, schema=wanted)
 
 
 def in_spark(array: Any) -> pa.Array:
@@ -52,7 +74,7 @@ def in_spark(array: Any) -> pa.Array:
         return array
     if pa.types.is_struct(kind):
         parts = [in_spark(each) for each in array.flatten()]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_mask(array))
     if pa.types.is_nested(kind):
         lists = as_pairs(array) if pa.types.is_map(kind) else array
         return _relabelled(lists, kind, in_spark(lists.values))
@@ -76,13 +98,6 @@ def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
     if len(found) > 1:
         raise CorruptPack(f"it has the column '{name}' twice (capitals do not count)")
     return found[0] if found else None
-
-
-def _missing(field: pa.Field, length: int, path: str, budget: Budget) -> pa.Array:
-    if not field.nullable and length:
-        raise CorruptPack(f"the column '{path}' is missing, and it is NOT NULL in the schema")
-    budget.take(width(field.type) * length)
-    return pa.nulls(length, field.type)
 
 
 def _fit(array: pa.Array, field: pa.Field, path: str, budget: Budget, absent: int = 0) -> pa.Array:
@@ -116,7 +131,7 @@ def _fit_struct(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
             parts.append(pa.nulls(len(array), field.type))
         else:
             parts.append(_fit(given[place], field, inner, budget, nulls))
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_mask(array))
 
 
 def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
@@ -125,7 +140,16 @@ def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
     lengths = pc.fill_null(array.value_lengths(), 0)
     ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
+    # Without its empty bitmap of NULLs: before 26, pyarrow takes no such offsets beside a mask.
+    offsets = pa.Array.from_buffers(pa.int32(), len(offsets), [None, offsets.buffers()[1]])
+    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=_mask(array))
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    """Where it is NULL. None for nowhere: before 17, pyarrow ends the process for a map whose
+    entries have such a mask.
+    """
+    return array.is_null() if array.null_count else None
 
 
 def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
@@ -145,7 +169,9 @@ def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
 
 def as_pairs(array: Any) -> pa.Array:
     """An array of maps as one of lists of structs; the same bytes."""
-    pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+    kind = array.type
+    fields = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
     return _relabelled(array, pa.list_(pairs.type), pairs)
 
 
@@ -205,7 +231,16 @@ def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None
 
 def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The nearest values; one that is too large is none."""
-    fit = array.cast(kind, safe=False)
+    if pa.types.is_decimal(array.type):
+        # By its digits: Arrow divides by a power of ten, which rounds a second time. In pieces,
+        # since a text takes several times the bytes of its number.
+        pieces = [
+            array.slice(start, _TEXTS_AT_ONCE).cast(pa.string()).cast(kind)
+            for start in range(0, len(array), _TEXTS_AT_ONCE)
+        ]
+        fit = pa.concat_arrays(pieces) if pieces else pa.nulls(0, kind)
+    else:
+        fit = array.cast(kind, safe=False)
     was_finite = pc.is_finite(array) if pa.types.is_floating(array.type) else True
     if pc.any(pc.and_(pc.is_inf(fit), was_finite)).as_py():
         raise OverflowError

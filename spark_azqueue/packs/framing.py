@@ -20,6 +20,10 @@ _BATCHES_AT_MOST = 1_024
 _NAMED_AT_MOST = 4 * 2**20
 """Bytes of a stream's fields, names and metadata, when Arrow has made them."""
 
+_EXTENSION = b"ARROW:extension:"
+"""How the keys begin that name an extension type. Arrow gives what a sender wrote beside them to
+that type's own parser while it builds the schema, before any type can be refused."""
+
 _FIELD_BYTES = 256
 _TIMESTAMP, _UNION = 10, 14
 _READ = {kind: struct.Struct(f"<{kind}").unpack_from for kind in "BHhIiq"}
@@ -95,9 +99,14 @@ def _schema_size(schema: _Table, most: int) -> int:
 
 
 def _named(table: _Table, most: int, number: int) -> int:
-    """Bytes of the pairs of texts in this field. Raises CorruptPack for more than `most`."""
+    """Bytes of the pairs of texts in this field.
+
+    Raises CorruptPack for more than `most`, and for a pair that names an extension type.
+    """
     size = 0
     for pair in table.tables(number):
+        if pair.text(0, len(_EXTENSION)) == _EXTENSION:
+            raise CorruptPack("a column of the Arrow stream is of an extension type")
         size += _FIELD_BYTES + pair.length(0) + pair.length(1)
         if size > most:
             break
@@ -142,6 +151,14 @@ class _Table:
         """Of a text or a vector, 0 if it is left out."""
         place = self._field(number)
         return _at("I", self.data, place + _at("I", self.data, place)) if place else 0
+
+    def text(self, number: int, most: int) -> bytes:
+        """The first `most` bytes of a text, none if it is left out."""
+        place = self._field(number)
+        if not place:
+            return b""
+        place += _at("I", self.data, place)
+        return bytes(self.data[place + 4 :][: min(most, _at("I", self.data, place))])
 
     def tables(self, number: int) -> Iterator[_Table]:
         """Those of a vector."""

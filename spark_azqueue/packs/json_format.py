@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.redaction import shown
 
-from .bounds import CorruptPack, PackBounds
+from .bounds import MAX_BYTES, CorruptPack, PackBounds
 from .fitting import as_pairs, in_spark
 from .json_values import VALUES_AT_MOST, count_values
 from .kinds import in_numbers
@@ -62,7 +62,12 @@ class JsonFormat:
 
     @staticmethod
     def packed(rows: list[bytes]) -> bytes:
-        """The bytes of a pack."""
+        """The bytes of a pack. Raises InvalidRow for a row that no reader would open."""
+        if JsonFormat.size(rows) > MAX_BYTES:  # one row: others share a message only if small
+            raise InvalidRow(
+                f"pack(format='json'): no reader would open a row of {JsonFormat.size(rows):,}"
+                f" bytes; a message has {MAX_BYTES:,} at most. Split it"
+            )
         return gzip.compress(b"".join(line + b"\n" for line in rows), _LEVEL, mtime=0)
 
 
@@ -125,13 +130,28 @@ def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
 
 def _values(array: pa.Array) -> int:
     """How many values an array has, with those inside."""
+    return len(array) + sum(_values(inner) for _, inner in _inside(array))
+
+
+def least_bytes(rows: pa.RecordBatch) -> int:
+    """Bytes that the rows take as JSON at least: their names, and a digit a value."""
+    columns = zip(rows.schema.names, rows.columns, strict=True)
+    return sum(_least_bytes(name, column) for name, column in columns)
+
+
+def _least_bytes(name: str, array: pa.Array) -> int:
+    own = len(f'"{name}":1,' if name else "1,") * len(array)
+    return own + sum(_least_bytes(inner_name, inner) for inner_name, inner in _inside(array))
+
+
+def _inside(array: Any) -> Iterator[tuple[str, pa.Array]]:
+    """The arrays in a nested one, with the names that JSON repeats; "" for elements."""
     kind = array.type
     if pa.types.is_struct(kind):
-        return len(array) + sum(map(_values, array.flatten()))
-    if pa.types.is_nested(kind):
+        yield from zip((each.name for each in kind), array.flatten(), strict=True)
+    elif pa.types.is_nested(kind):
         lists = as_pairs(array) if pa.types.is_map(kind) else array
-        return len(array) + _values(lists.flatten())
-    return len(array)
+        yield "", lists.flatten()
 
 
 def _lines(rows: pa.RecordBatch) -> Iterator[str]:

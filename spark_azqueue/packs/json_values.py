@@ -6,7 +6,9 @@ import base64
 import binascii
 import datetime
 import json
+import math
 import re
+import struct
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from typing import Any
@@ -14,11 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from .bounds import Budget, CorruptPack, PackBounds
-from .fitting import FIRST_US, LAST_US
+from .fitting import FIRST_US, LAST_US, with_nulls
 from .kinds import VARIANT, in_numbers, spark_name
 
 VALUES_AT_MOST = 250_000
 """Values of one line, and about how many are held at once: a value takes some 60 bytes."""
+
+_ROW_VALUES = 4
+"""What a row takes besides, in values."""
 
 _DIGITS_AT_MOST = 4_000
 _EXACT = Context(prec=80)
@@ -51,10 +56,10 @@ def rows_of_lines(
     read = _Rows(wanted)
     budget = Budget(bounds.max_bytes)
     batches: list[pa.RecordBatch] = []
-    held: list[tuple[Any, ...]] = []
+    held: list[dict[int, Any]] = []
     values = 0
     for line in lines:
-        values += count_values(line) + len(wanted)
+        values += count_values(line) + _ROW_VALUES
         held.append(read.row(line))
         if values > VALUES_AT_MOST:
             batches.append(_batch(held, wanted, budget))
@@ -124,16 +129,17 @@ class _Rows:
         self.is_found = False
         self._fields = _Fields(list(wanted))
 
-    def row(self, line: bytes | str) -> tuple[Any, ...]:
+    def row(self, line: bytes | str) -> dict[int, Any]:
+        """The values that are there, by the place of their column."""
         value = parsed(line)
         if not isinstance(value, dict):
             raise CorruptPack("one of its lines is no JSON object")
         try:
-            values, found = self._fields.read(value)
+            found = self._fields.found(value)
         except _Misfit as error:
             raise CorruptPack(f"the column {error.path}") from None
-        self.is_found = self.is_found or found
-        return values
+        self.is_found = self.is_found or bool(found)
+        return found
 
 
 class _Fields:
@@ -145,10 +151,14 @@ class _Fields:
         self._places = {field.name.lower(): place for place, field in enumerate(fields)}
         self._required = [n for n, field in enumerate(fields) if not field.nullable]
 
-    def read(self, value: dict[str, Any]) -> tuple[tuple[Any, ...], bool]:
-        """The values in order, and whether the object has any of them."""
-        values: list[Any] = [None] * len(self._fields)
-        found: set[int] = set()
+    def read(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The values of all fields, by name."""
+        found = self.found(value)
+        return {field.name: found.get(place) for place, field in enumerate(self._fields)}
+
+    def found(self, value: dict[str, Any]) -> dict[int, Any]:
+        """The values of the fields that the object has, by place."""
+        found: dict[int, Any] = {}
         for name, each in value.items():
             place = self._places.get(name.lower())
             if place is None:
@@ -158,13 +168,11 @@ class _Fields:
                     f"an object in it has '{self._fields[place].name}' twice (capitals do not"
                     " count)"
                 )
-            found.add(place)
-            if each is not None:
-                values[place] = self._value(place, each)
+            found[place] = None if each is None else self._value(place, each)
         for place in self._required:
-            if values[place] is None:
+            if found.get(place) is None:
                 raise _Misfit(f"'{self._fields[place].name}' is NULL, and NOT NULL in the schema")
-        return tuple(values), bool(found)
+        return found
 
     def _value(self, place: int, value: Any) -> Any:
         field = self._fields[place]
@@ -185,8 +193,7 @@ def _reader(field: pa.Field) -> _Read:
         return _refused
     if types.is_struct(kind):
         fields = _Fields(list(kind))
-        names = [each.name for each in kind]
-        return lambda value: dict(zip(names, fields.read(_a(dict, value))[0], strict=True))
+        return lambda value: fields.read(_a(dict, value))
     if types.is_map(kind):
         if not types.is_string(kind.key_type):
             return _refused
@@ -255,7 +262,14 @@ def _float(value: Any) -> float:
 
 
 def _float32(value: Any) -> float:
+    """A number whose nearest FLOAT is that of the value, too.
+
+    One that was rounded gets an odd last bit: it is then not half way between two, where the
+    second rounding would go to the wrong one.
+    """
     number = _float(value)
+    if number != value and not struct.unpack("<q", struct.pack("<d", number))[0] & 1:
+        number = math.nextafter(number, math.inf if value > number else -math.inf)
     if abs(number) >= 2.0**128 - 2.0**103:
         raise _Misfit
     return number
@@ -353,11 +367,15 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], _Read], ...] = (
 )
 
 
-def _batch(rows: list[tuple[Any, ...]], wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
-    columns = []
-    for field, values in zip(wanted, zip(*rows, strict=True), strict=True):
+def _batch(rows: list[dict[int, Any]], wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
+    columns: list[pa.Array | None] = []
+    found = set[int]().union(*rows)
+    for place, field in enumerate(wanted):
+        if place not in found:
+            columns.append(None)
+            continue
         numbers = in_numbers(field.type)
-        column = pa.array(values, numbers)
+        column = pa.array([row.get(place) for row in rows], numbers)
         budget.take(column.nbytes)
         columns.append(column if numbers == field.type else column.view(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return with_nulls(columns, wanted, len(rows))

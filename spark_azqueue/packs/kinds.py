@@ -223,7 +223,8 @@ def _mapped(
     if pa.types.is_struct(kind):
         return pa.struct([field(each) for each in kind])
     if pa.types.is_map(kind):
-        return pa.map_(field(kind.key_field).with_nullable(False), field(kind.item_field))
+        key = field(kind.key_field).with_nullable(False)
+        return pa.map_(key.with_name("key"), field(kind.item_field).with_name("value"))
     if pa.types.is_list(kind):
         return pa.list_(field(kind.value_field))
     if pa.types.is_large_list(kind):

@@ -136,7 +136,8 @@ class _Pending:
         """Take rows of a message. first: the number of the first of them."""
         row_bytes = self._kept.slice(place, 1).nbytes
         row_bytes += body_size if self._body is not None else 0
-        at_once = max(1, min(self._work.batch_rows, _GIVEN_AT_MOST // max(1, row_bytes)))
+        own = rows.nbytes // max(1, rows.num_rows)
+        at_once = max(1, min(self._work.batch_rows, _GIVEN_AT_MOST // max(1, row_bytes + own)))
         for start in range(0, rows.num_rows, at_once):
             piece = rows.slice(start, at_once)
             size = piece.nbytes + piece.num_rows * row_bytes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,15 @@ from spark_azqueue.errors import InvalidRow
 from spark_azqueue.service.encoding import MAX_STORED_BYTES
 
 from .bodies import FORMATS, BodyKind, PackBody, all_rows, body_of
-from .bounds import CorruptPack, PackBounds
-from .json_format import lines_of
+from .bounds import Budget, CorruptPack, PackBounds
+from .json_format import least_bytes, lines_of
+from .json_values import parsed
 
 ALONE_AT_MOST = 1_000
 """A pack with more rows is split into this many parts: isolation halves no single message."""
 
 PARTS = 32
+_NAMES_AT_MOST = 1_000
 _BOUNDS = PackBounds()
 
 
@@ -44,37 +47,45 @@ class StoredPack:
             return fields | {"error": str(error)}
 
     def lines(self) -> list[str]:
-        """Its rows as JSON. Raises CorruptPack, and InvalidRow for what JSON does not hold."""
+        """Its rows as JSON. Raises CorruptPack, and InvalidRow for what JSON does not hold.
+
+        The bytes of the lines have the bound that those of rows have: JSON repeats the names.
+        """
         lines: list[str] = []
         pieces = self._pieces()
+        names, texts = Budget(_BOUNDS.max_bytes), Budget(_BOUNDS.max_bytes)
         try:
             for piece in pieces:
                 if isinstance(piece, list):
                     lines += [line.decode("utf-8", "replace") for line in piece]
-                else:
-                    lines += lines_of(piece)
-        except InvalidRow:
+                    continue
+                names.take(least_bytes(piece))
+                for line in lines_of(piece):
+                    texts.take(len(line))
+                    lines.append(line)
+        except (CorruptPack, InvalidRow):
             raise
         except Exception as error:
             raise CorruptPack(f"its rows cannot be shown ({type(error).__name__})") from error
         return lines
 
-    def parts(self) -> list[str]:
+    def parts(self) -> Iterator[str]:
         """The texts of packs with one row each, or of 32 if it has very many. In its order.
 
-        None if it has one row, or none. Raises CorruptPack.
+        None if it has one row, or none. Raises CorruptPack, and InvalidRow for a part that no
+        reader would open.
         """
         chosen = FORMATS[self.body.kind.value]
         pieces = self._pieces()
         count = sum(map(len, pieces))
         if count <= 1:
-            return []
+            return
         size = 1 if count <= ALONE_AT_MOST else -(-count // PARTS)
-        return [
-            self.wraps(chosen.packed(piece[start : start + size]))
-            for piece in pieces
-            for start in range(0, len(piece), size)
-        ]
+        if self.body.kind is BodyKind.JSON:
+            pieces = [_naming_all(pieces[0], size)]
+        for piece in pieces:
+            for start in range(0, len(piece), size):
+                yield self.wraps(chosen.packed(piece[start : start + size]))
 
     def _pieces(self) -> Sequence[Any]:
         try:
@@ -84,6 +95,35 @@ class StoredPack:
         except Exception as error:
             raise CorruptPack(f"it cannot be read ({type(error).__name__})") from error
         return [found] if self.body.kind is BodyKind.JSON else found
+
+
+def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
+    """The lines, of which each first one of `size` also has the names of all others, with null.
+
+    A reader refuses a message with none of its columns; together with others `{}` is a row of
+    NULLs. Lines that no reader takes stay as they are, and so do all if they have too many names.
+    """
+    names: dict[str, str] = {}
+    objects: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            row = parsed(line)
+        except (CorruptPack, ValueError, RecursionError):
+            return lines
+        if not isinstance(row, dict):
+            return lines
+        names |= {name.lower(): name for name in row}
+        if len(names) > _NAMES_AT_MOST:
+            return lines
+        objects.append({name.lower(): None for name in row})
+    named = list(lines)
+    for place in range(0, len(lines), size):
+        own = objects[place]
+        more = [json.dumps(name) for low, name in names.items() if low not in own]
+        if more:
+            begin = lines[place].rstrip()[:-1] + (b"," if own else b"")
+            named[place] = begin + ",".join(f"{each}:null" for each in more).encode() + b"}"
+    return named
 
 
 def stored_pack(text: str) -> StoredPack | None:
@@ -109,13 +149,15 @@ def split(text: str) -> list[str]:
     pack = stored_pack(text)
     if pack is None or not pack.body.kind.is_pack:
         return [text]
+    parts: list[str] = []
     try:
-        parts = pack.parts()
-    except CorruptPack:
+        for part in pack.parts():
+            if len(part) > MAX_STORED_BYTES:
+                return [text]
+            parts.append(part)
+    except (CorruptPack, InvalidRow):
         return [text]
-    if not parts or max(map(len, parts)) > MAX_STORED_BYTES:
-        return [text]
-    return parts
+    return parts or [text]
 
 
 def _decoded(text: str) -> str:

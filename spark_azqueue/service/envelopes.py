@@ -5,6 +5,7 @@
     message_id       its id there
     insertion_time   when it was put there (ISO 8601, UTC); not of `settle`
     dequeue_count    how often it was dequeued there; not of `settle`
+    message_row      which row of a packed message `body` is; of `dead_letters` of rows of `unpack`
     body             its body
     complete         false if the envelope has but a part of the body: `part` of `parts`
     body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
@@ -52,6 +53,7 @@ _FIELDS: dict[str, type] = {
     "message_id": str,
     "insertion_time": str,
     "dequeue_count": int,
+    "message_row": int,
     "body": str,
     "body_encoding": str,
     _WRITTEN_BY: str,
@@ -82,7 +84,7 @@ class DeadLetterEnvelope:
     """An envelope that was read. queue, message_id: as its writer says; nothing proves them.
 
     unknown: a field that this version does not know, "" if there is none. is_part: it has but a
-    part of the body.
+    part of the body. row: which row of a packed message the body is; None for a whole message.
     """
 
     queue: str
@@ -92,6 +94,7 @@ class DeadLetterEnvelope:
     reason: str = ""
     unknown: str = ""
     is_part: bool = False
+    row: int | None = None
 
 
 def envelope_text(
@@ -194,7 +197,8 @@ def envelope_of(text: str) -> DeadLetterEnvelope | None:
     unknown = next((name for name in fields if name not in known), "")
     is_part = not _OF_PARTS.keys().isdisjoint(fields)
     return DeadLetterEnvelope(
-        queue, message_id, body, encoding, fields.get("reason", ""), unknown, is_part
+        *(queue, message_id, body, encoding, fields.get("reason", ""), unknown, is_part),
+        row=fields.get("message_row"),
     )
 
 

@@ -345,6 +345,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("id", {"format": "avro"}, InvalidOption, "arrow, json"),
     ("id", {"body": "base64"}, InvalidOption, "text, binary"),
     ("id", {"max_rows": 0}, InvalidOption, "above 0"),
+    ("id", {"max_rows": 300_000}, InvalidOption, "100,000"),
     ("id", {"route": "queue"}, InvalidOption, "list of names"),
     ("id", {"route": ["id"]}, InvalidOption, "no column that the sink reads"),
     ("id", {"route": ["queue"]}, InvalidSchema, "there is none"),

@@ -85,7 +85,10 @@ def test_dead_letters_of_unpacked_rows_are_rows_by_themselves(
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
     for name in (queue, f"{queue}-poison"):
         fake.create_queue(name)
-    bodies = [("m1", queue, packed(range(5))), ("m2", queue, "no pack")]
+    bodies = [
+        *(("m1", queue, packed(range(5))), ("m2", queue, "no pack")),
+        ("m3", queue, packed([3, 3])),  # two rows alike: neither is the other's twin
+    ]
     messages = spark.createDataFrame(bodies, "message_id STRING, queue STRING, body STRING")
     rows = unpack(messages, "id BIGINT, more STRING", corrupt="column", keep_body=True)
     scored = rows.withColumn(
@@ -94,13 +97,14 @@ def test_dead_letters_of_unpacked_rows_are_rows_by_themselves(
     account = {"secret.connectionString": fake.connection_string}
     writer = dead_letters(scored).write.format("azqueue").mode("append")
     writer.options(**account, queue=f"{queue}-poison").save()
-    assert fake.count(f"{queue}-poison") == 2
+    assert fake.count(f"{queue}-poison") == 4
 
     assert main(["redrive", f"{queue}-poison", "--execute"]) == 0
 
-    found = {message.text for message in fake.messages(queue)}
+    found = [message.text for message in fake.messages(queue)]
     assert "no pack" in found
-    (alone,) = found - {"no pack"}
+    (alone,) = {*found} - {"no pack"}
+    assert found.count(alone) == 3
     (row,) = unpack(spark.createDataFrame([(alone,)], "body STRING"), "id BIGINT").collect()
     assert (row.message_row, row.id) == (0, 3)
 

@@ -77,8 +77,11 @@ def check_time(head: RecordHead) -> None:
 
 
 def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
-    """Warn if the repeated write has another number of rows than the recorded one."""
-    if head.given != given_rows(prepared):
+    """Warn if the repeated write has another number of rows than the recorded one.
+
+    Not if the texts are the same, which `send --pack` may have packed into fewer messages.
+    """
+    if head.given != given_rows(prepared) and not is_same(head, prepared):
         log.warning(
             "%s was recorded with %d rows, and now has %d: the source or the query does not give"
             " the same rows again. The recorded ones count. A source azqueue needs 'writeAheadLog'",
@@ -93,10 +96,10 @@ def texts_of(prepared: Sequence[Prepared]) -> str:
 
 def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
     """Whether the record has the texts that these tasks were given; None if that is unknown."""
-    if head.given != given_rows(prepared):
-        return False
     known = head.texts, texts_of(prepared)
-    return known[0] == known[1] if all(known) else None
+    if all(known):
+        return known[0] == known[1]
+    return None if head.given == given_rows(prepared) else False
 
 
 def is_known(

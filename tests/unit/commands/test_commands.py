@@ -159,8 +159,8 @@ def test_redrive_moves_everything_unchanged(shop, capsys):
 
 def test_redrive_takes_bodies_out_of_their_envelopes(shop, capsys):
     stored = envelope_text(TO, "id", "why", "e30=", BodyEncoding.STORED)
-    text = envelope_text(TO, "id", "why", "{}", BodyEncoding.TEXT)
-    encoded = base64.b64encode(text.encode()).decode()
+    text, other = (envelope_text(TO, each, "why", "{}", BodyEncoding.TEXT) for each in "ab")
+    encoded = base64.b64encode(other.encode()).decode()
     put(shop, stored, text, encoded, "bare")
 
     arguments = ["redrive", FROM, "--execute", "--json", "--option", "messageEncoding=base64"]

@@ -141,6 +141,33 @@ def test_an_interruption_ends_with_whole_messages_and_releases_the_others(shop, 
     assert shop.visible(FROM) == len(here)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, *more(signal.SIGINT, signal.SIGHUP)])
+@pytest.mark.parametrize("arguments", [["redrive", FROM], ["send", TO, "-", "--pack"]])
+def test_a_signal_before_a_run_has_begun_ends_it_with_the_same_status(shop, number, arguments):
+    """While it checks the queues."""
+    shop.faults.add(Fault("*", "slow", nth=1, seconds=600))
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spark_azqueue", *arguments],
+            env=os.environ | {ENVIRONMENT_VARIABLE: shop.connection_string},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(number, before)
+    shop.wait_until(lambda: shop.faults.injected["slow"], PATIENCE_S)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "interrupted"
+    assert sorted(texts(shop, FROM)) == sorted(SENT)
+
+
 def test_under_nohup_a_run_goes_on_when_its_terminal_is_closed(shop):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; a child inherits it
     try:

@@ -1,10 +1,14 @@
 """Commands and packed messages: shown as what they are, with their rows, split and sent."""
 
 import base64
+import contextlib
 import gzip
 import json
+import os
 import random
 import re
+import resource
+import sys
 import threading
 
 import pyarrow as pa
@@ -107,6 +111,50 @@ def test_what_cannot_be_shown_is_an_error_of_its_message_alone(shop, capsys):
     packs = [json.loads(line)["pack"] for line in capsys.readouterr().out.splitlines()]
     assert ["error" in pack for pack in packs] == [True, True, False]
     assert "250,000" in packs[1]["error"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct({"n" * 15_000: pa.bool_()}),
+        pa.list_(pa.struct({"n" * 15_000: pa.bool_()})),
+        pa.map_(pa.string(), pa.struct({"n" * 15_000: pa.bool_()})),
+    ],
+)
+def test_lines_have_the_bound_of_rows_however_long_the_names_are(shop, capsys, kind):
+    """Few bytes were gigabytes of lines."""
+    value = {"n" * 15_000: None}
+    value = (
+        [("a", value)] if pa.types.is_map(kind) else [value] if pa.types.is_list(kind) else value
+    )
+    count = 4_000
+    rows = pa.RecordBatch.from_pydict({"s": pa.array([value] * count, kind)})
+    text = in_base64(arrow_pack(stream_of(rows)))
+    assert len(text) < 30_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shop.put(TO, text)
+
+    assert main(["peek", TO, "--unpack", "--json"]) == 0
+
+    pack = said(capsys)["pack"]
+    assert ("lines" in pack, pack["rows"]) == (False, count)
+    assert "more than max_bytes" in pack["error"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1_024
+
+
+def test_a_split_ends_at_the_first_part_that_no_message_holds(monkeypatch):
+    wide = pa.schema(
+        [(f"{n}{random.Random(n).randbytes(40).hex()}", pa.int8()) for n in range(800)]
+    )
+    rows = pa.RecordBatch.from_arrays([pa.array([1] * 900, pa.int8())] * 800, schema=wide)
+    text = in_base64(arrow_pack(stream_of(rows)))
+    made = []
+    packed = FORMATS["arrow"].packed
+    monkeypatch.setattr(
+        type(FORMATS["arrow"]), "packed", staticmethod(lambda rows: made.append(1) or packed(rows))
+    )
+    assert split(text) == [text]
+    assert len(made) == 1
 
 
 def test_what_is_not_known_is_shown_and_never_guessed(shop, capsys):
@@ -236,6 +284,58 @@ def test_split_opens_envelopes(shop, capsys):
     assert "--as-is" in capsys.readouterr().err
 
 
+# ── selected ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_pack_is_meant_if_one_of_its_rows_is(shop, capsys, tmp_path, name, times):
+    text = in_base64(pack_of(name, 300))
+    text = in_base64(text.encode()) if times == 2 else text
+    shop.put(FROM, text)
+    shop.put(FROM, envelope_text("orders", "id-1", "why", text, BodyEncoding.STORED))
+    shop.put(FROM, '{"id": 7}')
+    shop.put(FROM, '{"id": 299}')
+    where = ["--where", "id=299", "--json"]
+
+    assert main(["peek", FROM, *where]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["search", FROM, *where]) == 0
+    assert '"done": 3' in "".join(capsys.readouterr())
+    assert main(["export", FROM, "--contains", '"id":299', "--to", f"{tmp_path}/out"]) == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 2
+    capsys.readouterr()
+    assert main(["purge", FROM, *where, "--contains", "8", "--execute"]) == 0
+    assert shop.count(FROM) == 4, "one row has to fit all"
+    capsys.readouterr()
+    assert main(["move", FROM, "--to", TO, *where, "--execute"]) == 0
+    assert (said(capsys)["done"], shop.count(FROM)) == (3, 1)
+
+
+@pytest.mark.parametrize("command", ["search", "export", "move", "purge", "redrive"])
+def test_a_pack_that_cannot_be_opened_stays_and_is_counted(shop, capsys, tmp_path, command):
+    shop.put(FROM, in_base64(pack_of("arrow", 5)[:-9]))
+    more = {"move": ["--to", TO], "export": ["--to", f"{tmp_path}/out"]}.get(command, [])
+    more += [] if command in ("search", "export") else ["--execute"]
+
+    assert main([command, FROM, "--where", "id=1", *more]) == 1
+
+    told = capsys.readouterr()
+    assert "1  stay: packs that cannot be opened" in told.out + told.err
+    assert shop.visible(FROM) == 1
+    assert main(["peek", FROM, "--where", "id=1"]) == 0
+    assert "1 packs cannot be opened" in capsys.readouterr().out
+
+
+def test_purge_deletes_no_row_that_does_not_match(shop, capsys):
+    shop.put(FROM, in_base64(pack_of("arrow", 5)))
+    assert main(["purge", FROM, "--where", "id=1", "--execute", "--json"]) == 1
+    counts = said(capsys)
+    assert (counts["done"], counts["undecided"], shop.visible(FROM)) == (0, 1, 1)
+    assert main(["purge", FROM, "--where", "id", "--execute", "--json"]) == 0
+    assert (said(capsys)["done"], shop.count(FROM)) == (1, 0)
+
+
 # ── sent ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -247,6 +347,33 @@ def rows(tmp_path):
         "".join(f'{{"id": {n}, "price": 1.50, "t": "{"x" * (n % 50)}"}}\n' for n in range(2_000))
     )
     return path
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Lets standard input be a pipe that gives these bytes, at most so many at a time."""
+    threads = []
+    opened = contextlib.ExitStack()
+
+    def pipe(data, at_once):
+        reader, writer = os.pipe()
+        read = os.read
+        monkeypatch.setattr(
+            os, "read", lambda fd, most: read(fd, min(most, at_once) if fd == reader else most)
+        )
+        monkeypatch.setattr(sys, "stdin", opened.enter_context(os.fdopen(reader)))
+
+        def feed():
+            with open(writer, "wb") as sink:
+                sink.write(data)
+
+        threads.append(threading.Thread(target=feed))
+        threads[-1].start()
+
+    yield pipe
+    for thread in threads:
+        thread.join()
+    opened.close()
 
 
 def all_ids(fake):
@@ -272,7 +399,22 @@ def test_a_line_that_is_no_row_is_named_and_nothing_of_its_file_is_sent(shop, ca
         assert "line 2 of" in capsys.readouterr().err
     assert shop.count(TO) == 0
     assert main(["send", TO, str(rows), "--pack", "--skip-broken"]) == 1
+    assert "1 of 1 packed messages" in capsys.readouterr().out
     assert all_ids(shop) == [1]
+    rows.write_text("{\n" * 3)
+    assert main(["send", TO, str(rows), "--pack", "--skip-broken", "--json"]) == 1
+    counts = said(capsys)
+    assert (counts["looked"], counts["broken"], counts["done"]) == (0, 3, 0)
+
+
+@pytest.mark.parametrize("more", [[], ["--pack"]])
+def test_an_error_of_json_names_the_line_of_the_file_alone(shop, capsys, rows, more):
+    rows.write_text('{"body": "1"}\n{"body":\n')
+    assert main(["send", TO, str(rows), *more]) == 1
+    said_ = capsys.readouterr().err
+    assert "line 2 of" in said_
+    assert "it is no JSON: Expecting value at character 9" in said_
+    assert "line 1" not in said_
 
 
 def test_packs_are_sent_once_with_a_transaction_log(shop, tmp_path, rows):
@@ -280,6 +422,26 @@ def test_packs_are_sent_once_with_a_transaction_log(shop, tmp_path, rows):
     for _ in range(2):
         assert main(["send", TO, str(rows), "--pack", *words]) == 0
     assert all_ids(shop) == [*range(2_000)]
+
+
+def test_the_same_rows_are_the_same_however_they_are_read(shop, tmp_path, rows, capsys, stdin):
+    """A pipe gives few lines at a time, and so other packs."""
+    rows.write_text("".join(f'{{"id": {n}, "t": "{hash((n,)):064x}"}}\n' for n in range(9_000)))
+    words = ["--pack", "--transaction-log", f"file:{tmp_path}/log", "--txn-version", "1"]
+    assert main(["send", TO, str(rows), *words]) == 0
+    before = shop.count(TO)
+    stdin(rows.read_bytes(), 5_000)
+    assert main(["send", TO, *words]) == 0
+    assert "was recorded before, and nothing was sent" in capsys.readouterr().out
+    assert shop.count(TO) == before
+
+    lines = rows.read_text().splitlines(keepends=True)
+    for others in ([*lines[1:], lines[0]], lines[1:], [line.upper() for line in lines]):
+        stdin("".join(others).encode(), 5_000)
+        assert main(["send", TO, *words]) == 1
+        assert "other texts than these" in capsys.readouterr().err
+    assert main(["send", TO, str(rows), "--raw", *words[1:]]) == 1
+    assert all_ids(shop) == [*range(9_000)]
 
 
 def test_a_run_that_fails_names_the_line_to_continue_with(shop, capsys, rows):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
 import re
+import struct
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -205,3 +208,40 @@ def test_a_reason_quotes_no_value():
     with pytest.raises(CorruptPack) as raised:
         found('{"n":"secret"}', ("n", pa.int64()))
     assert "secret" not in str(raised.value)
+
+
+def nearest(number: D, kind: pa.DataType) -> float:
+    """The nearest one by exact distances; of two that are as near, the even one."""
+    digits, code = ("d", "q") if kind == pa.float64() else ("f", "i")
+    (bits,) = struct.unpack(f"<{code}", struct.pack(f"<{digits}", float(number)))
+    near = []
+    for step in (-1, 0, 1):
+        (each,) = struct.unpack(f"<{digits}", struct.pack(f"<{code}", bits + step))
+        near.append((abs(Fraction(each) - Fraction(number)), bits + step & 1, each))
+    return float(min(near)[2])
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_decimal_becomes_the_nearest_float_in_both_formats(kind: pa.DataType) -> None:
+    random_ = random.Random(14)
+    numbers = [D(random_.randrange(1, 10**10)).scaleb(-2) for _ in range(9_000)]
+    expected = [nearest(number, kind) for number in numbers]
+    for body in (
+        in_arrow(("n", pa.array([*numbers, None], pa.decimal128(10, 2)))),
+        json_pack(*(f'{{"n":{number}}}' for number in [*numbers, "null"])),
+    ):
+        assert [row["n"] for row in found(body, ("n", kind))] == [*expected, None]
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_number_beside_the_middle_of_two_floats_is_rounded_once(side: int) -> None:
+    """As a DOUBLE it would be in the middle, and its last bit decide."""
+    random_ = random.Random(15)
+    lines, expected = [], []
+    for _ in range(200):
+        bits = random_.randrange(0x3F800000, 0x4F800000)
+        low, high = (struct.unpack("<f", struct.pack("<I", each))[0] for each in (bits, bits + 1))
+        number = (D(low) + D(high)) / 2 + side * D(1).scaleb(-18)
+        lines.append(f'{{"n":{-number:f}}}')
+        expected.append(-(high if side > 0 else low))
+    assert [row["n"] for row in found(json_pack(*lines), ("n", pa.float32()))] == expected

@@ -251,3 +251,47 @@ def test_a_writer_with_other_units_is_shown_and_split():
     fine = pa.RecordBatch.from_pydict({"at": pa.array([1], pa.timestamp("ns"))})
     with pytest.raises(InvalidRow, match="below a microsecond"):
         stored_pack(in_base64(arrow_pack(stream_of(fine)))).lines()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_row_that_no_reader_opens_is_not_packed(name):
+    """Its pack is small, and unpack would refuse it."""
+    for size, is_read in ((15 * 2**20, True), (17 * 2**20, False)):
+        rows = pa.RecordBatch.from_pydict({"t": ["x" * size]})
+        if is_read:
+            (found,) = rows_of(packed(name, rows), rows.schema, PackBounds())
+            assert found == rows
+        else:
+            with pytest.raises(InvalidRow, match="no reader would open a row"):
+                packed(name, rows)
+
+
+def test_a_row_without_columns_is_one_of_nulls_also_when_it_is_split():
+    wanted = pa.schema({"id": pa.int64(), "T": pa.string()})
+    rows = ['{"id":1,"t":"a"}', "{}", '{ "other" : 1.50 } ', '{"ID":2}', "{ }"]
+    text = in_base64(json_pack(*rows))
+    (whole,) = rows_of(text, wanted, PackBounds())
+
+    parts = [rows_of(part, wanted, PackBounds()) for part in split(text)]
+
+    assert len(parts) == len(rows)
+    assert [row for (part,) in parts for row in part.to_pylist()] == whole.to_pylist()
+    assert b'"other" : 1.50 ' in gzip.decompress(base64.b64decode(split(text)[2]))
+
+
+def test_parts_of_many_rows_are_read_whatever_they_begin_with():
+    rows = ["{}"] * 2_000 + ['{"id":1}']
+    wanted = pa.schema({"id": pa.int64()})
+    found = [rows_of(part, wanted, PackBounds()) for part in split(in_base64(json_pack(*rows)))]
+    assert sum(len(rows) for part in found for rows in part) == len(rows)
+
+
+def test_what_no_reader_takes_is_split_as_it_is():
+    for bad in ('{"id":1,"id":2}', "[1]", "{", '{"id":NaN}'):
+        text = in_base64(json_pack("{}", bad))
+        assert [gzip.decompress(base64.b64decode(part)) for part in split(text)] == [
+            b"{}\n",
+            bad.encode() + b"\n",
+        ]
+    names = json.dumps({f"n{n}": n for n in range(1_001)})
+    assert len(split(in_base64(json_pack("{}", names)))) == 2

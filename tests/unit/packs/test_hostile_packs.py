@@ -13,9 +13,10 @@ from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
 from shared_tables import END, shared_batch_metadata, shared_schema
 
 from spark_azqueue.packs.arrow_format import ArrowFormat, open_arrow
-from spark_azqueue.packs.bodies import rows_of
+from spark_azqueue.packs.bodies import FORMATS, rows_of
 from spark_azqueue.packs.bounds import CorruptPack, PackBounds
 from spark_azqueue.packs.framing import check_stream
+from spark_azqueue.packs.opening import UnpackWork
 
 HOSTILE = {name: (data, wanted) for name, data, wanted in hostile() if len(data) < 2**20}
 
@@ -44,6 +45,10 @@ def test_a_hostile_body_is_corrupt(name):
         ("metadata of a batch", "fields and metadata"),
         ("thousands of members", "1,024 members"),
         ("small numbers asked as large ones", "max_bytes"),
+        ("deep extension", "of an extension type"),
+        ("deep extension inside", "of an extension type"),
+        ("deep extension of a dictionary", "of an extension type"),
+        ("extension", "of an extension type"),
         ("dictionary", "other than a schema"),
         ("gzip of 128 MiB", "max_bytes"),
         ("too many lines", "max_rows"),
@@ -55,12 +60,70 @@ def test_it_is_refused_before_it_is_opened(name, reason):
         rows_of(*HOSTILE[name], PackBounds())
 
 
+@pytest.mark.parametrize("wanted", [INT, None], ids=["some columns", "all columns"])
+def test_no_byte_of_a_sender_reaches_an_extension_type(wanted):
+    """The worker may have registered any."""
+    brought = []
+
+    class Registered(pa.ExtensionType):
+        def __init__(self):
+            super().__init__(pa.int64(), "azqueue.test")
+
+        def __arrow_ext_serialize__(self):
+            return b"bytes of a sender"
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type, serialized):
+            brought.append(serialized)
+            return cls()
+
+    rows = pa.RecordBatch.from_arrays([pa.array([1])], ["n"])
+    column = pa.ExtensionArray.from_storage(Registered(), rows.column(0))
+    data = arrow_pack(stream_of(pa.RecordBatch.from_arrays([column], ["n"])))
+    pa.register_extension_type(Registered())
+    try:
+        with pytest.raises(CorruptPack, match="of an extension type"):
+            open_arrow(data, wanted, PackBounds())
+    finally:
+        pa.unregister_extension_type("azqueue.test")
+    assert brought == []
+
+
+def test_other_metadata_is_passed_over():
+    schema = pa.schema([pa.field("n", pa.int64(), metadata={"comment": "ARROW:extension:name"})])
+    rows = pa.RecordBatch.from_arrays([pa.array([1])], schema=schema)
+    stream = stream_of(rows, schema=schema.with_metadata({"pandas": "{}"}))
+    assert [*rows_of(arrow_pack(stream), INT, PackBounds())] == [rows]
+
+
 def test_the_same_bytes_in_sixteen_columns_are_counted_sixteen_times():
     """Also where all columns are read."""
     data, wanted = HOSTILE["same bytes sixteen times"]
     for columns in (wanted, None):
         with pytest.raises(CorruptPack, match="max_bytes"):
             open_arrow(data, columns, PackBounds())
+
+
+@pytest.mark.parametrize("name", ["arrow", "json"])
+def test_a_column_that_is_missing_costs_nothing(name):
+    """A reader may know more columns than the sender: they share the bytes of their NULLs."""
+    rows = pa.RecordBatch.from_pydict({"n": pa.array(range(100_000))})
+    more = pa.struct({"s": pa.string(), "m": pa.map_(pa.string(), pa.list_(pa.int64()))})
+    wanted = pa.schema(
+        {"n": pa.int64(), **{f"c{n}": pa.decimal128(38, 0) for n in range(500)}, "more": more}
+    )
+    data = FORMATS[name].packed(FORMATS[name].prepared(rows))
+    before = pa.total_allocated_bytes()
+    found = rows_of(data, wanted, PackBounds())
+    assert pa.total_allocated_bytes() - before < 8 * 2**20
+    assert [n for each in found for n in each["n"].to_pylist()] == [*range(100_000)]
+    assert all(each.column(c).null_count == each.num_rows for each in found for c in (1, 500, 501))
+
+    work = UnpackWork((), wanted, False, True, PackBounds(), 10_000)
+    bodies = pa.RecordBatch.from_pydict({"body": [data]})
+    given_ = [(each.num_rows, each.nbytes) for each in work.on([bodies])]
+    assert sum(count for count, _ in given_) == 100_000
+    assert max(size for _, size in given_) < 8 * 2**20
 
 
 def test_what_is_written_by_hand_is_read_within_the_bound():
