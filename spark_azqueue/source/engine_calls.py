@@ -43,6 +43,7 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 """Between two closing offsets of one batch."""
 
+_WAITS = 5
 _RELEASED_IN_S = 30.0
 _OPEN_AT_MOST = 64
 """So many batches of a run may lack proof; then nothing new is read until one is committed."""
@@ -70,14 +71,16 @@ class EngineCalls:
         *,
         plans_ahead: bool,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """plans_ahead: the engine may plan batches before an earlier one is committed.
 
-        clock: in seconds.
+        clock, sleep: in seconds.
         """
         self._consumer = consumer
         self._plans_ahead = plans_ahead
-        self._clock = clock
+        self._clock, self._sleep = clock, sleep
+        self._waits = 0  # for so many closing offsets: a run of availableNow would end before
         self._closes_at = -math.inf  # the next closing offset, not before
         self._pause_s = _FIRST_PAUSE_S
         self._proven = 0  # the newest batch that is known to be committed
@@ -96,6 +99,7 @@ class EngineCalls:
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now."""
+        self._waits = _WAITS
         self._consumer.freeze_cutoff()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
@@ -173,8 +177,11 @@ class EngineCalls:
 
     def _closing(self, before: OffsetJson) -> OffsetJson:
         """The closing offset that follows this one; this one if it is too early."""
-        if self._clock() < self._closes_at:
-            return before
+        if (left := self._closes_at - self._clock()) > 0:
+            if not self._waits:
+                return before
+            self._waits -= 1
+            self._sleep(left)
         self._closes_at = self._clock() + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         number = before.get(CLOSING, 0)

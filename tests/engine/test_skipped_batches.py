@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame
 
 from spark_azqueue import explain
 from spark_azqueue.testing import FakeQueueService
@@ -54,16 +53,11 @@ def test_a_query_that_needs_no_rows_is_refused(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
     fake.create_queue(queue)
-    fake.put_many(queue, ["a", "b"])
-
-    def none(frame: DataFrame) -> DataFrame:
-        return frame.limit(0)
-
-    writer = none(streams.read(fake.connection_string, queue)).writeStream.format("noop")
+    fake.put_many(queue, ["a", "b", "c"])
+    frame = streams.read(fake.connection_string, queue, maxMessagesPerTrigger="1").limit(0)
+    writer = frame.writeStream.format("noop")
     query = writer.option("checkpointLocation", str(streams.checkpoint)).start()
     streams.queries.append(query)
-    fake.wait_until(lambda: fake.requests["dequeue"] > 1, 60)
-    fake.put_many(queue, ["c"])
     with pytest.raises(Exception, match="AZQUEUE_BATCH_SKIPPED"):
         query.awaitTermination(120)
     fake.clock.advance(3_600)

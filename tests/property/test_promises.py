@@ -203,7 +203,9 @@ class Promises(Disturbed):
         """The faults end, the foreign consumer goes home: everything gets processed."""
         self.service.end_faults()
         self.spark.another_has_data = False
-        for _ in range(30 if self.ahead else 3):  # each closing offset takes a further look
+        for looks in range(400 if self.ahead else 3):  # a closing offset takes a further one
+            if looks > 3 and not self.there():
+                break
             self.service.pass_time(10 * VISIBILITY_S)
             while self.triggers_in_peace():
                 self.nothing_is_lost()

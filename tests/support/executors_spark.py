@@ -194,7 +194,7 @@ class Driver:
             ),
         )
         clock = world.service.clock.now
-        source = EngineCalls(consumer, plans_ahead=self.how.other, clock=clock)
+        source = EngineCalls(consumer, plans_ahead=self.how.other, clock=clock, sleep=world.sleep)
         self.batch, self.known_offsets = at.commits, len(at.offsets)
         has_offset = len(at.offsets) > at.commits
         began, has_run = self.batch, False

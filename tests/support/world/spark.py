@@ -170,7 +170,12 @@ class Spark:
         self._queues = Simulated(self.config().account, self.service)
         self.consumer = self.made_consumer()
         clock = self.service.clock.now
-        self.calls = EngineCalls(self.consumer, plans_ahead=self.ahead > 0, clock=clock)
+        self.calls = EngineCalls(
+            self.consumer,
+            plans_ahead=self.ahead > 0,
+            clock=clock,
+            sleep=self.service.pass_time,
+        )
         self.runs += 1
         self.given_in_run.clear()
         if self.available_now:
