@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_azqueue.service import last_failure
+from spark_azqueue.service import beside_jvm, last_failure
 
 PID = 4321
 OFFSET = {"version": 2, "batch": 7, "segment": "0123456789abcdef", "messages": 5}
@@ -86,4 +87,43 @@ def test_without_a_jvm_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_failure_without_an_offset_leaves_nothing(tmp_path: Path) -> None:
     last_failure.leave("error", "the service is away")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_pipe_at_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    """Anyone can put one into the temporary folder: its name can be guessed."""
+    last_failure.leave("error", TEXT)
+    file = the_file(tmp_path)
+    file.unlink()
+    os.mkfifo(file)
+    assert last_failure.found(OFFSET, PID) == ""
+    last_failure.leave("newer", TEXT)
+    assert last_failure.found(OFFSET, PID) == "newer"
+
+
+def test_files_of_jvms_that_have_ended_are_removed(tmp_path: Path) -> None:
+    """Also of one whose number another process has by now; other files stay."""
+    mine = beside_jvm.file_of(os.getpid(), ".json")
+    reused = tmp_path / f"spark-azqueue-{os.getuid()}-{os.getpid()}-1.json"
+    ended = tmp_path / f"spark-azqueue-{os.getuid()}-{2**22 + 1}-77.json"
+    others = tmp_path / f"spark-azqueue-{os.getuid() + 1}-{2**22 + 1}-77.json"
+    for file in (mine, reused, ended, others):
+        file.touch()
+    last_failure.leave("error", TEXT)
+    assert {*tmp_path.iterdir()} == {mine, others, beside_jvm.file_of(PID, ".json")}
+
+
+def test_the_file_goes_with_the_process_that_left_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from types import SimpleNamespace as S;"
+        "h = S(current=lambda: S(pid=lambda: 4321));"
+        "sys.modules['pyspark'] = S(SparkContext=S(_jvm=S(java=S(lang=S(ProcessHandle=h)))));"
+        "from spark_azqueue.service import last_failure as l; import os, tempfile;"
+        f"l.leave('error', {TEXT!r}); print(os.listdir(tempfile.gettempdir()))"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "spark-azqueue-" in ran.stdout
     assert os.listdir(tmp_path) == []

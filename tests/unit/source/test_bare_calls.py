@@ -128,7 +128,7 @@ def test_a_load_without_data_beside_one_with_data(query: Query) -> None:
 
 
 def test_batches_whose_rows_the_query_does_not_need(query: Query) -> None:
-    """Row 14: LO=a; no P; LO=a; LO=b; C(a); no P. `EngineCalls` stops a query such as `limit(0)`."""
+    """Row 14: LO=a; no P; LO=a; LO=b; C(a); no P. (`EngineCalls` would stop such a query.)"""
     put(query, "a")
     first = query.latest()
     assert query.latest() == first, "or it is the wrapper's report: P comes yet"
