@@ -181,6 +181,7 @@ test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## MERGE into Del
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
+	$(if $(filter 4.0,$*),.matrix/4.0/bin/python -m pytest -q -m "not long and not more" tests/unit/packs)
 
 # What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
 # Both call a source alike, so the long kills are for one of them.
@@ -353,9 +354,13 @@ WITH_PIPELINES = pipelines,
 	@echo "Setting up .matrix/$* (Spark is large: this can take some minutes)"
 	@$(MATRIX_VENV)
 	@PYTHONWARNINGS=ignore $(MATRIX_PIP) --config-settings editable_mode=compat --editable '.[smoke]' \
-	  'pyspark[$(if $(filter 4.2,$*),$(WITH_PIPELINES))sql]$(if $(filter newest,$*),>=4.2,==$*.*)'
+	  'pyspark[$(if $(filter 4.2,$*),$(WITH_PIPELINES))sql]$(if $(filter newest,$*),>=4.2,==$*.*)' \
+	  $(if $(filter 4.0,$*),$(OLDEST_ARROW))
 	@$(@D)/bin/$(COMPILE) $(@D)/lib > /dev/null 2>&1 || true
 	@touch $@
+
+# With the oldest Spark the oldest pyarrow that is allowed, where Python is not too new for that.
+OLDEST_ARROW = 'pyarrow==15.*; python_version<"3.13"' 'numpy<2; python_version<"3.13"'
 
 # The pip of .venv installs into them.
 MATRIX_VENV = said=$$($(PY) -m venv --clear --without-pip $(@D) 2>&1) || { echo "$$said" >&2; exit 1; }
