@@ -129,8 +129,10 @@ def what_spark_names_is_not_heard(patch: Patch) -> None:
 def nothing_new_is_another_text(patch: Patch) -> None:
     real, asked = ExecutorsConsumer.latest, itertools.count()
 
-    def latest(self: ExecutorsConsumer, start: Mapping[str, Any] | None, most: int | None) -> Any:
-        return {**real(self, start, most), "asked": next(asked)}
+    def latest(
+        self: ExecutorsConsumer, start: Mapping[str, Any] | None, most: int | None, **proof: Any
+    ) -> Any:
+        return {**real(self, start, most, **proof), "asked": next(asked)}
 
     patch.setattr(ExecutorsConsumer, "latest", latest)
 
@@ -148,8 +150,10 @@ def a_batch_may_go_back(patch: Patch) -> None:
     the_wrapper_is_served(patch)
     real = ExecutorsConsumer.plan
 
-    def plan(self: ExecutorsConsumer, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        return [] if end == self.initial else real(self, start, end)
+    def plan(
+        self: ExecutorsConsumer, start: Mapping[str, Any], end: OffsetJson, **proof: Any
+    ) -> list[bytes]:
+        return [] if end == self.initial else real(self, start, end, **proof)
 
     patch.setattr(ExecutorsConsumer, "plan", plan)
 

@@ -144,13 +144,15 @@ def the_plan_is_in_memory_alone(patch: Patch) -> None:
     latest, plan = ExecutorsConsumer.latest, ExecutorsConsumer.plan
     made: dict[tuple[ExecutorsConsumer, int], PlanId] = {}
 
-    def remembered(self: ExecutorsConsumer, *given: Any) -> OffsetJson:
-        offset = latest(self, *given)
+    def remembered(self: ExecutorsConsumer, *given: Any, **proof: Any) -> OffsetJson:
+        offset = latest(self, *given, **proof)
         if "batch" in offset:
             made[self, int(offset["batch"])] = PlanId(int(offset["batch"]), str(offset["nonce"]))
         return offset
 
-    def planned(self: ExecutorsConsumer, start: OffsetJson, end: OffsetJson) -> list[bytes]:
+    def planned(
+        self: ExecutorsConsumer, start: OffsetJson, end: OffsetJson, **proof: Any
+    ) -> list[bytes]:
         key = (self, int(end["batch"]))
         if key not in made:
             made[key] = PlanId(key[1], next(nonces))
@@ -161,7 +163,7 @@ def the_plan_is_in_memory_alone(patch: Patch) -> None:
                 "by",
                 lambda given, *more: real(dataclasses.replace(given, id=made[key]), *more),
             )
-            return plan(self, start, end)
+            return plan(self, start, end, **proof)
 
     patch.setattr(ExecutorsConsumer, "latest", remembered)
     patch.setattr(ExecutorsConsumer, "plan", planned)

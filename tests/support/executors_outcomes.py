@@ -155,11 +155,11 @@ def own_verdict_stands(patch: Patch) -> None:
 def asked_for_other_processes_alone(patch: Patch) -> None:
     real = ExecutorsConsumer.plan
 
-    def plan(self: ExecutorsConsumer, start: Any, end: Any) -> list[bytes]:
+    def plan(self: ExecutorsConsumer, start: Any, end: Any, **proof: Any) -> list[bytes]:
         issued = self._issued is not None and self._issued == self._plan(end).id
         if issued:
             patch.setattr(PlanFolder, "following", nothing)
-        return real(self, start, end)
+        return real(self, start, end, **proof)
 
     patch.setattr(ExecutorsConsumer, "plan", plan)
 
