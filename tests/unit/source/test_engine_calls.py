@@ -139,7 +139,7 @@ def test_a_run_proves_by_its_first_plan_where_it_begins(
     other.calls.plan(other.calls.initial, end)
 
     following = Engine(fake, plans_ahead=True)
-    assert following.calls.latest(end, 2) == {**end, CLOSING: 1}
+    assert following.calls.latest(end, 2) == {**end, "closing": 1}, "the form in checkpoints"
     assert following.left() == 2
     assert following.calls.plan(end, {**end, CLOSING: 1}) == []
     assert following.calls.latest({**end, CLOSING: 1}, 2) == {**end, CLOSING: 1}
