@@ -120,9 +120,9 @@ class Condition(enum.Enum):
     )
     TOO_MANY_POISON = (
         _BODIES,
-        "More messages would be dead-lettered as poison than `maxPoisonMessages` allows.",
-        "correct what makes batches fail, and start again: nothing more was moved. If the messages"
-        " are at fault, raise 'maxPoisonMessages'",
+        "More messages fail each batch that has them than `maxPoisonMessages` allows.",
+        "correct the code, the data or the target, and start once without 'maxDequeueCount':"
+        " nothing more was moved. If the messages are at fault, raise 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,

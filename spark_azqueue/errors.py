@@ -136,7 +136,7 @@ class LostSegment(LogDamaged):
 
 
 class TooManyPoison(AzQueueError):  # noqa: N818
-    """So many messages would be dead-lettered as poison that their sink may be at fault."""
+    """So many messages fail their batch that it is the data or the code, or a target is down."""
 
 
 class TransactionConflict(AzQueueError):  # noqa: N818

@@ -50,6 +50,9 @@ _OBSERVED_WITHIN_S = 10.0
 
 _LOOK_EVERY_S = 1.0
 
+_AT_ONCE = 4
+"""While poison is isolated, so many failures in a row are followed by a start without a wait."""
+
 _HEALTHY_AT_LEAST_S = 60.0
 """A run that fails at its start lasts for seconds: that must not count as healthy."""
 
@@ -187,14 +190,19 @@ class SkippedBatch(Exception):  # noqa: N818
 class Isolating:
     """What offsets say of the search for poison messages, from one run to the next.
 
-    It advances if it cut a batch or moved a message, and a batch was committed since it did so
-    last. Without a commit it may be the sink that is down, and the next start waits longer.
+    The search advances if it cut a batch or moved a message, and a batch was committed since it did
+    so last. Without a commit the sink may be down, and the next start waits longer. Once a batch
+    was committed during the search, a few failures in a row are restarted at once.
     """
 
     def __init__(self) -> None:
         self.status = ""
         """Of the newest run, in a line; empty if it does not isolate."""
+        self.may_restart_at_once = False
+        """True if the newest failure is no sign that the sink is down."""
         self._has_committed = True
+        self._is_under_way = False
+        self._in_a_row = 0
 
     def advances(self, status: str, has_committed: bool) -> bool:
         """A run failed. status: as its offsets say it. has_committed: it committed messages."""
@@ -204,6 +212,9 @@ class Isolating:
             self._has_committed = False
         self._has_committed = self._has_committed or has_committed
         self.status = status
+        self._in_a_row = 1 if has_committed else self._in_a_row + 1
+        self._is_under_way = bool(status) and (self._is_under_way or has_committed)
+        self.may_restart_at_once = self._is_under_way and self._in_a_row <= _AT_ONCE
         return advances
 
 
@@ -256,6 +267,8 @@ class Runs:
             advances = self._isolating.advances(_status_of(query, failure), _made_progress(query))
             made_progress = healthy or _made_progress(query) or advances
             self._without_progress = 1 if made_progress else self._without_progress + 1
+            if self._isolating.may_restart_at_once:
+                self._without_progress = 0
             if query is not None:
                 _stop(query)
             why = explain(failure)
@@ -285,15 +298,17 @@ class Runs:
         if why.error in PERMANENT or too_many:
             log.error("the query is given up after %d restarts: %s", self.restarts, why)
             return False
-        wait = min(limits.longest_wait, limits.first_wait * 2 ** min(in_a_row - 1, 30))
+        wait = limits.first_wait * 2 ** min(in_a_row - 1, 30) if in_a_row else 0.0
+        wait = min(limits.longest_wait, wait)
         log.warning(
             "the query failed; restart %d of %d in %s s: %s: %s%s",
-            *(in_a_row, limits.restarts, f"{wait:g}", why.error, why.sentence),
+            *(max(1, in_a_row), limits.restarts, f"{wait:g}", why.error, why.sentence),
             f". Isolation: {status}" if (status := self._isolating.status) else "",
         )
         if self._until is not None and limits.clock() + wait >= self._until:
             raise OutOfTime
-        limits.sleep(wait)
+        if wait:
+            limits.sleep(wait)
         return True
 
     def _failure_of(self, query: Any) -> Exception | None:

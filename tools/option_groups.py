@@ -46,7 +46,7 @@ GROUPS = {
     ),
     "Leases and deletes": ("visibilityTimeout", "settingsFromQueue", "deleteOnCommit"),
     "Poison messages": (
-        *("maxDequeueCount", "isolateAfter", "maxPoisonMessages"),
+        *("maxDequeueCount", "maxPoisonMessages"),
         *("poisonQueue", "poisonFormat"),
     ),
     "The same rows after a restart": (

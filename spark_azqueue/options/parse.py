@@ -73,6 +73,7 @@ _INSTEAD = {
     **dict.fromkeys(("groupid", "group.id", "groupidprefix", "kafka.group.id"), _NO_GROUPS),
     "kafka.bootstrap.servers": _ACCOUNT,
     "maxoffsetspertrigger": "the option for that is 'maxMessagesPerTrigger'",
+    "isolateafter": "with 'maxDequeueCount' the source chooses when to isolate. Remove the option",
     "includeheaders": "messages of a queue have no headers. Remove the option",
 }
 

@@ -154,22 +154,15 @@ class SourceConfig(SharedConfig):
         "maxDequeueCount",
         parsers.whole_number(1, 1_000_000),
         "Move a message to the poison queue if more batches with it than this failed in a row, the"
-        " last two with it alone, and another batch was committed meanwhile. Unset: none is moved.",
-    )
-    isolate_after: int | None = option(
-        "isolateAfter",
-        parsers.whole_number(1, 1_000_000),
-        "After so many failures a batch is abandoned, and its messages come in smaller batches."
-        " With `writeAheadLog` these are at least once then: 2 isolates sooner, also in a short"
-        " outage.",
-        shown="2; with `writeAheadLog`, `maxDequeueCount` + 1",
+        " last ones with it alone, each directly after a commit of another batch, so often that"
+        " chance does not explain it. Unset: none is moved.",
     )
     max_poison_messages: int = option(
         "maxPoisonMessages",
         parsers.whole_number(0, 1_000_000_000),
         "The query fails instead of moving more poison messages than this and a tenth of the"
-        " delivered ones: a target may be down.",
-        default=100,
+        " delivered ones: it is the data or the code, or a target is down.",
+        default=20,
     )
     poison_queue: str | None = option(
         "poisonQueue",
@@ -314,12 +307,6 @@ def check_combination(config: SourceConfig) -> None:
             f"minMessagesPerTrigger={config.min_messages} is more than"
             f" maxMessagesPerTrigger={config.max_messages}: a batch would never have so many. Lower"
             " the one, or raise the other"
-        )
-    isolates = config.max_dequeue_count is not None or "maxDequeueCount" in config.left_to_queue
-    if config.isolate_after is not None and not isolates:
-        raise InvalidOption(
-            f"isolateAfter={config.isolate_after} has no effect without 'maxDequeueCount': set"
-            " that, too"
         )
     if config.executors:
         check_executors(config.visibility_timeout)

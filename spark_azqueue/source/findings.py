@@ -1,7 +1,8 @@
 """What is known of suspects, as an offset and the objects of a log keep it over a restart.
 
-    {"lastCommit": 7, "moved": 2, "delivered": 480, "byChance": true,
-     "suspects": [{"history": [6, 0, 3, 3, 500, false], "queues": {"orders": [32, "<packed>"]}}]}
+    {"lastCommit": 7, "moved": 2, "delivered": 480, "recovered": 1, "inARow": 12, "firsts": 40,
+     "firstsFailed": 3, "failed": true, "suspects": [
+        {"history": [6, 6, 1, 3, 3, 500, false], "queues": {"orders": [32, "<packed>"]}}]}
 
 The text is canonical: equal findings have the same. What is read is checked, and bounded.
 """
@@ -18,8 +19,17 @@ from .partitions import DamagedOffset, pack_ids, unpack_ids
 from .suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
 _MOST = 2**63 - 1
-_COUNTS = {"lastCommit": "committed", "moved": "moved", "delivered": "delivered"}
-_FLAGS = {"byChance": "by_chance", "unproven": "is_unproven"}
+_COUNTS = {
+    "lastCommit": "committed",
+    "moved": "moved",
+    "delivered": "delivered",
+    "recovered": "recovered",
+    "inARow": "in_a_row",
+    "firsts": "firsts",
+    "firstsFailed": "firsts_failed",
+}
+_FLAGS = {"failed": "has_failed", "unproven": "is_unproven"}
+_SUSPECTS = "suspects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ class Findings:
         for key, history in self.histories.items():
             groups.setdefault(history, {}).setdefault(key.queue.name, []).append(key.message_id)
         if groups:
-            value["suspects"] = [
+            value[_SUSPECTS] = [
                 {
                     "history": list(history),
                     "queues": {
@@ -57,7 +67,7 @@ class Findings:
         evidence = evidence_from_json(value)
         assert isinstance(value, Mapping)
         histories: dict[MessageKey, FailureHistory] = {}
-        groups = value.get("suspects", [])
+        groups = value.get(_SUSPECTS, [])
         if not isinstance(groups, list) or len(groups) > HISTORIES_AT_MOST:
             raise DamagedOffset("its suspects are not valid")
         for group in groups:
@@ -93,6 +103,8 @@ def evidence_from_json(value: object) -> Evidence:
     """Read it back. Raises DamagedOffset."""
     if not isinstance(value, Mapping):
         raise DamagedOffset("what it says of suspects is not valid")
+    if not {*value} <= {*_COUNTS, *_FLAGS, _SUSPECTS}:
+        raise DamagedOffset("what it says of suspects is of another release")
     counts = {attribute: value.get(name, 0) for name, attribute in _COUNTS.items()}
     flags = {attribute: value.get(name, False) for name, attribute in _FLAGS.items()}
     are_flags = all(isinstance(each, bool) for each in flags.values())
@@ -103,9 +115,9 @@ def evidence_from_json(value: object) -> Evidence:
 
 def history_from_json(value: object) -> FailureHistory:
     """Read the numbers of a history. Raises DamagedOffset."""
-    if isinstance(value, list) and len(value) == 6 and all(map(_is_count, value[:5])):
+    if isinstance(value, list) and len(value) == 7 and all(map(_is_count, value[:6])):
         history = FailureHistory(*value)
-        is_counted = history.failures > 0 and history.alone <= history.failures
+        is_counted = history.failures >= history.tries >= max(history.counted, 1)
         is_whole = history.size > 0 and isinstance(history.proven, bool)
         if is_counted and is_whole and history.since <= history.batch:
             return history

@@ -23,6 +23,7 @@ from spark_azqueue.source.executors.given_up import plan_again
 from spark_azqueue.source.executors.objects import Closed, SeenMessages, SlotSegment
 from spark_azqueue.source.executors.plan import Plan
 from spark_azqueue.source.executors.recovery import PlanRecovery
+from spark_azqueue.source.suspects import IsolationRule
 
 Patch = pytest.MonkeyPatch
 
@@ -213,11 +214,13 @@ def verdict_forgets_what_is_owed(patch: Patch) -> None:
         before: Plan,
         suspects: Any,
         evidence: Any,
+        order: IsolationRule,
         known: SeenMessages,
         *more: Any,
         gave_up: bool,
     ) -> Plan:
-        return plan_again(before, suspects, evidence, SeenMessages(), *more, gave_up=gave_up)
+        empty = SeenMessages()
+        return plan_again(before, suspects, evidence, order, empty, *more, gave_up=gave_up)
 
     patch.setattr(given_up, "plan_again", again)
 

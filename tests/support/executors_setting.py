@@ -82,6 +82,7 @@ def with_simulated_time(
     patch.setattr(planning, "MAX_PER_REQUEST", 2)
     patch.setattr(closing, "CLEAN_EVERY", 1)
     patch.setattr(queues, "LOOK_AGAIN_S", 3)
+    patch.setattr(suspects, "REPEATS", TRIES)
     patch.setattr(suspects, "PARTS", 3)
     patch.setattr(suspects, "SINGLES_UP_TO", 2)
     numbers = itertools.count(1)

@@ -73,7 +73,8 @@ MANY_PENDING = tuple(
 )
 READING = {"messageEncoding": "base64", "bodyType": "string"}
 FINDINGS = Findings(
-    {MessageKey(ORDERS, "id-1"): FailureHistory(6, 0, 3, 3, 500)}, Evidence(2, True, True, 1, 480)
+    {MessageKey(ORDERS, "id-1"): FailureHistory(6, 6, 1, 3, 3, 500)},
+    Evidence(2, True, 3, 12, 40, 5, True, 1, 480),
 )
 DECISION = Decision({"bodyType": "binary"}, (RECEIVED[0][0].key,), (RECEIVED[1][0].key,))
 

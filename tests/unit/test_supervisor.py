@@ -279,7 +279,8 @@ def test_the_line_of_a_restart_says_what_isolation_does(caplog: pytest.LogCaptur
         (["", "", ""], [], [1, 2, 4]),
         # A split is progress, and the next one only after a commit.
         (["", "", "one", "two", "three"], [], [1, 2, 1, 2, 4]),
-        (["one", "two", "three"], [5], [1, 1, 1]),
+        (["one", "two", "three"], [5], []),  # each run has committed a batch
+        (["", "one", ""], [5], [1, 1]),
         (["one", "one", "one"], [], [1, 2, 4]),  # the same batch failed again
     ],
 )
@@ -291,6 +292,19 @@ def test_it_does_not_wait_while_isolation_advances(
 
     assert world.run().finished
     assert world.waits == waits
+
+
+def test_after_a_commit_of_the_search_four_failures_in_a_row_need_no_wait() -> None:
+    search = supervisor.Isolating()
+    seen = []
+    for status, has_committed in [
+        *[("", True), ("one", False), ("two", True)],
+        *[("two", False)] * 4,
+        *[("two", True), ("", False), ("three", False)],
+    ]:
+        search.advances(status, has_committed)
+        seen.append(search.may_restart_at_once)
+    assert seen == [*[False, False, True], *[True] * 3, False, *[True, False, False]]
 
 
 def test_what_isolation_does_is_also_found_in_the_progress(

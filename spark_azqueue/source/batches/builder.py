@@ -162,7 +162,7 @@ class BatchBuilder:
         if rows is None:
             return None
         leases = self._holder.hand_out(rows.received, number, since, rows.blobs)
-        is_suspect = self._suspects.among(message for message, _ in rows.received)
+        is_suspect = self._suspects.are_compared(message for message, _ in rows.received)
         batch = rows.batch(leases, suspect=is_suspect)
         self.expires = batch.expires
         return batch

@@ -19,9 +19,9 @@ from ..suspects import (
     Evidence,
     FailureHistory,
     IsolationRule,
+    Odds,
     failed,
     status,
-    turn,
     why,
 )
 
@@ -38,6 +38,7 @@ class Suspects:
         self._histories: dict[MessageKey, FailureHistory] = {}
         self._evidence = Evidence()
         self._first: tuple[int, int, int] | None = None  # see `_first_turn`
+        self._odds: Odds | None = None  # see `odds`
         self._said = ""
         self._poison: dict[MessageKey, str] = {}  # by the newest failure of each, with its error
 
@@ -52,9 +53,23 @@ class Suspects:
         return len(self._histories)
 
     @property
+    def odds(self) -> Odds:
+        """What chance explains now."""
+        if self._odds is None:
+            self._odds = Odds.of(self._evidence, self._histories.values())
+        return self._odds
+
+    @property
     def status(self) -> str:
-        """What isolation does, in a line; empty if there are no suspects."""
-        return status(self._said, self.count) if self.isolating or self._said else ""
+        """What isolation does, in a line; empty if nothing was cut."""
+        return status(self._said, self.count) if self._said or self._has_cut() else ""
+
+    def _has_cut(self) -> bool:
+        if not self.isolating:
+            return False
+        assert self._rule
+        every, share = set(self._histories.values()), self._rule.share
+        return any(each.is_lone or share(each, self.odds) < each.size for each in every)
 
     @property
     def findings(self) -> Findings:
@@ -64,7 +79,7 @@ class Suspects:
     def restore(self, findings: Findings) -> None:
         """Resume from what an earlier process has found."""
         if self._rule is not None:
-            self._first = None
+            self._first = self._odds = None
             self._poison.clear()
             self._histories = dict(findings.histories)
             self._evidence = findings.evidence
@@ -85,19 +100,22 @@ class Suspects:
         Whether a message is poison is decided now: what is committed later may be due to a sink
         that came back. Raises TooManyPoison.
         """
-        if self._rule is None:
+        if self._rule is None or not keys:
             return
-        self._first = None
+        self._first = self._odds = None
+        evidence, before = self._evidence, self._histories.get(keys[0])
         for key in keys:
-            before = self._histories.pop(key, None)
             self._histories[key] = failed(
-                before, self._evidence, number, len(keys), times=times, is_alone=is_alone
+                self._histories.pop(key, None),
+                *(evidence, number, len(keys)),
+                times=times,
+                is_alone=is_alone,
             )
-        if keys:
-            history = self._histories[keys[0]]
-            self._said = self._rule.said_of(history, self._evidence)
-            if len(keys) == 1 and self._rule.is_poison(history, self._evidence):
-                self._poison[keys[0]] = error
+        history = self._histories[keys[0]]
+        self._evidence = evidence.on_failed(history.size, before)
+        self._said = self._rule.said_of(history, evidence, self.odds)
+        if history.is_lone and self._rule.is_poison(history, evidence, self.odds):
+            self._poison[keys[0]] = error
         if len(self._histories) > HISTORIES_AT_MOST:
             kept = sorted(self._histories.items(), key=lambda each: -each[1].failures)
             self._histories = dict(kept[:HISTORIES_AT_MOST])
@@ -109,7 +127,7 @@ class Suspects:
         """
         if self._rule is None:
             return
-        self._first = None
+        self._first = self._odds = None
         found = [self._histories.pop(key) for key in keys if key in self._histories]
         if not self._histories:
             self._said = ""
@@ -124,7 +142,7 @@ class Suspects:
 
     def forget(self, keys: Iterable[MessageKey]) -> None:
         """It is unknown what became of a batch of these: they are no suspects."""
-        self._first = None
+        self._first = self._odds = None
         for key in keys:
             self._histories.pop(key, None)
 
@@ -138,7 +156,7 @@ class Suspects:
 
     def moved(self, key: MessageKey) -> None:
         """This suspect was copied to its poison queue."""
-        self._first = None
+        self._first = self._odds = None
         self._poison.pop(key, None)
         self._evidence = self._evidence.on_moved(self._histories.pop(key))
         self._said = SAID_OF_MOVED
@@ -159,22 +177,50 @@ class Suspects:
         ready = self._ready(waiting)
         if not ready or self._turn(ready[0]) > self._first_turn() or self._is_last(ready[0]):
             return free
-        return min(free, self._share(ready[0]) - len(ready))
+        assert self._rule
+        history, odds = self._histories[ready[0].key], self.odds
+        missing = 0 if history.is_lone else self._rule.share(history, odds) - len(ready)
+        beside = len(waiting) - self._lone_among(waiting)
+        return min(free, max(missing, self._rule.enough(odds) - beside))
 
     def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
         """The messages of the next batch: suspects by their turn, or messages that are none."""
         if not self.isolating:
             return list(waiting[:most])
+        assert self._rule
         chosen = self._ready(waiting)
         if not chosen or self._is_last(chosen[0]):
             others = [message for message in waiting if message.key not in self._histories]
             chosen = others or chosen
-        room = self._share(chosen[0]) if chosen and chosen[0].key in self._histories else most
-        return chosen[: min(room, most)]
+        lone = [message for message in waiting if self._is_lone(message)]
+        left = len(waiting) - len(lone)
+        if lone and self._rule.is_scarce(self._evidence, self.odds, left):
+            chosen = [min(lone, key=self._turn)]
+        history = self._histories.get(chosen[0].key) if chosen else None
+        if history and history.is_lone:
+            return chosen[:1]
+        is_all = self.room(waiting, most) > 0
+        share = self._rule.most_beside(self.odds, left, is_all=is_all)
+        if history:
+            share = min(share, self._rule.share(history, self.odds))
+        return chosen[: min(share, most)]
 
-    def _share(self, suspect: Message) -> int:
+    def _lone_among(self, messages: Iterable[Message]) -> int:
+        return sum(map(self._is_lone, messages))
+
+    def are_compared(self, messages: Iterable[Message]) -> bool:
+        """True if a batch of these has suspects, or is what lone suspects are compared with."""
+        return self.isolating and (self.odds.lone > 0 or self.among(messages))
+
+    def is_cut(self, failures: int, *, is_compared: bool) -> bool:
+        """True if a batch that failed so often is cut. is_compared: see `are_compared`."""
         assert self._rule
-        return self._rule.share(self._histories[suspect.key])
+        is_first = not is_compared and not self.isolating
+        return failures >= (1 if is_compared else self._rule.repeats(self.odds, is_first=is_first))
+
+    def _is_lone(self, message: Message) -> bool:
+        history = self._histories.get(message.key)
+        return history is not None and history.is_lone
 
     def _is_last(self, suspect: Message) -> bool:
         return self._turn(suspect)[0] == LAST
@@ -182,12 +228,14 @@ class Suspects:
     def _first_turn(self) -> tuple[int, int, int]:
         """That of the suspect that is due first, whether it waits here or not."""
         if self._first is None:
+            assert self._rule
             every = set(self._histories.values())
-            self._first = min(turn(each, self._evidence) for each in every)
+            self._first = min(self._rule.turn(each, self._evidence) for each in every)
         return self._first
 
     def _turn(self, suspect: Message) -> tuple[int, int, int]:
-        return turn(self._histories[suspect.key], self._evidence)
+        assert self._rule
+        return self._rule.turn(self._histories[suspect.key], self._evidence)
 
     def _ready(self, waiting: Iterable[Message]) -> list[Message]:
         """The suspects of the batch that is due first, as far as they wait here."""

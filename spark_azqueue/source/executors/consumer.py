@@ -29,7 +29,7 @@ from ..leases.holder import removals_for
 from ..leases.timing import START_ON_EXECUTORS_S
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
-from ..suspects import LAST, Evidence, status, turn
+from ..suspects import LAST, SINGLES_UP_TO, Evidence, status
 from .closing import Cleaning, Closing, Noting
 from .folder import PlanFolder
 from .given_up import PlanOutcomes, by_turn, plan_again
@@ -289,14 +289,15 @@ class ExecutorsConsumer:
 
     def _next(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
         """Plan the next batch: of suspects, or of new messages. None if there is no message now."""
-        suspects, evidence = by_turn(self._suspects, self._evidence), self._evidence
+        evidence, order = self._evidence, self._given_up.order
+        suspects = by_turn(self._suspects, evidence, order)
         following = None
-        if not suspects or turn(suspects[0].history, evidence)[0] == LAST:
+        if not suspects or order.turn(suspects[0].history, evidence)[0] == LAST:
             following = self._new(plan, most, may_end=may_end)
         if following is None and suspects:
             now = int(self._now())
             said = self._given_up.said
-            following = plan_again(plan, suspects, evidence, self._known, now, said)
+            following = plan_again(plan, suspects, evidence, order, self._known, now, said)
         return following and self._recovery.follow(plan, following, self._known)
 
     def _new(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
@@ -308,6 +309,8 @@ class ExecutorsConsumer:
                 self._noting.idle(plan.id, ends=False)
             return None
         limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
+        if any(each.history.is_lone for each in self._suspects):
+            limit = min(limit, SINGLES_UP_TO)  # many small batches to compare lone suspects with
         while True:
             queues = chosen_queues(
                 self._ready.with_messages(),

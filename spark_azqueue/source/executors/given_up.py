@@ -1,6 +1,6 @@
 """Plans whose batch fails again and again: counted, given up, and the guilty message found.
 
-After `isolateAfter` failures a plan is given up. It is closed as ever, and the plan that follows
+After some failures a plan is given up. It is closed as ever, and the plan that follows
 says that it has no rows: so one object decides that, and what comes instead. Its messages return in
 smaller and smaller batches, and one that is poison by the rule of `../suspects.py` is copied to its
 poison queue. A plan that another one follows already was committed, and is never given up.
@@ -27,9 +27,9 @@ from ..suspects import (
     Evidence,
     FailureHistory,
     IsolationRule,
+    Odds,
     failed,
     status,
-    turn,
     why,
 )
 from .closing import Cleaning, Closing
@@ -64,6 +64,8 @@ class PlanOutcomes:
         """now: seconds since 1970."""
         self._config = config
         self._rule = IsolationRule.of(config)
+        self.order = self._rule or IsolationRule(0, 0)
+        """The rule by which suspects take turns, also if poison handling is off now."""
         self._folder = folder
         self._client = client
         self._closing = closing
@@ -102,7 +104,7 @@ class PlanOutcomes:
         if not plan.is_again:
             self._totals.leased(closed.settled, evicted)
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
-        again = plan_again(plan, *found, known, now, self.said, gave_up=True)
+        again = plan_again(plan, *found, self.order, known, now, self.said, gave_up=True)
         return self._recovery.follow(plan, again, known)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
@@ -113,7 +115,10 @@ class PlanOutcomes:
         assert self._rule
         if listed.is_committed or not listed.segments:
             return False
-        return listed.attempts >= (1 if plan.is_again else self._rule.isolate_after)
+        odds = Odds.of(plan.evidence, plan.histories)
+        if plan.is_again or odds.lone:
+            return listed.attempts >= 1
+        return listed.attempts >= self._rule.repeats(odds, is_first=not plan.histories)
 
     def _failed(
         self, closed: Closed, tries: int, *, is_alone: bool
@@ -132,8 +137,10 @@ class PlanOutcomes:
         history = failed(
             before and before.history, evidence, plan.number, count, times=times, is_alone=is_alone
         )
-        self.said = self._rule.said_of(history, evidence)
-        if count == 1 and self._rule.is_poison(history, evidence):
+        before_it, evidence = evidence, evidence.on_failed(history.size, before and before.history)
+        odds = Odds.of(evidence, (history, *(each.history for each in closed.suspects)))
+        self.said = self._rule.said_of(history, before_it, odds)
+        if history.is_lone and self._rule.is_poison(history, before_it, odds):
             message = self._only_one_with_a_row(closed)
             if message is None:
                 return None
@@ -146,12 +153,12 @@ class PlanOutcomes:
             self.set_aside += 1
             self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)
-            return _or_nothing(closed, closed.suspects, history, evidence), evidence
+            return self._or_nothing(closed, closed.suspects, history, evidence), evidence
         log.warning("%s", abandoned(self._folder.where, plan.number, tries, count))
         least = -(-count // max(1, HISTORIES_AT_MOST - len(closed.suspects)))
-        pieces = groups_of(stored, max(self._rule.share(history), least))
+        pieces = groups_of(stored, max(self._rule.share(history, odds), least))
         suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)
-        return _or_nothing(closed, suspects, history, evidence), evidence
+        return self._or_nothing(closed, suspects, history, evidence), evidence
 
     def _only_one_with_a_row(self, closed: Closed) -> Message | None:
         """None if the message was dead-lettered after its slot was settled."""
@@ -162,20 +169,28 @@ class PlanOutcomes:
         aside = slot_rows(self._folder, segment, Reading.of(self._config)).load().aside
         return next((each for each, _ in segment.received if each.key not in aside), None)
 
-
-def _or_nothing(
-    closed: Closed, suspects: tuple[Suspected, ...], history: FailureHistory, evidence: Evidence
-) -> tuple[Suspected, ...]:
-    """These, and first no message if each of them has to wait: the plan behind it may be new."""
-    if suspects and turn(by_turn(suspects, evidence)[0].history, evidence)[0] < LAST:
-        return suspects
-    return Suspected((closed.stored[0]._replace(end=0),), history), *suspects
+    def _or_nothing(
+        self,
+        closed: Closed,
+        suspects: tuple[Suspected, ...],
+        history: FailureHistory,
+        evidence: Evidence,
+    ) -> tuple[Suspected, ...]:
+        """These, and first no message if each has to wait: the plan behind it may be new."""
+        if (
+            suspects
+            and self.order.turn(by_turn(suspects, evidence, self.order)[0].history, evidence)[0]
+            < LAST
+        ):
+            return suspects
+        return Suspected((closed.stored[0]._replace(end=0),), history), *suspects
 
 
 def plan_again(
     before: Plan,
     suspects: Iterable[Suspected],
     evidence: Evidence,
+    order: IsolationRule,
     known: SeenMessages,
     issued: int,
     said: str = "",
@@ -184,10 +199,10 @@ def plan_again(
 ) -> Plan:
     """The plan behind `before` that retries the suspects that are due first; the others wait.
 
-    known: what gives no second row. said: see `status`. gave_up: `before` has
-    no rows.
+    order: says who is due. known: what gives no second row. said: see `status`. gave_up: `before`
+    has no rows.
     """
-    first, *others = by_turn(suspects, evidence)
+    first, *others = by_turn(suspects, evidence, order)
     return Plan(
         before.account,
         before.log,
@@ -204,6 +219,10 @@ def plan_again(
     )
 
 
-def by_turn(suspects: Iterable[Suspected], evidence: Evidence) -> list[Suspected]:
+def by_turn(
+    suspects: Iterable[Suspected], evidence: Evidence, order: IsolationRule
+) -> list[Suspected]:
     """Those that are due first come first; before them one without messages."""
-    return sorted(suspects, key=lambda each: (each.messages > 0, turn(each.history, evidence)))
+    return sorted(
+        suspects, key=lambda each: (each.messages > 0, order.turn(each.history, evidence))
+    )

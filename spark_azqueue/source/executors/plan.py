@@ -255,7 +255,7 @@ class Plan:
             return self.histories[place]
         before = max(0, self.number - 1)
         size = max(1, sum(part.messages for part in group))
-        return FailureHistory(1, 0, before, before, size)
+        return FailureHistory(1, 1, 0, before, before, size)
 
     def to_json(self) -> OffsetJson:
         """The offset for Spark: plain values, always in the same key order."""

@@ -109,7 +109,7 @@ class FailedBatches:
             self._warn_if_deleted(segment)
             return False
         attempts = self._log.outcomes.replayed(number)
-        if not segment.header.suspect and attempts < self._rule.isolate_after:
+        if not self._suspects.is_cut(attempts, is_compared=segment.header.suspect):
             self._tried.add(number)
             return False
         aside = self._log.decisions.rows_of(segment, self._today).aside

@@ -25,7 +25,7 @@ VALUES = {
     "deleteBlob": "false",
     **dict.fromkeys(("peekMessages", "maxDequeueCount", "executorSlots", "txnVersion"), "7"),
     **dict.fromkeys(("minMessagesPerTrigger", "maxBatchesPerTrigger", "sendParallelism"), "7"),
-    **dict.fromkeys(("isolateAfter", "maxPoisonMessages"), "7"),
+    "maxPoisonMessages": "7",
     **dict.fromkeys(("receiveParallelism", "deleteParallelism", "maxPollInterval"), "2"),
     **dict.fromkeys(("startingBatch", "endingBatch", "writeAheadLogRetention"), "70"),
     **dict.fromkeys(("startingTimestamp", "endingTimestamp"), "2026-11-17"),

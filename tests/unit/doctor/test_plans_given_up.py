@@ -13,7 +13,7 @@ from spark_azqueue.source.executors.given_up import plan_again
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import SeenMessages
 from spark_azqueue.source.executors.plan import Part, Plan, Slot, Suspected
-from spark_azqueue.source.suspects import Evidence, FailureHistory
+from spark_azqueue.source.suspects import Evidence, FailureHistory, IsolationRule
 
 OPTIONS = {
     "secret.connectionString": "AccountName=fakeaccount;AccountKey=a2V5;"
@@ -35,12 +35,14 @@ def test_what_waits_after_a_batch_was_given_up_is_told() -> None:
     )
     folder.put_following(START, failed)
     folder.put_segment(tombstone(failed, 0, "0" * 32))
-    history = FailureHistory(6, 0, 1, 1, 7)
+    history = FailureHistory(6, 6, 1, 1, 1, 7)
     suspects = [
         Suspected((Part(failed.id, 0, first, end),), history)
         for first, end in ((0, 3), (3, 6), (6, 7))
     ]
-    following = plan_again(failed, suspects, Evidence(), SeenMessages(), 0, gave_up=True)
+    following = plan_again(
+        failed, suspects, Evidence(), IsolationRule(5, 20), SeenMessages(), 0, gave_up=True
+    )
     folder.put_following(failed.id, following)
 
     found = [*plan_findings("the log", store, config)]

@@ -84,7 +84,6 @@ FOR_THE_SOURCE = [
     ("deleteParallelism", " AUTO ", "delete_parallelism", None),
     ("deleteOnCommit", "false", "delete_on_commit", False),
     ("maxDequeueCount", "5", "max_dequeue_count", 5),
-    ("isolateAfter", "2", "isolate_after", 2),
     ("maxPoisonMessages", "7", "max_poison_messages", 7),
     ("messageEncoding", "auto", "encoding", Encoding.AUTO),
     ("peekMessages", "1", "peek_messages", 1),
@@ -100,7 +99,6 @@ FOR_THE_SOURCE = [
 def test_every_option_of_the_source_arrives(option, value, field, found):
     needs = {
         "poisonQueue": {"maxDequeueCount": "3"},
-        "isolateAfter": {"maxDequeueCount": "3"},
         "poisonFormat": {"maxDequeueCount": "3"},
         "maxTriggerDelay": {"minMessagesPerTrigger": "3"},
     }.get(option, {})
@@ -295,7 +293,7 @@ def test_each_queue_has_its_poison_queue_unless_one_is_named():
         ({"poisonQueue": "trash"}, "'poisonQueue' is set, but nothing would ever go into a poison"),
         ({"poisonFormat": "envelope"}, "'poisonFormat' is set, but nothing would ever go into a"),
         ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
-        ({"isolateAfter": "2"}, "isolateAfter=2 has no effect without 'maxDequeueCount'"),
+        ({"isolateAfter": "2"}, "'isolateafter': with 'maxDequeueCount' the source chooses when"),
         ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),
     ],

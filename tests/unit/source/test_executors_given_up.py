@@ -18,6 +18,7 @@ from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.source.executors import closing, names
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
+from spark_azqueue.source.suspects import REPEATS
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -83,10 +84,10 @@ def test_poison_is_found_and_every_other_message_comes_once(
     assert sorted(row for rows in run.batches for row in rows) == sorted({*sent} - {"m37"})
     (envelope,) = [each.text for each in fake.messages("returns-poison")]
     assert '"body":"m37"' in envelope
-    assert '"reason":"6 batches with it failed in a row, the last 2 with it alone' in envelope
+    assert '"reason":"9 batches with it failed in a row, the last 4 with it alone' in envelope
     assert fake.count("orders-poison") == query.left() == 0
-    assert failures == 3 + 1 + 2, "of all 100, of 7, and of it alone"
-    assert "failed 3 times and is abandoned: it has no rows, and its 100 messages" in caplog.text
+    assert failures == REPEATS + 1 + 4, "of all 100, of 7, and of it alone"
+    assert f"failed {REPEATS} times and is abandoned: it has no rows, and its 100" in caplog.text
     assert run.batches[0] == [], "what the given up batch had comes under other numbers"
 
 
@@ -196,7 +197,7 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
 
     monkeypatch.setattr(PlanFolder, "remove", noted)
     run = Run(query, sick=texts[2], removals=removed)
-    assert run.until_done() == 3 + 2
+    assert run.until_done() == REPEATS + 4
     while len(run.batches) < 18:
         fill(query, 2)
         run.start()
@@ -271,7 +272,7 @@ def test_what_is_dead_lettered_already_is_not_copied_again(
 def test_what_is_to_come_again_and_is_gone_is_told_or_left_out(query: Query) -> None:
     fill(query, 20)
     run = Run(query, sick="m0")
-    for _ in range(3):
+    for _ in range(REPEATS):
         assert not run.start()
     run.sick = ""
     driver = run.driver = query.driver()
@@ -311,4 +312,4 @@ def test_good_messages_are_no_poison(scene: Scene) -> None:
     (sick,) = world.sick
     assert sorted(at.rows()) == sorted({*messages} - {sick} - world.bad)
     assert world.texts[sick] in world.poison_texts()
-    assert world.happened["sick"] <= TRIES + 1 + 2, "of 4, 2 and 1 messages"
+    assert world.happened["sick"] <= TRIES + 1 + 4, "of 4, 2 and 1 messages"

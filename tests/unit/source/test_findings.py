@@ -22,7 +22,7 @@ from spark_azqueue.source.offsets import QueueOffset, offset_text
 from spark_azqueue.source.partitions import DamagedOffset
 from spark_azqueue.source.suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
-ROOT, ALONE = FailureHistory(6, 0, 3, 3, 500), FailureHistory(8, 1, 3, 9, 1, proven=True)
+ROOT, ALONE = FailureHistory(6, 6, 1, 3, 3, 500), FailureHistory(8, 1, 1, 3, 9, 1, proven=True)
 
 
 def key(number: int, queue: Any = ORDERS) -> MessageKey:
@@ -31,7 +31,7 @@ def key(number: int, queue: Any = ORDERS) -> MessageKey:
 
 FINDINGS = Findings(
     {key(2): ROOT, key(1): ROOT, key(7, ref("returns")): ROOT, key(3): ALONE},
-    Evidence(committed=8, by_chance=True, is_unproven=True, moved=2, delivered=480),
+    Evidence(8, True, 3, 12, 40, 5, True, 2, 480),
 )
 
 # Golden: checkpoints and logs of users hold this. Never change it; add others beside it.
@@ -39,25 +39,38 @@ KEPT = {
     "lastCommit": 8,
     "moved": 2,
     "delivered": 480,
-    "byChance": True,
+    "recovered": 3,
+    "inARow": 12,
+    "firsts": 40,
+    "firstsFailed": 5,
+    "failed": True,
     "unproven": True,
     "suspects": [
         {
-            "history": [6, 0, 3, 3, 500, False],
+            "history": [6, 6, 1, 3, 3, 500, False],
             "queues": {
                 "orders": [2, "EAAAAAEAAEAAgAAAAAAAAAAAAAACAABAAIAAAAAAAAAA"],
                 "returns": [1, "EAAAAAcAAEAAgAAAAAAAAAA="],
             },
         },
-        {"history": [8, 1, 3, 9, 1, True], "queues": {"orders": [1, "EAAAAAMAAEAAgAAAAAAAAAA="]}},
+        {
+            "history": [8, 1, 1, 3, 9, 1, True],
+            "queues": {"orders": [1, "EAAAAAMAAEAAgAAAAAAAAAA="]},
+        },
     ],
 }
 
 histories = st.builds(
-    lambda failures, alone, since, later, size, proven: FailureHistory(
-        failures, min(alone, failures), since, since + later, size, proven
+    lambda failures, tries, counted, since, later, size, proven: FailureHistory(
+        failures,
+        min(tries, failures),
+        min(tries, failures, counted),
+        since,
+        since + later,
+        size,
+        proven,
     ),
-    *(st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**40)),
+    *(st.integers(1, 99), st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**40)),
     *(st.integers(0, 99), st.integers(1, 40_000), st.booleans()),
 )
 keys = st.builds(
@@ -105,7 +118,9 @@ def test_they_are_small_and_bounded() -> None:
         (["moved"], 1.0),
         (["delivered"], True),
         (["delivered"], 2**63),
-        (["byChance"], 1),
+        (["failed"], 1),
+        (["recovered"], -1),
+        (["byChance"], True),  # an earlier release
         (["unproven"], "yes"),
         (["suspects"], {}),
         (["suspects"], [7]),
@@ -119,15 +134,18 @@ def test_they_are_small_and_bounded() -> None:
         (["suspects", 0, "queues", "orders", 1], "no base64"),
         (["suspects", 0, "queues", "orders", 1], "EAAAAAE="),
         (["suspects", 0, "history"], None),
-        (["suspects", 0, "history"], [6, 0, 3, 3, 500]),
-        (["suspects", 0, "history"], [6, 0, 3, 3, 500, 0]),
-        (["suspects", 0, "history"], [6, 0, 3, 3, False]),
-        (["suspects", 0, "history"], [0, 0, 3, 3, 500, False]),
-        (["suspects", 0, "history"], [6, 7, 3, 3, 500, False]),
-        (["suspects", 0, "history"], [6, 0, 4, 3, 500, False]),
-        (["suspects", 0, "history"], [6, 0, 3, 3, 0, False]),
-        (["suspects", 0, "history"], [6, 0, 3, 3, -1, False]),
-        (["suspects", 0, "history"], [6, False, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 0, 3, 3, 500, False]),  # an earlier release
+        (["suspects", 0, "history"], [6, 6, 1, 3, 3, 500]),
+        (["suspects", 0, "history"], [6, 6, 1, 3, 3, 500, 0]),
+        (["suspects", 0, "history"], [6, 6, 1, 3, 3, False, False]),
+        (["suspects", 0, "history"], [0, 0, 0, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 0, 0, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 7, 1, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 6, 7, 3, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 6, 1, 4, 3, 500, False]),
+        (["suspects", 0, "history"], [6, 6, 1, 3, 3, 0, False]),
+        (["suspects", 0, "history"], [6, 6, 1, 3, 3, -1, False]),
+        (["suspects", 0, "history"], [6, 6, False, 3, 3, 500, False]),
     ],
 )
 def test_what_was_not_written_is_refused(path: list[Any], value: object) -> None:
@@ -184,12 +202,12 @@ def test_a_plan_has_a_history_for_all_that_it_retries() -> None:
         status=STATUS,
     )
     written = plan.to_json()
-    assert written["histories"] == [[8, 1, 3, 9, 1, True], [6, 0, 3, 3, 500, False]]
+    assert written["histories"] == [[8, 1, 1, 3, 9, 1, True], [6, 6, 1, 3, 3, 500, False]]
     assert written["evidence"] == {name: KEPT[name] for name in KEPT if name != "suspects"}
     assert Plan.from_json(json.loads(offset_text(written)), account=ACCOUNT) == plan
     assert plan.suspected == Suspected((Part(before, 0, 0, 1),), ALONE)
     assert plan.suspects == (Suspected((Part(before, 0, 1, 3),), ROOT),)
-    for damage in ({"histories": [[8, 1, 3, 9, 1, True]]}, {"histories": 7}, {"evidence": []}):
+    for damage in ({"histories": [[8, 1, 1, 3, 9, 1, True]]}, {"histories": 7}, {"evidence": []}):
         with pytest.raises(CheckpointMismatch, match="cannot read"):
             Plan.from_json(written | damage, account=ACCOUNT)
 
@@ -198,5 +216,5 @@ def test_a_plan_of_an_earlier_release_has_no_histories() -> None:
     before = PlanId(8, "b" * 32)
     slots = (Slot((), 2, 1, Part(before, 0, 0, 2)),)
     plan = Plan(ACCOUNT, "a" * 32, PlanId(9, "c" * 32), slots, waiting=((Part(before, 0, 2, 3),),))
-    assert plan.suspected == Suspected((Part(before, 0, 0, 2),), FailureHistory(1, 0, 8, 8, 2))
-    assert plan.suspects == (Suspected((Part(before, 0, 2, 3),), FailureHistory(1, 0, 8, 8, 1)),)
+    assert plan.suspected == Suspected((Part(before, 0, 0, 2),), FailureHistory(1, 1, 0, 8, 8, 2))
+    assert plan.suspects == (Suspected((Part(before, 0, 2, 3),), FailureHistory(1, 1, 0, 8, 8, 1)),)

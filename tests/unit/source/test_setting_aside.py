@@ -10,6 +10,7 @@ from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.envelopes import envelope_of
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.readers import AzQueueStreamReader
+from spark_azqueue.source.suspects import REPEATS
 from spark_azqueue.testing import Fault
 
 POISON = "orders-poison"
@@ -35,7 +36,7 @@ def after_failures(spark, **options):
     """A consumer whose next look finds a message that failed alone, so often that it is poison."""
     consumer = start(spark, **options)
     begin = consumer.initial
-    for _ in range(4):
+    for _ in range(5):
         end, _ = batch(consumer, begin)
         consumer = start(spark, **options)
         consumer.plan(begin, end)
@@ -154,7 +155,7 @@ def test_a_text_that_xml_cannot_hold_is_set_aside_in_an_envelope(spark, fake, fo
     """The service refuses its copy, so the query would stop for good at this message."""
     options = {"onUndecodable": "permissive", "maxDequeueCount": "1", "poisonFormat": format}
     fake.put("orders", "bad")
-    fake.faults.add(Fault("dequeue", "broken_xml", times=5))
+    fake.faults.add(Fault("dequeue", "broken_xml", times=6))
     consumer, end = after_failures(spark, **options)
 
     consumer.latest(end, None)
@@ -215,22 +216,22 @@ def test_a_log_outlives_the_queue_and_the_poison_queue_of_its_message(fake, tmp_
     columns = source_columns(config.body_type, permissive=False)
     start = end = None
     planned = []
-    for number in range(5):
+    for number in range(REPEATS + 2):
         reader = AzQueueStreamReader(config, columns, columns)
         start = start or reader.initialOffset()
         end = end or reader.latestOffset(start)
         planned.append(len(reader.partitions(start, end)))
-        if planned[-1] == 0 and number < 4:  # it was given up, and comes again
+        if planned[-1] == 0 and number < REPEATS + 1:  # it was given up, and comes again
             start = end
             while end == start:  # its release is on the way
                 end = reader.latestOffset(start)
             reader.partitions(start, end)  # and the batch fails
         reader.stop()
-        if number == 3:
+        if number == REPEATS:
             fake.delete_queue("orders-1")
             fake.delete_queue("orders-1-poison")
 
-    assert (planned, texts(fake, "orders-1-poison")) == ([1, 1, 0, 0, 0], ["bad"])
+    assert (planned, texts(fake, "orders-1-poison")) == ([*[1] * REPEATS, 0, 0], ["bad"])
 
 
 def test_too_many_poison_messages_end_the_query_and_none_is_moved(spark, fake):
