@@ -12,8 +12,8 @@ def test_an_idle_stream_asks_seldom(spark, fake):
     while sum(slept) < 600:
         consumer.latest(consumer.initial, None)
 
-    # Then the queue was asked about every 10 s, and no call took long
-    assert 60 <= fake.requests["dequeue"] <= 75
+    # Then the queue was asked every 10 s after a minute, in which pauses grew; no call took long
+    assert 80 <= fake.requests["dequeue"] <= 90
     assert max(slept) <= 0.25
 
 

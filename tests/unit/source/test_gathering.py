@@ -114,7 +114,7 @@ def test_waiting_costs_no_more_requests_than_polling(start, fake, time_):
         consumer.latest(consumer.initial, None)
 
     assert fake.requests["dequeue"] == 0
-    assert 55 <= sum(fake.requests.values()) <= 75
+    assert 80 <= sum(fake.requests.values()) <= 90
 
 
 def test_messages_that_are_hidden_count_as_waiting(start, fake, time_):
