@@ -121,8 +121,8 @@ class Condition(enum.Enum):
     TOO_MANY_POISON = (
         _BODIES,
         "More messages would be dead-lettered as poison than `maxPoisonMessages` allows.",
-        "correct what makes batches fail, and start again: nothing more was moved. If the messages"
-        " are at fault, raise 'maxPoisonMessages'",
+        "correct what makes batches fail, or 'messageEncoding', and start again: nothing more was"
+        " moved. If the messages are at fault, raise 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,

@@ -168,7 +168,7 @@ class SourceConfig(SharedConfig):
         "maxPoisonMessages",
         parsers.whole_number(0, 1_000_000_000),
         "The query fails instead of moving more poison messages than this and a tenth of the"
-        " delivered ones: a target may be down.",
+        " delivered ones: a target may be down. Bodies that do not decode are counted apart.",
         default=100,
     )
     poison_queue: str | None = option(

@@ -41,6 +41,7 @@ from spark_azqueue.service.messages import (
     is_queue_name,
 )
 
+from ..decoding_record import DecodingRecord
 from ..refusals import undecodable_in_batch
 from ..rows import Decoding, Row, content_as, undecodable
 from .options import READING
@@ -260,14 +261,15 @@ class LoggedRows:
             except UndecodableBody:
                 self._aside.add(message.key)
 
-    def decide(self, copy: Copy) -> bool:
+    def decide(self, copy: Copy, record: DecodingRecord) -> bool:
         """Decide about what does not decode, with the options of today. False if nothing was.
 
-        Raises UndecodableBody with onUndecodable=fail: then nothing was decided.
+        record: counts what is dead-lettered. Raises UndecodableBody with onUndecodable=fail, and
+        TooManyPoison: then nothing was decided.
         """
         if self.received:
             changed_options(self._about.number, self._options, self._today)
-        while decision := self._decision(copy):
+        while decision := self._decision(copy, record):
             name, data = self._about.name(self._count), decision.to_bytes(self._about)
             # another process's is first, or an attempt of our own
             self._add(self._journal.first(name, data, self._next) or decision)
@@ -299,7 +301,7 @@ class LoggedRows:
         is_base64 = looks_like_base64(message.text, reading.body_type)
         return Encoding.BASE64 if is_base64 else Encoding.NONE
 
-    def _decision(self, copy: Copy) -> Decision | None:
+    def _decision(self, copy: Copy, record: DecodingRecord) -> Decision | None:
         """What is to be decided now, with copies of the dead letters. None if that is nothing."""
         today = self._today
         rows: list[MessageKey] = []
@@ -314,8 +316,12 @@ class LoggedRows:
                     aside.append((message, found.sentence))
                     continue
             rows.append(message.key)
-        for message, reason in aside:
-            copy(message, reason)
+        if aside:
+            rows_here = len(self.received) - len(aside)
+            record.check(rows=rows_here, undecodable=len(aside))
+            for message, reason in aside:
+                copy(message, reason)
+            record.add(rows=rows_here, undecodable=len(aside))
         if not rows and not aside:
             return None
         return Decision(today.options, tuple(rows), tuple(message.key for message, _ in aside))
