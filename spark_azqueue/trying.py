@@ -192,8 +192,8 @@ def split_apply(
         called if it has rows, good first. The other parameters: see `try_apply`; `limit` also
         counts the rows of batches in a row that have no good row.
 
-    Returns how many rows each got. Raises FunctionFailed, before any write, for an outage; RowsLost if
-    the rows stored are not as many as the batch has; InvalidOption; and what a write raises.
+    Returns how many rows each got. Raises FunctionFailed, before any write, for an outage; RowsLost
+    if the rows stored are not as many as the batch has; InvalidOption; and what a write raises.
     """
     if batch.isStreaming:
         raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
