@@ -260,7 +260,7 @@ def slot_rows(
     folder: PlanFolder,
     segment: SlotSegment,
     today: Reading,
-    read_as: Callable[[Reading], Reading] = lambda reading: reading,
+    read_as: Callable[[Reading], Reading] | None = None,
 ) -> LoggedRows:
     """The rows of what a slot gave; nothing that was decided about them is known yet."""
     header = segment.header

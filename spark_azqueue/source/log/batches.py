@@ -260,6 +260,7 @@ class LoggedBatches:
             with self._engine.holder.ledger as ledger:
                 ledger.forget(number)
             return []
+        self._segments.check_places(segment)
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.received))

@@ -383,6 +383,10 @@ class SegmentReader:
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 
+    def check_places(self, segment: Segment) -> None:
+        """Raise UndecodableBody if the options of today cannot show a body of this segment."""
+        self._log.decisions.rows_of(segment, self._today).check_places()
+
     def partitions_of(self, segment: Segment, copy: Copy, record: DecodingRecord) -> list[bytes]:
         """The segment's partitions: the same as ever.
 

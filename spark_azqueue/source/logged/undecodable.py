@@ -222,20 +222,24 @@ class LoggedRows:
         today: Reading,
         journal: Journal,
         about: About,
-        read_as: Callable[[Reading], Reading] = lambda reading: reading,
+        read_as: Callable[[Reading], Reading] | None = None,
     ) -> None:
-        """options: which it was logged with. read_as: what options of a reader make of that.
-        Nothing is sent."""
+        """options: which it was logged with. read_as: what options of `readLog` make of that; None
+        for a query, which deletes. Nothing is sent."""
         self.received = received
         self._options = options
         self._today = today
         self._logged = Reading.logged(options, today)
-        self._adapted = read_as
+        self._read_log_as = read_as
         self._journal = journal
         self._about = about
         self._count = 0  # decisions that are known
         self._read_as: dict[MessageKey, Reading] = {}
         self._aside: set[MessageKey] = set()
+
+    @property
+    def _is_query(self) -> bool:
+        return self._read_log_as is None
 
     @property
     def is_decided(self) -> bool:
@@ -276,7 +280,10 @@ class LoggedRows:
         return self.is_decided
 
     def rows(self) -> Iterator[Row | None]:
-        """For each message its row, or None. Raises UndecodableBody."""
+        """For each message its row, or None. Raises UndecodableBody.
+
+        A query gives no row without a body that the log has: it would be deleted.
+        """
         for message, lease in self.received:
             key = message.key
             if key in self._aside:
@@ -286,12 +293,29 @@ class LoggedRows:
             try:
                 body, reference = reading.content(message, self._today)
             except UndecodableBody as error:
-                is_kept = self._is_decided(key) and not isinstance(error, NoPlaceError)
-                if not (is_kept or self._today.is_permissive):
+                has_body = isinstance(error, NoPlaceError)
+                is_kept = self._is_decided(key) and not has_body
+                may_hide = self._today.is_permissive and not (has_body and self._is_query)
+                if not (is_kept or may_hide):
                     raise self._named(message, error) from error
                 yield Row(message, None, lease, corrupt=message.text)
             else:
                 yield Row(message, body, lease, reference=reference)
+
+    def check_places(self) -> None:
+        """Raise UndecodableBody for a body with a row that the options of today cannot show.
+
+        A run that cannot show it is no attempt of the batch, so its code cannot be at fault.
+        """
+        for message, _ in self.received:
+            if message.key in self._aside:
+                continue
+            try:
+                self._reading(message.key).content(message, self._today)
+            except NoPlaceError as error:
+                raise self._named(message, error) from error
+            except UndecodableBody:
+                continue
 
     def encoding_of(self, message: Message) -> Encoding:
         """How the queue of this message stores bodies, also if this one does not decode."""
@@ -346,7 +370,8 @@ class LoggedRows:
         return key in self._aside or key in self._read_as or self._reading(key).is_permissive
 
     def _reading(self, key: MessageKey) -> Reading:
-        return self._adapted(self._read_as.get(key, self._logged))
+        reading = self._read_as.get(key, self._logged)
+        return self._read_log_as(reading) if self._read_log_as else reading
 
     def _load_next(self) -> bool:
         found = self._next()
