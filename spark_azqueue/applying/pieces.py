@@ -14,8 +14,8 @@ from .reasons import reason_of
 
 T = TypeVar("T")
 
-_NOT_OF_A_ROW = (ImportError, MemoryError)
-"""Raised at once. What is no `Exception`, such as KeyboardInterrupt, is never caught."""
+_NOT_OF_A_ROW = (ImportError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Raised at once. Others may be about a row, also a BaseException: a panic of a Rust library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def isolated(rows: int, attempt: Callable[[int, int], T], failures: Failures) ->
             result = attempt(start, count)
         except _NOT_OF_A_ROW:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
             if count == 1:
                 reason, place = reason_of(error)
             else:

@@ -5,8 +5,8 @@
         ...  # blobs.url is the account's blob endpoint, as option `blobAccountUrl` takes it
 
 Blobs are put in one request, read, listed and deleted. One that exists is never overwritten. It
-checks no credential but the letters of a SAS (`sp`), and every container exists (with `containers=…`: just these, and those that
-are created).
+checks no credential but the letters of a SAS (`sp`), and every container exists (with
+`containers=…`: just these, and those that are created).
 """
 
 from __future__ import annotations

@@ -195,3 +195,12 @@ def test_a_function_has_the_same_name_in_each_copy() -> None:
     assert (
         name_of(Function) == name_of(functools.partial(Function, set())) == name_of(Function({1}))
     )
+
+
+class PanicException(BaseException):
+    """What pyo3 raises for a panic of a Rust library."""
+
+
+def test_a_panic_is_about_a_row() -> None:
+    parts = list(isolated(10, Function({7}, PanicException), Failures(32)))
+    assert [part.start for part in parts if part.failed] == [7]

@@ -25,6 +25,7 @@ HOSTILE = {
     ),
     "tags in a text": (LIST + b"<QueueMessage><MessageId>a</MessageId><MessageText>", b"<a>", b""),
     "one tag with many attributes": (b"<QueueMessagesList ", b"a='' ", b"/>"),
+    "tags with many attributes": (LIST, b"<a " + b"a='' " * 90 + b"/>", b"</QueueMessagesList>"),
     "blobs that are not closed": (b"<EnumerationResults><Blobs>", b"<Blob>", b""),
 }
 
