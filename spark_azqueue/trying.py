@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from .applying.conversion import is_zone, uses_arrow
 from .applying.envelopes import COLUMNS, RowEnvelopes, envelopes
-from .applying.pieces import FailedBatches, name_of, outage
+from .applying.pieces import BatchesOfFailures, name_of, outage
 from .applying.task import Work
 from .errors import InvalidOption, InvalidSchema, RowsLost
 from .packs.kinds import check_packable
@@ -229,7 +229,7 @@ def split_apply(
     return split
 
 
-_failed = FailedBatches()
+_failed = BatchesOfFailures()
 
 
 def _query(batch: DataFrame) -> str:

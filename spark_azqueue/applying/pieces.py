@@ -85,7 +85,7 @@ def name_of(function: Callable[..., object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamTask:
     """A task of a stream. run: of the query, and the function. part: its number in the batch."""
 
     run: tuple[str, str]
@@ -104,14 +104,14 @@ class EarlierTasks:
         default_factory=dict
     )
 
-    def before(self, task: Position | None, limit: int | None) -> Failures:
+    def before(self, task: StreamTask | None, limit: int | None) -> Failures:
         """The failures with which this task begins. task: None outside of streams."""
         batch, parts, failures = self._newest.get(task.run, _NOTHING) if task else _NOTHING
         if failures is None or (task and task.batch == batch and task.part in parts):
             return Failures(limit)
         return copy.copy(failures)
 
-    def ended(self, task: Position | None, failures: Failures) -> None:
+    def ended(self, task: StreamTask | None, failures: Failures) -> None:
         """Keep the failures up to the end of this task, for the next one."""
         if task is None:
             return
@@ -129,7 +129,7 @@ _NOTHING: tuple[str, frozenset[int], None] = ("", frozenset(), None)
 _RUNS_AT_MOST = 100
 
 
-class FailedBatches:
+class BatchesOfFailures:
     """Rows of the newest batches of a stream in which no row was good. Used by `split_apply`."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from .conversion import Function, called_with_arrow, called_with_pandas
-from .pieces import EarlierTasks, Failures, Position, Tried, isolated, name_of
+from .pieces import EarlierTasks, Failures, StreamTask, Tried, isolated, name_of
 
 _earlier = EarlierTasks()
 
@@ -36,7 +36,7 @@ class Work:
         self,
         batches: Iterable[pa.RecordBatch],
         earlier: EarlierTasks = _earlier,
-        task: Position | None = None,
+        task: StreamTask | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The columns to keep with those to add: the same rows in the same order.
 
@@ -62,14 +62,14 @@ class Work:
         earlier.ended(task, failures)
         yield from held
 
-    def _task(self) -> Position | None:
+    def _task(self) -> StreamTask | None:
         """The task of a stream that runs this, None elsewhere."""
         context = TaskContext.get()
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if context is None or not batch:
             return None
         run = context.getLocalProperty("spark.jobGroup.id") or ""
-        return Position((run, name_of(self.function)), batch, context.partitionId())
+        return StreamTask((run, name_of(self.function)), batch, context.partitionId())
 
     def _done(self, piece: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:
         names = (*self.kept, *self.added)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_azqueue.applying.pieces import (
+    BatchesOfFailures,
     EarlierTasks,
-    FailedBatches,
     Failures,
-    Position,
+    StreamTask,
     Tried,
     isolated,
     name_of,
@@ -148,7 +148,7 @@ RUN = ("run", "shop.score")
 
 def failing(earlier: EarlierTasks, batch: str, part: int, rows: int = 10) -> None:
     """A task of bad rows alone."""
-    task = Position(RUN, batch, part)
+    task = StreamTask(RUN, batch, part)
     failures = earlier.before(task, 32)
     list(isolated(rows, Function({*range(rows)}), failures))
     failures.ended()
@@ -169,10 +169,10 @@ def test_a_good_row_ends_what_was_counted_and_a_repeated_task_counts_once() -> N
     for _ in range(5):
         failing(earlier, "1", 0)
     failing(earlier, "1", 1)
-    good = earlier.before(Position(RUN, "2", 0), 32)
+    good = earlier.before(StreamTask(RUN, "2", 0), 32)
     assert good.in_a_row == 20
     list(isolated(1, Function(set()), good))
-    earlier.ended(Position(RUN, "2", 0), good)
+    earlier.ended(StreamTask(RUN, "2", 0), good)
 
     for batch in "345":
         failing(earlier, batch, 0)
@@ -180,7 +180,7 @@ def test_a_good_row_ends_what_was_counted_and_a_repeated_task_counts_once() -> N
 
 
 def test_batches_without_a_good_row_are_added_up_once_they_are_written() -> None:
-    batches = FailedBatches()
+    batches = BatchesOfFailures()
     for _ in range(5):  # the write failed
         assert batches.with_batch(RUN, good=0, dead=12) == 12
     batches.written(RUN, good=0, dead=12)
