@@ -28,7 +28,7 @@ def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> DrainResult
 
     result = drain(start, options)
     if not result.finished:
-        raise SystemExit(result.explanation or result.reason)
+        raise SystemExit(result.explanation or result.reason or result)
     return result
 
 

@@ -39,10 +39,8 @@ var poisonQueues = [for name in queues: '${name}-poison']
 var allQueues = concat(queues, poisonQueues)
 
 // Storage Queue Data Contributor, Storage Blob Data Contributor
-var roles = [
-  '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
-  'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
-]
+var queueRole = '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
+var blobRole = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
 
 var endpoints = [
   { service: 'queue', zone: queueZoneId }
@@ -87,13 +85,24 @@ resource container 'Microsoft.Storage/storageAccounts/blobServices/containers@20
   name: name
 }]
 
-resource assignment 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in roles: if (!empty(principalId)) {
-  name: guid(account.id, principalId, role)
-  scope: account
+// Of these queues and containers alone. A pattern in the option queue takes the role of the account.
+resource ofQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for (name, index) in allQueues: if (!empty(principalId)) {
+  name: guid(queue[index].id, principalId, queueRole)
+  scope: queue[index]
   properties: {
     principalId: principalId
     principalType: principalType
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', queueRole)
+  }
+}]
+
+resource ofContainer 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for (name, index) in containers: if (!empty(principalId)) {
+  name: guid(container[index].id, principalId, blobRole)
+  scope: container[index]
+  properties: {
+    principalId: principalId
+    principalType: principalType
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', blobRole)
   }
 }]
 

@@ -121,8 +121,9 @@ class Condition(enum.Enum):
     TOO_MANY_POISON = (
         _BODIES,
         "More messages fail each batch that has them than `maxPoisonMessages` allows.",
-        "correct the code, the data or the target, and start once without 'maxDequeueCount':"
-        " nothing more was moved. If the messages are at fault, raise 'maxPoisonMessages'",
+        "correct the code, the data, 'messageEncoding' or the target, and start once without"
+        " 'maxDequeueCount': nothing more was moved. If the messages are at fault, raise"
+        " 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,

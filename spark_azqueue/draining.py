@@ -53,9 +53,10 @@ class DrainResult(RunResult):
     """How a drain ended, in messages.
 
     finished: all that could be read at the call is read and deleted, as the queues show:
-    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted, dead_lettered: at
-    least so many are deleted, originals of dead letters included, or moved to poison queues (4.0
-    and 4.1 do not report those of a run without rows). left_visible: at least so many from before
+    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted, poison_moved: at
+    least so many are deleted, originals of dead letters included, or moved to poison queues by the
+    source; not those that your code sends there, as with `split_apply` (4.0 and 4.1 do not report
+    those of a run without rows). left_visible: at least so many from before
     the call can be read. left_hidden: may be leased by a run of this query that failed. others:
     newer, delayed, or leased by other consumers, by the service's count; None if more of the call
     may be among them. All three are None if the queues do not answer.
@@ -63,7 +64,7 @@ class DrainResult(RunResult):
 
     read: int = 0
     deleted: int = 0
-    dead_lettered: int = 0
+    poison_moved: int = 0
     left_visible: int | None = None
     left_hidden: int | None = None
     others: int | None = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -64,6 +65,8 @@ def explain(error: BaseException | str) -> Explanation:
         page = f"{page_address()}#{condition.anchor}"
         return Explanation(kind, sentence, condition.remedy, page, condition.id)
     text = "\n".join(_texts(error))
+    if old := _old_spark(text):
+        return old
     for symptom in SYMPTOMS:
         if re.search(symptom.pattern, text):
             page = f"{page_address()}#{_SPARKS}"
@@ -72,6 +75,20 @@ def explain(error: BaseException | str) -> Explanation:
         return Explanation(raised.name, raised.sentence, _USERS, f"{page_address()}#{_SPARKS}")
     name = "text" if isinstance(error, str) else type(error).__name__
     return Explanation(name, first_line_in(text), _UNKNOWN, page_address())
+
+
+def _old_spark(text: str) -> Explanation | None:
+    """The explanation if this Spark has no data sources in Python, and the text says so."""
+    version = str(getattr(sys.modules.get("pyspark"), "__version__", ""))
+    is_old = version.partition(".")[0].isdigit() and int(version.partition(".")[0]) < 4
+    if not is_old or not re.search(r"DATA_SOURCE_NOT_FOUND|pyspark\.sql\.datasource", text):
+        return None
+    return Explanation(
+        "Spark before 4.0",
+        f"This is Spark {version}, which has no data sources in Python.",
+        "take Spark 4.0 or newer: a runtime that has it, or pip install 'pyspark[sql]>=4.0'",
+        f"{page_address()}#{_SPARKS}",
+    )
 
 
 _UNKNOWN = (

@@ -9,9 +9,10 @@ Metrics are read from the listener at each scrape; nothing is kept here.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -61,6 +62,7 @@ def served(
     registry = CollectorRegistry()
     registry.register(MetricsCollector(now))
     server, thread = start_http_server(port, address, registry)
+    server.RequestHandlerClass = _bounded(server.RequestHandlerClass)
 
     @contextlib.contextmanager
     def serving() -> Iterator[None]:
@@ -72,6 +74,29 @@ def served(
             server.server_close()
 
     return serving()
+
+
+_CONNECTIONS = 32
+_IDLE_S = 5.0
+
+
+def _bounded(handler: Any) -> Any:
+    """A handler that ends an idle connection, and one more than 32: each has a thread."""
+    free = threading.BoundedSemaphore(_CONNECTIONS)
+
+    class Bounded(handler):  # type: ignore[misc]
+        timeout = _IDLE_S
+
+        def handle(self) -> None:
+            if not free.acquire(blocking=False):
+                return
+            try:
+                with contextlib.suppress(OSError):
+                    super().handle()
+            finally:
+                free.release()
+
+    return Bounded
 
 
 def export(listener: AzQueueListener, registry: CollectorRegistry = REGISTRY) -> MetricsCollector:

@@ -109,8 +109,9 @@ def settle(
 
     If a message has several rows, it is done if all of them are; else what keeps it longest counts:
     none of the conditions, then retry (with the longest delay), then dead.
-    The rows are evaluated once. The decisions are collected on the driver, which sends updates and
-    deletes. A dead message that cannot be copied is left alone, and a warning in the log says why.
+    The rows are evaluated once. The driver collects the decisions about each message, with the body
+    of a dead one once, and sends updates and deletes. A dead message that cannot be copied is left
+    alone, and a warning in the log says why.
     Returns how many messages went which way, as the service answered. Before anything is changed,
     raises InvalidSchema for a missing column, InvalidOption, also for rows of a source that deletes
     on commit, and InvalidRow for rows of a peek or of `readLog`. Raises Spark's error if a copy
@@ -200,6 +201,7 @@ def _check(batch: DataFrame, dead: DeadLetter | None) -> None:
 def _outcomes(
     batch: DataFrame, done: Column | None, retry: Retry | None, dead: DeadLetter | None
 ) -> DataFrame:
+    """One row for each decision about a message: thousands of rows may have the same body."""
     outcome = F.when(F.lit(False), "")
     for kind, condition in (
         ("done", done),
@@ -215,15 +217,21 @@ def _outcomes(
     has_stored = dead and _CORRUPT in batch.columns
     is_dead = F.col("_outcome") == "dead"
     decided = batch.withColumn("_outcome", outcome.otherwise("left"))
-    return decided.select(
-        *("message_id", "pop_receipt", "queue"),
+    rows = decided.select(
+        *_MESSAGE,
         F.col("_outcome").alias("outcome"),
         F.when(F.col("_outcome") == "retry", bounded).alias("delay"),
         F.when(is_dead, _column(dead.reason).cast("string") if dead else nothing).alias("reason"),
         F.when(is_dead, F.col("body") if dead else nothing).alias("body"),
         F.when(is_dead, F.col(_CORRUPT).cast("string") if has_stored else nothing).alias("stored"),
+        F.monotonically_increasing_id().alias("place"),
     )
+    letter = F.min_by(F.struct("reason", "body", "stored"), "place").alias("letter")
+    each = rows.groupBy(*_MESSAGE, "outcome").agg(F.max("delay").alias("delay"), letter)
+    return each.select(*_MESSAGE, "outcome", "delay", "letter.*").coalesce(1)
 
+
+_MESSAGE = ("message_id", "pop_receipt", "queue")
 
 _CORRUPT = "_corrupt_record"
 """The source's column for the text of a message that could not be decoded."""

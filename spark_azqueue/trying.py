@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from .applying.conversion import is_zone, uses_arrow
 from .applying.envelopes import COLUMNS, RowEnvelopes, envelopes
+from .applying.pieces import BatchesOfFailures, name_of, outage
 from .applying.task import Work
 from .errors import InvalidOption, InvalidSchema, RowsLost
 from .packs.kinds import check_packable
@@ -55,8 +56,9 @@ def try_apply(
     schema: the columns to add, a text or a StructType. NULL where a row failed.
     batch_rows: rows of a call, at most. error: the column to add for type, message (bounded,
         without secrets) and line of your code; NULL for a good row.
-    limit: if as many rows in a row fail in one line, or all rows of a task that has as many, the
-        task fails with FunctionFailed. None: never. ImportError and MemoryError fail it at once.
+    limit: if as many rows in a row fail in one line, or all of at least as many rows since the
+        start, the task fails with FunctionFailed. A stream's earlier batches count as far as Spark
+        keeps their Python process. None: never. ImportError and MemoryError fail it at once.
 
     Returns one row for each row, in order. Each action on it calls the function anew: see
     `split_apply`. Raises InvalidOption and InvalidSchema.
@@ -187,10 +189,11 @@ def split_apply(
 
     good: a function that writes the rows without an error, in the columns of the batch and of
         `schema`. dead: one that writes the others, which have the column `error`, too. Each is
-        called if it has rows, good first. The other parameters: see `try_apply`.
+        called if it has rows, good first. The other parameters: see `try_apply`; `limit` also
+        counts the rows of batches in a row that have no good row.
 
-    Returns how many rows each got. Raises RowsLost, before any write, if the rows stored are not as
-    many as the batch has; InvalidOption; and what the function or a write raises.
+    Returns how many rows each got. Raises FunctionFailed, before any write, for an outage; RowsLost
+    if the rows stored are not as many as the batch has; InvalidOption; and what a write raises.
     """
     if batch.isStreaming:
         raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
@@ -199,7 +202,11 @@ def split_apply(
     tried = try_apply(counted, function, schema, batch_rows=batch_rows, error=error, limit=limit)
     stored = _stored(tried)
     failed = _named(error).isNotNull()
-    totals = stored.agg(F.count(F.lit(1)).alias("rows"), F.count_if(failed).alias("dead")).first()
+    totals = stored.agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(failed).alias("dead"),
+        F.max(_named(error)).alias("reason"),
+    ).first()
     assert totals is not None
     given = seen.get.get("rows")
     if given is None:  # Spark Connect does not tell what a checkpoint has observed
@@ -210,11 +217,25 @@ def split_apply(
             " Start the query again"
         )
     split = SplitRows(totals.rows - totals.dead, totals.dead)
+    stream = (_query(batch), name_of(function))
+    rows = _failed.with_batch(stream, good=split.good, dead=split.dead)
+    if limit is not None and rows >= limit:
+        raise outage(f"{rows:,} rows of batches in a row failed", totals.reason)
     if split.good:
         good(stored.where(~failed).drop(_named(error)))
     if split.dead:
         dead(stored.where(failed))
+    _failed.written(stream, good=split.good, dead=split.dead)
     return split
+
+
+_failed = BatchesOfFailures()
+
+
+def _query(batch: DataFrame) -> str:
+    """The id of the stream's query. With Spark Connect a process has but one."""
+    context = getattr(batch.sparkSession, "sparkContext", None)
+    return (context and context.getLocalProperty("sql.streaming.queryId")) or ""
 
 
 def _stored(df: DataFrame) -> DataFrame:

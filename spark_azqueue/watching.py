@@ -60,7 +60,7 @@ def queue_watch(
         return {
             query: Watched.of_all(known)
             for query, seen in newest.items()
-            if (known := [each for each in seen if each])
+            if len(known := [each for each in seen if each]) == len(seen)
         }
 
     return look

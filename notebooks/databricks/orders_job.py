@@ -93,7 +93,7 @@ def start():
 
 result = spark_azqueue.drain(start, azure | {"queue": queue})
 if not result.finished:
-    raise RuntimeError(str(result.explanation or result.reason)) from result.error
+    raise RuntimeError(str(result.explanation or result.reason or result)) from result.error
 
 # COMMAND ----------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from spark_azqueue.errors import FunctionFailed
@@ -12,8 +14,8 @@ from .reasons import reason_of
 
 T = TypeVar("T")
 
-_NOT_OF_A_ROW = (ImportError, MemoryError)
-"""Raised at once. What is no `Exception`, such as KeyboardInterrupt, is never caught."""
+_NOT_OF_A_ROW = (ImportError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Raised at once. Others may be about a row, also a BaseException: a panic of a Rust library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Tried(Generic[T]):
 
 
 class Failures:
-    """What a task knows of failures: whether these are still about rows.
+    """Failures of a task and of the batches before it: are they still about rows?
 
     limit: how many rows in a row may not fail alike; None: any number may.
     """
@@ -59,14 +61,92 @@ class Failures:
     def ended(self) -> None:
         """Note the end of the task. Raises FunctionFailed if all of enough rows have failed."""
         if self._limit is not None and self._failed == self._rows >= self._limit:
-            raise self._error(f"all {self._rows:,} rows of a task failed")
+            raise self._error(f"all {self._rows:,} rows since the start failed")
 
     def _error(self, what: str) -> FunctionFailed:
-        return FunctionFailed(
-            f"try_apply: {what}, so the cause is not one row. The last error: {self._reason}."
-            " Mend the function or what it calls; if the rows are all bad, raise 'limit', or set"
-            " limit=None"
-        )
+        return outage(what, self._reason)
+
+
+def outage(what: str, reason: str) -> FunctionFailed:
+    """The error for failures that are about no single row. reason: of the last one."""
+    return FunctionFailed(
+        f"try_apply: {what}, so the cause is not one row. The last error: {reason}."
+        " Mend the function or what it calls; if the rows are all bad, raise 'limit', or set"
+        " limit=None"
+    )
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """Name a function: the same for each copy that a batch or a task has of it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTask:
+    """A task of a stream. run: of the query, and the function. part: its number in the batch."""
+
+    run: tuple[str, str]
+    batch: str
+    part: int
+
+
+@dataclass(slots=True)
+class EarlierTasks:
+    """What a Python process knows of a stream's tasks that it ran. Spark uses it again for others.
+
+    A task that runs again counts no row twice: it begins without what is known.
+    """
+
+    _newest: dict[tuple[str, str], tuple[str, frozenset[int], Failures]] = field(
+        default_factory=dict
+    )
+
+    def before(self, task: StreamTask | None, limit: int | None) -> Failures:
+        """The failures with which this task begins. task: None outside of streams."""
+        batch, parts, failures = self._newest.get(task.run, _NOTHING) if task else _NOTHING
+        if failures is None or (task and task.batch == batch and task.part in parts):
+            return Failures(limit)
+        return copy.copy(failures)
+
+    def ended(self, task: StreamTask | None, failures: Failures) -> None:
+        """Keep the failures up to the end of this task, for the next one."""
+        if task is None:
+            return
+        batch, parts, _ = self._newest.get(task.run, _NOTHING)
+        if batch == task.batch and task.part in parts:
+            return
+        parts = parts if batch == task.batch else frozenset()
+        self._newest.pop(task.run, None)
+        self._newest[task.run] = (task.batch, parts | {task.part}, failures)
+        if len(self._newest) > _RUNS_AT_MOST:
+            del self._newest[next(iter(self._newest))]
+
+
+_NOTHING: tuple[str, frozenset[int], None] = ("", frozenset(), None)
+_RUNS_AT_MOST = 100
+
+
+class BatchesOfFailures:
+    """Rows of the newest batches of a stream in which no row was good. Used by `split_apply`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], int] = {}
+
+    def with_batch(self, stream: tuple[str, str], *, good: int, dead: int) -> int:
+        """How many rows failed since the last batch with a good row, with this batch."""
+        return 0 if good else self._rows.get(stream, 0) + dead
+
+    def written(self, stream: tuple[str, str], *, good: int, dead: int) -> None:
+        """Count a batch whose rows were written. A batch that comes again counts once."""
+        rows = self.with_batch(stream, good=good, dead=dead)
+        self._rows.pop(stream, None)
+        if rows:
+            self._rows[stream] = rows
+        if len(self._rows) > _RUNS_AT_MOST:
+            del self._rows[next(iter(self._rows))]
 
 
 def isolated(rows: int, attempt: Callable[[int, int], T], failures: Failures) -> Iterator[Tried[T]]:
@@ -82,7 +162,7 @@ def isolated(rows: int, attempt: Callable[[int, int], T], failures: Failures) ->
             result = attempt(start, count)
         except _NOT_OF_A_ROW:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
             if count == 1:
                 reason, place = reason_of(error)
             else:

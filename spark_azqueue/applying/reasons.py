@@ -28,7 +28,7 @@ class ResultMismatch(Exception):  # noqa: N818
         self.column = column
 
 
-def reason_of(error: Exception) -> tuple[str, str]:
+def reason_of(error: BaseException) -> tuple[str, str]:
     """The text about an error, and where it happened: errors of one place are alike.
 
     The text has the type, the message, and the line of the user's code that raised it, if any.
@@ -55,7 +55,7 @@ def _name(kind: type) -> str:
         return "Exception"
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     try:
         return shown(str(error), _MESSAGE_AT_MOST)
     except Exception:  # noqa: BLE001 - the user's own __str__

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from .conversion import Function, called_with_arrow, called_with_pandas
-from .pieces import Failures, Tried, isolated
+from .pieces import EarlierTasks, Failures, StreamTask, Tried, isolated, name_of
+
+_earlier = EarlierTasks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,20 @@ class Work:
     limit: int | None
     zone: str
 
-    def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def on(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        earlier: EarlierTasks = _earlier,
+        task: StreamTask | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """The columns to keep with those to add: the same rows in the same order.
 
         Rows at the end of which the function has failed wait for the next rows, so that those of
-        an outage do not leave the task. Raises FunctionFailed: see `Failures`.
+        an outage do not leave the task. earlier, task: the tasks of a stream that this process
+        ran before, whose failures count, too. Raises FunctionFailed: see `Failures`.
         """
-        failures = Failures(self.limit)
+        task = task or self._task()
+        failures = earlier.before(task, self.limit)
         held: list[pa.RecordBatch] = []
         for batch in batches:
             for start in range(0, batch.num_rows, self.batch_rows):
@@ -49,7 +59,17 @@ class Work:
                     yield from held
                     held = []
         failures.ended()
+        earlier.ended(task, failures)
         yield from held
+
+    def _task(self) -> StreamTask | None:
+        """The task of a stream that runs this, None elsewhere."""
+        context = TaskContext.get()
+        batch = context and context.getLocalProperty("streaming.sql.batchId")
+        if context is None or not batch:
+            return None
+        run = context.getLocalProperty("spark.jobGroup.id") or ""
+        return StreamTask((run, name_of(self.function)), batch, context.partitionId())
 
     def _done(self, piece: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:
         names = (*self.kept, *self.added)

@@ -15,7 +15,7 @@ from .activity import QueryState
 from .latency import BATCH, COMMIT, DELIVERY, Histogram
 from .query_metrics import TOTAL, QueryMetrics
 from .report import Counters, hints_of
-from .watched import Watched
+from .watched import Scaling, Watched
 
 if TYPE_CHECKING:
     from .listener import AzQueueListener
@@ -138,8 +138,22 @@ def _expiry(now: Snapshot, query: str) -> float | None:
 
 
 def _drain_seconds(now: Snapshot, query: str) -> float | None:
-    rate = now.rates.get(query)
-    return now.watched[query].scaling(now.held(query)).waiting / rate if rate else None
+    rate, found = now.rates.get(query), _scaling(now, query)
+    return found.waiting / rate if found and rate else None
+
+
+def _waiting(now: Snapshot, query: str) -> int | None:
+    found = _scaling(now, query)
+    return found.waiting if found else None
+
+
+def _elsewhere(now: Snapshot, query: str) -> int | None:
+    found = _scaling(now, query)
+    return found.elsewhere if found else None
+
+
+def _scaling(now: Snapshot, query: str) -> Scaling | None:
+    return now.watched[query].scaling(now.held(query))
 
 
 def _build(_: Snapshot) -> Samples:
@@ -194,15 +208,13 @@ def _of_queues() -> Iterator[Metric]:
     )
     yield Metric(
         "azqueue_waiting_messages",
-        "Messages that can be read now, about.",
-        partial(_of_watch, lambda now, query: now.watched[query].scaling(now.held(query)).waiting),
+        "Messages that can be read now, about; absent while a queue does not answer.",
+        partial(_of_watch, _waiting),
     )
     yield Metric(
         "azqueue_leased_elsewhere_or_delayed_messages",
         "Messages that can not be read now, and are not leased by the query, about.",
-        partial(
-            _of_watch, lambda now, query: now.watched[query].scaling(now.held(query)).elsewhere
-        ),
+        partial(_of_watch, _elsewhere),
     )
     yield Metric(
         "azqueue_drain_seconds",

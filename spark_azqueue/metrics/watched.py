@@ -15,7 +15,8 @@ _Counts = Mapping[str, int]
 class Watched:
     """What the queues of one query hold, by the name of the queue. Pure.
 
-    answers: 1 for a queue that answered the last look, else 0. backlog: the service's count, with
+    answers: 1 for a queue that answered the last look, else 0; 0 for a
+    pattern whose queues could not be listed. backlog: the service's count, with
     leased and delayed messages. poison: the same of poison queues. visible: how many can be read
     now, without queues that showed 32: they may have more. heads: age of the first of these in
     seconds. expires: seconds until the first of these expires.
@@ -40,8 +41,13 @@ class Watched:
             }
         )
 
-    def scaling(self, held: int) -> Scaling:
-        """What there is to do. held: how many messages the query has leased, as far as known."""
+    def scaling(self, held: int) -> Scaling | None:
+        """What there is to do; None if a queue did not answer: its messages would be missing.
+
+        held: how many messages the query has leased, as far as known.
+        """
+        if not all(self.answers.values()):
+            return None
         full = [count for name, count in self.backlog.items() if name not in self.visible]
         hidden = sum(
             max(0, count - self.visible[name])

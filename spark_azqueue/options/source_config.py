@@ -161,7 +161,8 @@ class SourceConfig(SharedConfig):
         "maxPoisonMessages",
         parsers.whole_number(0, 1_000_000_000),
         "The query fails instead of moving more poison messages than this and a tenth of the"
-        " delivered ones: it is the data or the code, or a target is down.",
+        " delivered ones: it is the data or the code, or a target is down. Bodies that do not"
+        " decode are counted apart.",
         default=20,
     )
     poison_queue: str | None = option(

@@ -119,8 +119,9 @@ def account_sas(account: str, key: str, service: str, expiry: datetime, *, https
     service: "q" or "b". REST reference, "Create an account SAS".
     """
     expires, protocol = _expires(expiry), "https" if https else ""
-    signed = (account, "rdlc", service, "sco", "", expires, "", protocol, API_VERSION, "", "")
-    fields = {"ss": service, "srt": "sco", "se": expires, "sp": "rdlc", "spr": protocol}
+    types = "sc" if service == "b" else "sco"  # to clear a queue is a right on its messages
+    signed = (account, "rdlc", service, types, "", expires, "", protocol, API_VERSION, "", "")
+    fields = {"ss": service, "srt": types, "se": expires, "sp": "rdlc", "spr": protocol}
     return _written(fields, _signature(key, signed))
 
 

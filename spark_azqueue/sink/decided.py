@@ -29,7 +29,8 @@ _RECEIPT: GivenColumns = (("message_id", "string"), ("pop_receipt", "string"), (
 def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
     """One row of each message: the one whose decision keeps it longest. Warns if they differ.
 
-    rows: with `message_id`, `pop_receipt`, `queue`, `outcome` and `delay`.
+    rows: one for each decision about a message, with `message_id`, `pop_receipt`, `queue`,
+    `outcome` and `delay`.
     """
     chosen: dict[tuple[str, str, str], Any] = {}
     differ: dict[tuple[str, str, str], None] = {}

@@ -71,6 +71,7 @@ class QueuesWatch:
         # Of the thread that looks.
         self._named_at: float | None = None
         self._denied_at: float | None = None
+        self._unlisted: tuple[str, ...] = ()  # patterns whose queues are not known
         self._silent: dict[QueueRef, str] = {}
 
     def newest(self) -> Watched | None:
@@ -116,7 +117,8 @@ class QueuesWatch:
             log.exception("the look at the queues failed")
             return
         seen = Watched(
-            {queue.name: int(queue.name in backlog) for queue in self._queues},
+            {queue.name: int(queue.name in backlog) for queue in self._queues}
+            | dict.fromkeys(self._unlisted, 0),
             backlog,
             poison,
             dict(self._backlog.visible),
@@ -137,9 +139,10 @@ class QueuesWatch:
                 names = CONTROL(self._client.names, self._selection.prefix)
             except AzQueueError as error:
                 log.warning("queues that came or went are not known: %s", error)
+                self._unlisted = self._selection.patterns
                 return
             queues = self._selection.among(names)[:MOST_QUEUES]
-        self._named_at = now
+        self._named_at, self._unlisted = now, ()
         poison = tuple(dict.fromkeys(map(self._selection.poison_queue_for, queues)))
         self._backlog.count_in(queues)
         self._poison.count_in(poison)

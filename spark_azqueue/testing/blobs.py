@@ -5,8 +5,8 @@
         ...  # blobs.url is the account's blob endpoint, as option `blobAccountUrl` takes it
 
 Blobs are put in one request, read, listed and deleted. One that exists is never overwritten. It
-checks no credential, and every container exists (with `containers=…`: just these, and those that
-are created).
+checks no credential but the letters of a SAS (`sp`), and every container exists (with
+`containers=…`: just these, and those that are created).
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ class FakeBlobService:
         return HttpAnswer(_rendered(answered), effect.delay + self.latency_s)
 
     def _done(self, op: str, path: str, fields: dict[str, str], request: HttpRequest) -> _BlobReply:
+        if refused := self._refused(op, path, fields):
+            return refused
         if op in ("create_container", "delete_container"):
             return self._container(op, path)
         container = path.partition("/")[0]
@@ -146,6 +148,15 @@ class FakeBlobService:
             return _BlobReply(202)
         wanted = request.fields.get("x-ms-range") or request.fields.get("range", "")
         return _part(self._blobs[path], wanted)
+
+    def _refused(self, op: str, path: str, fields: dict[str, str]) -> _BlobReply | None:
+        """The refusal of a SAS without the letter for this; None for other credentials, too."""
+        given = fields.get("sp", "") if "sig" in fields else _ALL_LETTERS
+        if not {*_LETTERS.get(op, _ALL_LETTERS)} & {*given}:
+            return _BlobReply(403, code="AuthorizationPermissionMismatch")
+        if op == "put_blob" and "w" not in given and path in self._blobs:
+            return _BlobReply(403, code="UnauthorizedBlobOverwrite")
+        return None
 
     def _container(self, op: str, name: str) -> _BlobReply:
         there = self._containers is None or name in self._containers
@@ -192,6 +203,17 @@ class FakeBlobService:
 
 _ETAG = (("ETag", '"0x1"'), ("Last-Modified", http_date(0)))
 _XML = (("Content-Type", "application/xml"),)
+
+
+_LETTERS = {
+    "put_blob": "cw",
+    "get_blob": "r",
+    "list_blobs": "l",
+    "delete_blob": "d",
+    "create_container": "cw",
+    "delete_container": "d",
+}
+_ALL_LETTERS = "rcwdl"
 
 
 def _operation(method: str, fields: dict[str, str]) -> str:

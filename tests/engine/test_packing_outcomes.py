@@ -149,3 +149,45 @@ def test_settle_keeps_a_message_whose_rows_differ(
     assert ids_in(spark, letter["body"]) == [*range(200, 210)]
     left = [each for text in texts(fake, queue) for each in ids_in(spark, text)]
     assert sorted(left) == [7, *range(100, 110)]
+
+
+def test_settle_collects_the_body_of_a_message_once(
+    streams: Streams,
+    spark: SparkSession,
+    fake: FakeQueueService,
+    queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each row of a message may have its whole body: `unpack(…, keep_body=True)`."""
+    dead = f"{queue}-dead"
+    for name in (queue, dead):
+        fake.create_queue(name)
+    fake.put_many(queue, [packed(range(1_000)), packed(range(1_000, 2_000))])
+    azure = {"secret.connectionString": fake.connection_string}
+    collected: list[int] = []
+    settled: list[Settled] = []
+
+    def work(batch: DataFrame, _: int) -> None:
+        rows = unpack(batch, "id BIGINT", keep_body=True)
+        collect = type(rows).collect
+
+        def counted(frame: DataFrame) -> list:
+            found = collect(frame)
+            collected.append(len(found))
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(rows), "collect", counted)
+            failed = sf.col("id") >= 1_000
+            reason = sf.concat(sf.lit("row "), sf.col("id"))
+            settled.append(settle(rows, azure, done=~failed, dead=DeadLetter(failed, dead, reason)))
+
+    frame = streams.read(fake.connection_string, queue, deleteOnCommit="false")
+    query = streams.each_batch(frame, work, availableNow=True)
+    assert query.awaitTermination(120)
+
+    assert collected[0] == 2
+    assert (settled[0].done, settled[0].dead) == (1, 1)
+    (letter,) = (json.loads(message.text) for message in fake.messages(dead))
+    assert letter["reason"] == "row 1000"
+    assert ids_in(spark, letter["body"]) == [*range(1_000, 2_000)]

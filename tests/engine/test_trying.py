@@ -497,3 +497,33 @@ def test_a_message_that_restarts_isolate_has_the_error_of_the_query_in_its_dead_
     assert "The last error: org.apache.spark.SparkException: [MALFORMED_" in envelope["reason"]
     assert "(raised in take, " in envelope["reason"]
     assert sorted(chain(*rows.values())) == [1, 2, 4]
+
+
+def never(orders: pd.DataFrame) -> pd.DataFrame:
+    if len(orders):
+        raise ValueError("another encoding")
+    return pd.DataFrame({"x": orders["body"].str.len()})
+
+
+def test_an_outage_is_counted_over_small_batches(
+    streams: Streams, fake: FakeQueueService, queue: str
+) -> None:
+    fake.create_queue(queue)
+    fake.put_many(queue, ["bad"] * 120)
+    dead: list[int] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        split_apply(
+            batch,
+            never,
+            "x BIGINT",
+            good=lambda rows: None,
+            dead=lambda rows: dead.append(rows.count()),
+        )
+
+    frame = streams.read(fake.connection_string, queue, maxMessagesPerTrigger="12")
+    query = streams.each_batch(frame, take, availableNow=True)
+    with pytest.raises(Exception, match="AZQUEUE_FUNCTION_FAILED"):
+        query.awaitTermination(PATIENCE_S)
+
+    assert sum(dead) == 24

@@ -21,7 +21,7 @@ from world.disturbances import LOSES
 from world.fates import Fate
 from world.logged import Blobs, LoggedSpark, without_texts
 from world.service import POISON, SOURCE, Service
-from world.spark import NO_BODY, VISIBILITY_S, Row
+from world.spark import NO_BODY, VISIBILITY_S
 
 from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
 from spark_azqueue.options.choices import DeleteAfter
@@ -57,16 +57,6 @@ def plain(text: str) -> str:
     except binascii.Error:
         return text
     return decoded if decoded.startswith("m") else text
-
-
-def with_bytes_hidden(read: list[Row], given: list[Row]) -> list[Row]:
-    """Without a body that was logged as binary, if the query gave its row with bodyType=string and
-    onUndecodable=permissive: its column has no place for the bytes, and the log has them."""
-    hidden = {each for each, body in given if body == NO_BODY}
-    return [
-        (each, NO_BODY) if each in hidden and not body.isascii() else (each, body)
-        for each, body in read
-    ]
 
 
 class DecodingChanges(ExactlyOnce):
@@ -143,7 +133,7 @@ class DecodingChanges(ExactlyOnce):
                 read = [row for number in numbers for row in found[number]]
                 given = self.spark.history.get(batch, ())  # none if only the other load had data
                 rows = [row for part in given for row in part]
-                assert with_bytes_hidden(without_texts(read), rows) == rows
+                assert without_texts(read) == rows
 
     def teardown(self) -> None:
         self.somebody_reads_the_log()
@@ -277,7 +267,7 @@ def test_a_logged_batch_keeps_its_rows_whatever_changes(
     spark.next_start_with(**reads(*changed), onUndecodable=wish)
 
     held_bytes = any("\xff" in body for body in before)
-    if held_bytes and changed[1] is BodyType.STRING and wish != "permissive":
+    if held_bytes and changed[1] is BodyType.STRING:
         with pytest.raises(UndecodableBody, match="logged with bodyType=binary: set that again"):
             spark.trigger()
         spark.kill()
@@ -439,15 +429,14 @@ def test_a_reference_that_is_not_reached_any_more_is_no_body(
     else:
         spark.next_start_with(blobContainer="others", onUndecodable=undecodable)
 
-    if undecodable != "permissive":
-        with pytest.raises(UndecodableBody, match="blobContainer=bodies: set these options again"):
-            spark.trigger()
-        spark.kill()
-        spark.blobs = blobs
-        spark.next_start_with(**LARGE)
+    with pytest.raises(UndecodableBody, match="blobContainer=bodies: set these options again"):
+        spark.trigger()
+    spark.kill()
+    spark.blobs = blobs
+    spark.next_start_with(**LARGE)
     is_over(service, spark)
 
-    assert given(spark) == sorted(["m1", NO_BODY + text if undecodable == "permissive" else text])
+    assert given(spark) == sorted(["m1", text])
     assert copied(service) == []
     assert blobs.names, "it may still be read"
 

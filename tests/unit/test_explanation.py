@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import configparser
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from raised import CLASSES
@@ -329,3 +331,19 @@ def test_the_page_is_an_address_in_the_repository() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     assert f"{setup['metadata']['url']}/blob/main/docs/troubleshooting.md" == page_address()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: azqueue.",
+        "No module named 'pyspark.sql.datasource'",
+    ],
+)
+def test_a_spark_without_data_sources_in_python_is_named(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(__version__="3.5.4"))
+    found = explain(text)
+    assert found.sentence == "This is Spark 3.5.4, which has no data sources in Python."
+    assert "4.0 or newer" in found.remedy

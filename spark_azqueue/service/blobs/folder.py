@@ -21,7 +21,8 @@ _PAGE = 100
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
 _LIST_CALLS = 10
 """All pages of a list may take as long as this many calls."""
-_EXISTS = ("BlobAlreadyExists", "ConditionNotMet")
+_EXISTS = ("BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite")
+"""The last one is for a SAS with 'c' and without 'w': it is refused before the condition is."""
 
 
 class BlobFolder:
@@ -78,10 +79,8 @@ class BlobFolder:
         try:
             self._container.do(call, size, retry_s=self._container.seconds(size))
         except ServiceError as error:
-            if error.code in _EXISTS:
+            if self._is_there(error, name):
                 return False
-            if error.code == "AuthorizationPermissionMismatch" and self._exists(name):
-                return False  # a SAS with 'c' and without 'w' is refused before the condition is
             raise
         return True
 
@@ -141,9 +140,13 @@ class BlobFolder:
     def _path(self, name: str) -> str:
         return f"{self._folder}/{checked_object(name)}"
 
-    def _exists(self, name: str) -> bool:
-        """True if this blob certainly exists."""
-        try:
+    def _is_there(self, error: ServiceError, name: str) -> bool:
+        """True if a put was refused because this blob exists, in any of the service's words."""
+        if error.code in _EXISTS:
+            return True
+        if error.code != "AuthorizationPermissionMismatch":
+            return False
+        try:  # it may also be the right to put that is missing
             return self.get(name, 1) is not None
         except ServiceError:
             return False

@@ -22,6 +22,7 @@ from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Submits
 
 from ..columns import Columns
+from ..decoding_record import DecodingRecord
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder
@@ -111,6 +112,8 @@ class BatchBuilder:
         self._backlog = False  # the last look ended because it had enough
         self._leaving = False
         self._cutoff: Cutoff | None = None
+        self.decoding = DecodingRecord(config)
+        """How many bodies did not decode."""
         self.expires: int | None = None
         """When the first message of the newest batch expires, seconds since 1970; None: never."""
 
@@ -335,14 +338,20 @@ class BatchBuilder:
             chosen = fitting(chosen, self._config.max_bytes)
         with self._holder.ledger as ledger:
             leases = ledger.leases(chosen)
-        rows = []
+        rows: list[Row] = []
+        undecodable: list[tuple[Message, str]] = []
         for message, lease in zip(chosen, leases, strict=True):
             try:
                 rows.append(decoded(message, self._config, lease))
             except UndecodableBody as error:
                 if not is_dead_letter(message, self._config.on_undecodable):
                     raise
-                self._set_aside(message, error.sentence)
+                undecodable.append((message, error.sentence))
+        if undecodable:
+            self.decoding.check(rows=len(rows), undecodable=len(undecodable))
+        for message, reason in undecodable:
+            self._set_aside(message, reason)
+        self.decoding.add(rows=len(rows), undecodable=len(undecodable))
         for message in chosen:
             del self._waiting[message.key]
         return rows

@@ -24,6 +24,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..batches.commits import Position
+from ..decoding_record import DecodingRecord
 from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
 from ..leases.timing import START_ON_EXECUTORS_S
@@ -115,6 +116,7 @@ class ExecutorsConsumer:
         self._known = SeenMessages()  # after that plan
         self._suspects: tuple[Suspected, ...] = ()  # what is delivered again after it
         self._evidence = Evidence()  # what is known beside them
+        self._decoding = DecodingRecord(config)
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
@@ -281,6 +283,9 @@ class ExecutorsConsumer:
     def _observe(self, plan: Plan, closed: Closed, evicted: int) -> None:
         """What the slots say, for the next plans."""
         settled = closed.settled
+        undecodable = sum(each.poison for each in settled)
+        rows = sum(each.messages for each in settled) - undecodable
+        self._decoding.add(rows=rows, undecodable=undecodable)
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
         self._ready.on_plan_closed(plan, looked, ran_here=ran_here)
@@ -289,6 +294,7 @@ class ExecutorsConsumer:
 
     def _next(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
         """Plan the next batch: of suspects, or of new messages. None if there is no message now."""
+        self._decoding.check()
         evidence, order = self._evidence, self._given_up.order
         suspects = by_turn(self._suspects, evidence, order)
         following = None

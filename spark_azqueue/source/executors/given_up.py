@@ -90,6 +90,7 @@ class PlanOutcomes:
             return None
         if plan.number <= self._folder.floor():  # its tasks say what is lost
             return None
+        self._check_places(plan)
         self._tried = plan.id
         self._cleaning.add(plan.id, self._folder.note_attempt(plan.id, self._writer))
         listed = self._folder.listed(plan.id)
@@ -106,6 +107,13 @@ class PlanOutcomes:
         self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
         again = plan_again(plan, *found, self.order, known, now, self.said, gave_up=True)
         return self._recovery.follow(plan, again, known)
+
+    def _check_places(self, plan: Plan) -> None:
+        """Raise UndecodableBody if the options of today cannot show a body of this plan."""
+        stored = self._folder.listed(plan.id).segments
+        for slot in stored.intersection(range(len(plan.slots))):
+            segment, _ = self._folder.first_segment(plan, slot)
+            slot_rows(self._folder, segment, Reading.of(self._config)).load().check_places()
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
         """True if the plan has failed often enough. listed: its objects.

@@ -34,6 +34,7 @@ from spark_azqueue.service.retry import LAST_WORDS, REPLAY, RetryPolicy
 from ..batches.batch import fitting
 from ..batches.builder import copy_to_poison_queue
 from ..batches.receiver import Receiver
+from ..decoding_record import DecodingRecord
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..logged.undecodable import About, LoggedRows, Reading
@@ -259,7 +260,7 @@ def slot_rows(
     folder: PlanFolder,
     segment: SlotSegment,
     today: Reading,
-    read_as: Callable[[Reading], Reading] = lambda reading: reading,
+    read_as: Callable[[Reading], Reading] | None = None,
 ) -> LoggedRows:
     """The rows of what a slot gave; nothing that was decided about them is known yet."""
     header = segment.header
@@ -285,7 +286,7 @@ def decided_rows(
 
     But with onUndecodable=fail: a task settles its slot all the same, and the log keeps the
     messages for other options. is_new: it was put by this very task. Raises ServiceError,
-    LogDamaged.
+    LogDamaged, TooManyPoison.
     """
 
     def copy(message: Message, reason: str) -> None:
@@ -295,7 +296,7 @@ def decided_rows(
     if not is_new and segment.received:
         rows.load()
     with contextlib.suppress(UndecodableBody):
-        rows.decide(copy)
+        rows.decide(copy, DecodingRecord(config))
     return rows
 
 

@@ -260,10 +260,11 @@ class LoggedBatches:
             with self._engine.holder.ledger as ledger:
                 ledger.forget(number)
             return []
+        self._segments.check_places(segment)
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.received))
-        return self._segments.partitions_of(segment, self._set_aside)
+        return self._segments.partitions_of(segment, self._set_aside, self._engine.builder.decoding)
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""

@@ -57,7 +57,7 @@ def segment_rows(
     journal: Journal,
     segment: Segment,
     today: Reading,
-    read_as: Callable[[Reading], Reading] = lambda reading: reading,
+    read_as: Callable[[Reading], Reading] | None = None,
 ) -> LoggedRows:
     """The rows of a segment; nothing that was decided about them is known yet."""
     header = segment.header

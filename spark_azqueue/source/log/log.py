@@ -28,6 +28,7 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
 from ..columns import Columns
+from ..decoding_record import DecodingRecord
 from ..logged.undecodable import Copy, Reading
 from ..offsets import STATUS_AT_MOST
 from ..refusals import late_segment
@@ -382,13 +383,18 @@ class SegmentReader:
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 
-    def partitions_of(self, segment: Segment, copy: Copy) -> list[bytes]:
+    def check_places(self, segment: Segment) -> None:
+        """Raise UndecodableBody if the options of today cannot show a body of this segment."""
+        self._log.decisions.rows_of(segment, self._today).check_places()
+
+    def partitions_of(self, segment: Segment, copy: Copy, record: DecodingRecord) -> list[bytes]:
         """The segment's partitions: the same as ever.
 
-        copy: to the poison queue, what is dead-lettered now. Raises UndecodableBody.
+        copy: to the poison queue, what is dead-lettered now; record counts it. Raises
+        UndecodableBody and TooManyPoison.
         """
         rows = self._log.decisions.rows_of(segment, self._today)
-        if rows.decide(copy):
+        if rows.decide(copy, record):
             self._log.decisions.note(segment)
         parts = _parts(list(rows.rows()), segment.header.cut)
         return streams((part for part in parts if part), self._columns)

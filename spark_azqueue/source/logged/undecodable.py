@@ -41,6 +41,7 @@ from spark_azqueue.service.messages import (
     is_queue_name,
 )
 
+from ..decoding_record import DecodingRecord
 from ..refusals import undecodable_in_batch
 from ..rows import Decoding, Row, content_as, undecodable
 from .options import READING
@@ -221,20 +222,24 @@ class LoggedRows:
         today: Reading,
         journal: Journal,
         about: About,
-        read_as: Callable[[Reading], Reading] = lambda reading: reading,
+        read_as: Callable[[Reading], Reading] | None = None,
     ) -> None:
-        """options: which it was logged with. read_as: what options of a reader make of that.
-        Nothing is sent."""
+        """options: which it was logged with. read_as: what options of `readLog` make of that; None
+        for a query, which deletes. Nothing is sent."""
         self.received = received
         self._options = options
         self._today = today
         self._logged = Reading.logged(options, today)
-        self._adapted = read_as
+        self._read_log_as = read_as
         self._journal = journal
         self._about = about
         self._count = 0  # decisions that are known
         self._read_as: dict[MessageKey, Reading] = {}
         self._aside: set[MessageKey] = set()
+
+    @property
+    def _is_query(self) -> bool:
+        return self._read_log_as is None
 
     @property
     def is_decided(self) -> bool:
@@ -260,21 +265,25 @@ class LoggedRows:
             except UndecodableBody:
                 self._aside.add(message.key)
 
-    def decide(self, copy: Copy) -> bool:
+    def decide(self, copy: Copy, record: DecodingRecord) -> bool:
         """Decide about what does not decode, with the options of today. False if nothing was.
 
-        Raises UndecodableBody with onUndecodable=fail: then nothing was decided.
+        record: counts what is dead-lettered. Raises UndecodableBody with onUndecodable=fail, and
+        TooManyPoison: then nothing was decided.
         """
         if self.received:
             changed_options(self._about.number, self._options, self._today)
-        while decision := self._decision(copy):
+        while decision := self._decision(copy, record):
             name, data = self._about.name(self._count), decision.to_bytes(self._about)
             # another process's is first, or an attempt of our own
             self._add(self._journal.first(name, data, self._next) or decision)
         return self.is_decided
 
     def rows(self) -> Iterator[Row | None]:
-        """For each message its row, or None. Raises UndecodableBody."""
+        """For each message its row, or None. Raises UndecodableBody.
+
+        A query gives no row without a body that the log has: it would be deleted.
+        """
         for message, lease in self.received:
             key = message.key
             if key in self._aside:
@@ -284,12 +293,29 @@ class LoggedRows:
             try:
                 body, reference = reading.content(message, self._today)
             except UndecodableBody as error:
-                is_kept = self._is_decided(key) and not isinstance(error, NoPlaceError)
-                if not (is_kept or self._today.is_permissive):
+                has_body = isinstance(error, NoPlaceError)
+                is_kept = self._is_decided(key) and not has_body
+                may_hide = self._today.is_permissive and not (has_body and self._is_query)
+                if not (is_kept or may_hide):
                     raise self._named(message, error) from error
                 yield Row(message, None, lease, corrupt=message.text)
             else:
                 yield Row(message, body, lease, reference=reference)
+
+    def check_places(self) -> None:
+        """Raise UndecodableBody for a body with a row that the options of today cannot show.
+
+        A run that cannot show it is no attempt of the batch, so its code cannot be at fault.
+        """
+        for message, _ in self.received:
+            if message.key in self._aside:
+                continue
+            try:
+                self._reading(message.key).content(message, self._today)
+            except NoPlaceError as error:
+                raise self._named(message, error) from error
+            except UndecodableBody:
+                continue
 
     def encoding_of(self, message: Message) -> Encoding:
         """How the queue of this message stores bodies, also if this one does not decode."""
@@ -299,7 +325,7 @@ class LoggedRows:
         is_base64 = looks_like_base64(message.text, reading.body_type)
         return Encoding.BASE64 if is_base64 else Encoding.NONE
 
-    def _decision(self, copy: Copy) -> Decision | None:
+    def _decision(self, copy: Copy, record: DecodingRecord) -> Decision | None:
         """What is to be decided now, with copies of the dead letters. None if that is nothing."""
         today = self._today
         rows: list[MessageKey] = []
@@ -314,8 +340,12 @@ class LoggedRows:
                     aside.append((message, found.sentence))
                     continue
             rows.append(message.key)
-        for message, reason in aside:
-            copy(message, reason)
+        if aside:
+            rows_here = len(self.received) - len(aside)
+            record.check(rows=rows_here, undecodable=len(aside))
+            for message, reason in aside:
+                copy(message, reason)
+            record.add(rows=rows_here, undecodable=len(aside))
         if not rows and not aside:
             return None
         return Decision(today.options, tuple(rows), tuple(message.key for message, _ in aside))
@@ -340,7 +370,8 @@ class LoggedRows:
         return key in self._aside or key in self._read_as or self._reading(key).is_permissive
 
     def _reading(self, key: MessageKey) -> Reading:
-        return self._adapted(self._read_as.get(key, self._logged))
+        reading = self._read_as.get(key, self._logged)
+        return self._read_log_as(reading) if self._read_log_as else reading
 
     def _load_next(self) -> bool:
         found = self._next()

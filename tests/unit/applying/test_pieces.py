@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_azqueue.applying.pieces import Failures, Tried, isolated
+from spark_azqueue.applying.pieces import (
+    BatchesOfFailures,
+    EarlierTasks,
+    Failures,
+    StreamTask,
+    Tried,
+    isolated,
+    name_of,
+)
 from spark_azqueue.errors import FunctionFailed
 
 
@@ -102,7 +111,7 @@ def test_rows_that_fail_at_different_places_are_not_alike() -> None:
     assert len(list(isolated(10, at_two_places, failures))) == 10
 
     # But a task in which nothing went well is no task with bad rows
-    with pytest.raises(FunctionFailed, match="all 10 rows of a task failed"):
+    with pytest.raises(FunctionFailed, match="all 10 rows since the start failed"):
         failures.ended()
 
 
@@ -132,3 +141,66 @@ def test_a_row_that_fails_once_is_good() -> None:
         return "ok"
 
     assert list(isolated(5, flaky, Failures(32))) == [Tried(0, 3, "ok"), Tried(3, 2, "ok")]
+
+
+RUN = ("run", "shop.score")
+
+
+def failing(earlier: EarlierTasks, batch: str, part: int, rows: int = 10) -> None:
+    """A task of bad rows alone."""
+    task = StreamTask(RUN, batch, part)
+    failures = earlier.before(task, 32)
+    list(isolated(rows, Function({*range(rows)}), failures))
+    failures.ended()
+    earlier.ended(task, failures)
+
+
+def test_an_outage_is_counted_over_the_tasks_of_a_stream() -> None:
+    earlier = EarlierTasks()
+    for batch in "123":
+        failing(earlier, batch, 0)
+
+    with pytest.raises(FunctionFailed, match="32 rows in a row failed"):
+        failing(earlier, "4", 0)
+
+
+def test_a_good_row_ends_what_was_counted_and_a_repeated_task_counts_once() -> None:
+    earlier = EarlierTasks()
+    for _ in range(5):
+        failing(earlier, "1", 0)
+    failing(earlier, "1", 1)
+    good = earlier.before(StreamTask(RUN, "2", 0), 32)
+    assert good.in_a_row == 20
+    list(isolated(1, Function(set()), good))
+    earlier.ended(StreamTask(RUN, "2", 0), good)
+
+    for batch in "345":
+        failing(earlier, batch, 0)
+    assert earlier.before(None, 32).in_a_row == 0
+
+
+def test_batches_without_a_good_row_are_added_up_once_they_are_written() -> None:
+    batches = BatchesOfFailures()
+    for _ in range(5):  # the write failed
+        assert batches.with_batch(RUN, good=0, dead=12) == 12
+    batches.written(RUN, good=0, dead=12)
+    batches.written(RUN, good=0, dead=12)
+    assert batches.with_batch(RUN, good=0, dead=12) == 36
+
+    batches.written(RUN, good=1, dead=12)
+    assert batches.with_batch(RUN, good=0, dead=12) == 12
+
+
+def test_a_function_has_the_same_name_in_each_copy() -> None:
+    assert (
+        name_of(Function) == name_of(functools.partial(Function, set())) == name_of(Function({1}))
+    )
+
+
+class PanicException(BaseException):
+    """What pyo3 raises for a panic of a Rust library."""
+
+
+def test_a_panic_is_about_a_row() -> None:
+    parts = list(isolated(10, Function({7}, PanicException), Failures(32)))
+    assert [part.start for part in parts if part.failed] == [7]

@@ -114,7 +114,7 @@ def test_an_alert_keeps_its_name() -> None:
     released = (
         "QueryEnded QueryFails QueryFailsWithoutProgress QueryRestarts ProcessGone NoProgress"
         " Poison MessagesExpire OldestMessage QueueNotRead ManyRequests BacklogGrows Throttled"
-        " DeletesGivenUp LeasesLost DeletesRefused BatchFailsAgain AgeP99 QueueUnknown"
+        " DeletesGivenUp LeasesLost DeletesRefused AgeP99 QueueUnknown"
     )
 
     assert {f"Azqueue{name}" for name in released.split()} <= {each["alert"] for each in alerts()}

@@ -94,6 +94,12 @@ def test_what_the_queues_show_is_newer_than_the_last_report():
     assert series(listener, "azqueue_message_expiry_seconds") == {expiry: 92.75}, "the earlier"
 
     seen.append(Watched(answers={"orders": 0}))  # it does not answer: the report has to do
+    assert not series(
+        listener,
+        "azqueue_waiting_messages",
+        "azqueue_leased_elsewhere_or_delayed_messages",
+        "azqueue_drain_seconds",
+    )
     assert series(listener, "azqueue_backlog_messages", "azqueue_queue_answers") == {
         'azqueue_backlog_messages{query="orders",queue="orders"}': 120,
         'azqueue_backlog_messages{query="orders",queue="refunds"}': 3,

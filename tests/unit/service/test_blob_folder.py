@@ -14,6 +14,8 @@ from spark_azqueue.service.blobs import folder as blobs
 from spark_azqueue.service.blobs.folder import BlobFolder
 from spark_azqueue.service.names import Stored
 from spark_azqueue.service.wire import pages
+from spark_azqueue.testing import Fault
+from spark_azqueue.testing.blobs import FakeBlobService
 
 SAS = "sv=2021-12-02&sp=rcdl&sig=aBcD1234%2Bx"
 SHORT_S = 0.3
@@ -57,6 +59,32 @@ CALLS = {
     "delete": lambda folder: folder.delete("seg/1"),
 }
 EACH = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+@pytest.mark.parametrize("letters", ["rcdl", "rwdl", "rcwdl"])
+def test_a_put_whose_answer_is_lost_has_created_the_blob_with_any_letters(letters):
+    """Without 'w' the service answers the repeated put with 403 UnauthorizedBlobOverwrite."""
+    sas = f"sv=2021-12-02&sp={letters}&sig=aBcD1234%2Bx"
+    with FakeBlobService() as service:
+        service.faults.add(Fault("put_blob", "reply_lost", times=1))
+        folder = BlobFolder(Account("acc", service.url, sas=sas), "logs", "orders/a")
+        assert folder.put_new("seg/1", b"abc") is False  # ours: the bytes are
+        assert folder.get("seg/1", 10) == b"abc"
+        assert folder.put_new("seg/1", b"another") is False
+        assert folder.get("seg/1", 10) == b"abc"
+        folder.delete("seg/1")
+        folder.close()
+
+
+def test_the_fake_refuses_what_a_sas_does_not_permit():
+    with FakeBlobService() as service:
+        sas = "sv=2021-12-02&sp=l&sig=aBcD1234%2Bx"
+        folder = BlobFolder(Account("acc", service.url, sas=sas), "logs", "orders/a")
+        assert folder.names("seg") == []
+        for call in ("put", "get", "delete"):
+            with pytest.raises(AccessDenied):
+                CALLS[call](folder)
+        folder.close()
 
 
 # ── put ───────────────────────────────────────────────────────────────────────────────────────────

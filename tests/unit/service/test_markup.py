@@ -77,3 +77,9 @@ def test_a_page_of_blobs_is_refused_before_it_is_a_tree(document: bytes) -> None
 )
 def test_what_is_parsed(document: bytes, found: bool) -> None:
     assert (parsed(document, 4) is not None) is found
+
+
+def test_a_tag_has_few_attributes() -> None:
+    """16 MiB may have 1.5 million: each takes more memory than a tag."""
+    assert parsed(b"<r><x a='' b='' c=''>=====</x></r>", 100) is not None
+    assert parsed(b"<r><x a='' b='' c='' d=''/></r>", 100) is None

@@ -171,6 +171,25 @@ def test_queues_of_a_pattern_come_and_go(watching, fake, clock):
     assert asked.newest().backlog.keys() == {"orders", "returns"}
 
 
+def test_no_number_is_given_without_an_answer(watching, fake, clock):
+    """KEDA would end the pod of a full queue for a sum in which that queue is missing."""
+    fake.put_many("orders", ["a", "b"])
+    asked = watching("orders", "refunds")
+    assert asked.newest().scaling(0) == Scaling(2, 0)
+
+    fake.delete_queue("orders")
+    clock.now += 60
+    assert asked.newest().scaling(0) is None
+
+
+def test_a_pattern_whose_queues_cannot_be_listed_does_not_answer(watching, fake):
+    fake.permissions = "rp"
+    seen = watching("refunds", "ord*").newest()
+
+    assert seen.answers == {"refunds": 1, "ord*": 0}
+    assert seen.scaling(0) is None
+
+
 @pytest.mark.parametrize(
     ("backlog", "visible", "held", "expected"),
     [
