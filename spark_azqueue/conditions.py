@@ -122,8 +122,7 @@ class Condition(enum.Enum):
         _BODIES,
         "More messages fail each batch that has them than `maxPoisonMessages` allows.",
         "correct the code, the data, 'messageEncoding' or the target, and start once without"
-        " 'maxDequeueCount': nothing more was moved. If the messages are at fault, raise"
-        " 'maxPoisonMessages'",
+        " 'maxDequeueCount'. If the messages are at fault, raise 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,
@@ -150,7 +149,7 @@ class Condition(enum.Enum):
     BATCH_SKIPPED = (
         _CHECKPOINTS,
         "A batch was committed, and its rows were not read: the sink skipped it.",
-        "start with a new checkpoint and a new output together; docs/delivery.md#checkpoints",
+        "start with a new checkpoint and a new output together",
     )
     LOG_CHECKPOINT_MISMATCH = (
         _LOG,
@@ -230,8 +229,7 @@ class Condition(enum.Enum):
     LOAD_CONFLICT = (
         _SERVICE,
         "Another reader of the same load() is running: a self-join, or a second start().",
-        "call load() again for a second query. To join a stream with itself, write it to a table"
-        " first, and join streams of that table",
+        "call load() again for a second query; to join a stream with itself, write it to a table",
     )
     QUEUE_NOT_FOUND = (
         _SERVICE,
