@@ -14,7 +14,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-_NAME = re.compile(r"spark-azqueue-(\d+)-(\d+)-(\d*)[-.][0-9a-z.]+")
+_NAME = re.compile(r"spark-azqueue-(\d+)-(\d+)-(\d*)\.[a-z]+")
 
 
 def file_of(pid: int, ending: str) -> Path:

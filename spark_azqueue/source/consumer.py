@@ -50,10 +50,11 @@ class Consumer(Protocol):
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed, and each one before it: settle them. Repeatable."""
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
         """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
 
-        A write-ahead log keeps them in any case. Raises ServiceError or TimeoutError.
+        Returns True if they come again in a later batch, False if a write-ahead log alone has them.
+        Raises AzQueueError or TimeoutError.
         """
 
     def report(self) -> Report:

@@ -5,7 +5,8 @@ has the batch before: `latestOffset(start=N)` and `partitions(N, M)` prove that 
 Another engine may plan batches ahead, so only these of its calls prove something:
 
 - `commit(M)` proves all offsets up to M;
-- the first `partitions(s, e)` of a run with s != e proves s.
+- the first `partitions(s, e)` of a run with s != e proves s, if an earlier run made s: an engine
+  repeats its oldest unfinished batch first.
 
 A batch of an earlier run that nothing proves is delivered again. An engine calls `commit(N)` only
 when it builds the next batch. So if there is no new message and N is not proven, `latest` returns a
@@ -114,8 +115,9 @@ class EngineCalls:
                 self._warn_if_late(_number(start))
                 self._prove(start)
         self._check_unread()
-        if self._is_full():
-            return dict(start or self._newest or self.initial)
+        if self._newest is not None and self._is_full():
+            self._newest = self._closing(self._newest)
+            return dict(self._newest)
         named = None if start is None else _plain(start)
         is_proven = not self._plans_ahead or self._is_proven(start or self._newest)
         offset = self._consumer.latest(named, most, is_proven=is_proven)
@@ -139,7 +141,7 @@ class EngineCalls:
         is_proven = is_batch and not (self._plans_ahead and self._has_planned)
         if is_batch:
             self._has_planned = True
-        if is_proven:
+        if is_proven and (not self._plans_ahead or _number(start) not in self._open):
             self._prove(start)
         self._check_unread()
         last = _plain(end)
@@ -202,8 +204,8 @@ class EngineCalls:
 
     def _check_unread(self) -> None:
         if self._unread is not None:
-            self._consumer.give_back(self._unread, _RELEASED_IN_S)
-            raise skipped_batch(self._unread)
+            is_in_queue = self._consumer.give_back(self._unread, _RELEASED_IN_S)
+            raise skipped_batch(_number(self._unread), is_in_queue=is_in_queue)
 
     def _is_full(self) -> bool:
         if len(self._open) < _OPEN_AT_MOST:

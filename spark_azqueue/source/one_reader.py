@@ -2,7 +2,7 @@
 
 Spark makes two source processes of one DataFrame for a self-join, and for two `start()`s. Both
 would lease, and delete, messages of the same queue, and each would see a part of them. So a source
-process locks a file beside the driver's JVM, named by the `load()`, before it leases anything. The
+process locks a file in the temporary folder, named by the `load()`, before it leases anything. The
 operating system releases the lock when the process ends, however it ends.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from spark_azqueue.errors import LoadConflict
-from spark_azqueue.service.beside_jvm import file_of, files_of_ended, open_own
+from spark_azqueue.service.beside_jvm import open_own
 
 try:
     import fcntl
@@ -27,6 +28,8 @@ _WAIT_S = 15.0
 
 _LOOK_EVERY_S = 0.1
 
+_PREFIX = "spark-azqueue-load-"
+
 _held: dict[Path, int] = {}
 """Locked files and their descriptors. They belong to the process, and stay open as long as it."""
 
@@ -34,10 +37,10 @@ _held: dict[Path, int] = {}
 def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
     """Lock this `load()` for this process, once; wait up to 15 s for a process that is ending.
 
-    load: what names the `load()` beside its JVM. Raises LoadConflict if another process reads it.
-    Does nothing where the temporary folder, or the system, has no locks.
+    load: names this `load()`, and no other one anywhere. Raises LoadConflict if another process
+    reads it. Does nothing where the temporary folder, or the system, has no locks.
     """
-    file = file_of(os.getppid(), f"-{load}.lock")
+    file = _file(load)
     if fcntl is None or file in _held:
         return
     waited = 0.0
@@ -54,17 +57,31 @@ def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
             sleep(_LOOK_EVERY_S)
             waited += _LOOK_EVERY_S
         _held[file] = descriptor
-        for old in files_of_ended(".lock"):
-            old.unlink(missing_ok=True)
+        _sweep(file.parent)
 
 
 def leave(load: str) -> None:
     """Release the lock and remove its file. Call it when nothing is sent any more."""
-    file = file_of(os.getppid(), f"-{load}.lock")
+    file = _file(load)
     if (descriptor := _held.pop(file, None)) is not None:
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _file(load: str) -> Path:
+    # Not by the parent process: a wrapper may stand between it and the JVM.
+    return Path(tempfile.gettempdir()) / f"{_PREFIX}{load}.lock"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the files of loads that no process reads any more: it was killed."""
+    for file in folder.glob(f"{_PREFIX}*.lock"):
+        if file not in _held:
+            with contextlib.suppress(OSError):
+                if (descriptor := _locked(file)) is not None:
+                    file.unlink(missing_ok=True)
+                    os.close(descriptor)
 
 
 def _locked(file: Path) -> int | None:

@@ -7,9 +7,8 @@ others return the error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import partial
-from typing import Any
 
 from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
@@ -165,16 +164,14 @@ def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
 # ── the offset is not one of this query ───────────────────────────────────────────────────────────
 
 
-def skipped_batch(offset: Mapping[str, Any]) -> CheckpointMismatch:
-    """A batch was committed without its rows. Its messages were released by then."""
-    number = offset["batch"]
-    if "log" in offset and "slots" not in offset:
+def skipped_batch(number: int, *, is_in_queue: bool) -> CheckpointMismatch:
+    """A batch was committed without its rows. is_in_queue: its messages were released by then."""
+    where = "Its messages are in the queue"
+    if not is_in_queue:
         where = (
-            "The write-ahead log has its rows: read them with readLog, or put them into the queue"
-            " again by the command `replay`"
+            "The write-ahead log alone has its rows: read them with readLog, or put them into the"
+            " queue again by the command `replay`"
         )
-    else:
-        where = "Its messages are in the queue again"
     return CheckpointMismatch(
         f"the engine committed batch {number} and did not ask for its rows. Either the sink"
         " skipped the batch, because the output has that number from an earlier checkpoint: start"

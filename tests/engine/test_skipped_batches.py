@@ -44,13 +44,13 @@ def test_a_new_checkpoint_on_an_old_output_stops_before_it_deletes(
     fake.put_many(queue, sorted(second))
     elsewhere = {"writeAheadLog": f"file:{tmp_path / 'another'}"} if mode == "log" else {}
 
-    with pytest.raises(Exception, match="AZQUEUE_BATCH_SKIPPED") as raised:
-        run("two", **elsewhere)
-    assert explain(raised.value).error == "CheckpointMismatch"
+    for _ in range(3):  # as a scheduler that repeats what failed
+        with pytest.raises(Exception, match="AZQUEUE_BATCH_SKIPPED") as raised:
+            run("two", **elsewhere)
+        assert explain(raised.value).error == "CheckpointMismatch"
     assert has() == before
     fake.clock.advance(3_600)
-    if mode == "leases":
-        assert fake.count(queue) == 20, "nothing is deleted"
+    assert fake.count(queue) == 20, "nothing is deleted"
 
 
 def test_a_query_that_needs_no_rows_is_refused(

@@ -166,7 +166,7 @@ class LeasedConsumer:
             self._restored.settle(offset)
         self._commits.settled(offset)
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
         """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
 
         Returns only when every receipt in the offset is known dead, so that no later process which
@@ -174,7 +174,7 @@ class LeasedConsumer:
         or TimeoutError.
         """
         if self._commits.proven(offset) is not Proof.SETTLE_OWN:
-            return
+            return True
         leases = QueueOffset.from_json(offset, account=self._account).leases
         with self.engine.holder.ledger as ledger:
             renewed = ledger.release(batch_of(offset, account=self._account))
@@ -182,6 +182,7 @@ class LeasedConsumer:
         worker.release([*dict.fromkeys((*leases, *renewed))], timeout_s=timeout_s)
         self._commits.replayed(offset)
         self._partitions.pop(offset_text(offset), None)
+        return True
 
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""

@@ -205,8 +205,9 @@ class ExecutorsConsumer:
     def committed(self, offset: Mapping[str, Any]) -> None:
         """Nothing: a plan is closed when the next one is asked for."""
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
-        """Nothing: tasks lease, and no task has begun."""
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
+        """Do nothing: tasks lease, and no task has begun. True."""
+        return True
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""

@@ -274,6 +274,10 @@ class LoggedBatches:
             del self._partitions[each]
         self._segments.forget_before(number)
 
+    def give_back(self, number: int) -> bool:
+        """Abandon this batch of this run, which gave no rows. True if its messages come again."""
+        return self._failures.give_back(number)
+
     def finish_bodies(self, timeout_s: float) -> None:
         """Wait this long for the deletes of blobs that have begun."""
         if self._bodies:

@@ -194,8 +194,18 @@ class LogConsumer:
         self._batches.take_over(Asked(position))
         self._batches.committed(position.number)
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> None:
-        """Nothing: the log keeps the batch, and a later start delivers or settles it."""
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
+        """Abandon a batch of this run whose rows were never asked for: its messages come again.
+
+        Returns False with deleteAfter=log: the log alone has them. Raises also TimeoutError.
+        """
+        number = self._read(offset).number
+        given = self._runtime.make_workers(1, "mark").submit(
+            lambda: self._batches.give_back(number)
+        )
+        if futures.wait([given], timeout_s).not_done:
+            raise TimeoutError(f"the log did not answer within {timeout_s:g} s")
+        return given.result()
 
     def report(self) -> Report:
         """The backlog, what is held, what this run has counted, and the state of the log."""

@@ -57,7 +57,7 @@ class FailedBatches:
             self._to_be_said.add(segment.number)
         outcome = self._log.outcomes.on(segment.number)
         if outcome is BatchOutcome.SPLIT:
-            self._release(segment)
+            self._release(segment.number, len(segment.received))
             self._to_come |= {lease.key: lease for _, lease in segment.received}
             return
         for _, lease in segment.received:
@@ -89,6 +89,19 @@ class FailedBatches:
         if final.gives_up and not was_given_up:  # its rows were delivered here, and not elsewhere
             raise another_writer(self._log.where)
         return not final.gives_up
+
+    def give_back(self, number: int) -> bool:
+        """Abandon this batch of this run, which gave no rows. True if its messages come again.
+
+        Not with deleteAfter=log: they are deleted, and the log alone has them.
+        """
+        if self._deletes_at_once:
+            return False
+        self._log.check_claim()
+        final, _ = self._log.outcomes.decide(number, BatchOutcome.SPLIT, self._suspects.findings)
+        if final is BatchOutcome.SPLIT and (keys := self._engine.keys_of(number)):
+            self._release(number, len(keys))
+        return final is BatchOutcome.SPLIT
 
     def is_given_up(self, number: int) -> bool:
         """True if the batch is known to have no rows."""
@@ -170,15 +183,15 @@ class FailedBatches:
             return
         where = f"{self._log.where} (segment {segment.digest[:16]})"
         log.warning("%s", abandoned(where, segment.number, attempts, len(segment.received)))
-        self._release(segment)
+        self._release(segment.number, len(segment.received))
         self._engine.builder.come_again([lease for _, lease in segment.received])
 
-    def _release(self, segment: Segment) -> None:
-        """Release its messages, and forget them: they return, and are new then."""
-        self._engine.holder.release_batch(segment.number)
+    def _release(self, number: int, messages: int) -> None:
+        """Release the messages of a batch, and forget them: they return, and are new then."""
+        self._engine.holder.release_batch(number)
         with self._engine.holder.ledger as ledger:
             until = ledger.hidden_until
-        self._progress.released(len(segment.received), until)
+        self._progress.released(messages, until)
 
 
 def _says_deleted(segment: Segment) -> bool:

@@ -8,15 +8,19 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from log_stores import MemoryLogStore
 
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.metrics.read import read_of
 from spark_azqueue.metrics.source_progress import CLOSING
+from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.options.log import LogConfig, LogPlace
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source import engine_calls
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.driver.leased import LeasedConsumer
 from spark_azqueue.source.engine_calls import EngineCalls, plans_ahead
+from spark_azqueue.source.log.consumer import LogConsumer
 from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.runtime import DEFAULT
 from spark_azqueue.testing import FakeQueueService
@@ -107,6 +111,46 @@ def test_the_offset_of_a_skipped_batch_deletes_nothing_in_the_next_run(
     following.calls.close()
 
 
+@pytest.mark.parametrize("delete_after", DeleteAfter)
+def test_with_a_log_a_skipped_batch_is_abandoned_unless_the_log_alone_has_it(
+    fake: FakeQueueService, delete_after: DeleteAfter
+) -> None:
+    fake.create_queue(QUEUE)
+    fake.put_many(QUEUE, ["a", "b"])
+    store = MemoryLogStore()
+    place = LogPlace(container=None, folder="/memory")
+
+    def engine() -> Engine:
+        made = Engine(fake, plans_ahead=False)
+        made.calls = EngineCalls(
+            LogConsumer(
+                made.consumer.engine.config,
+                source_columns(made.consumer.engine.config.body_type, permissive=False),
+                LogConfig(place, None, delete_after=delete_after),
+                store=store,
+            ),
+            plans_ahead=False,
+        )
+        return made
+
+    skipped = engine()
+    end = skipped.calls.latest(skipped.calls.initial, 2)
+    is_in_log = "log alone" if delete_after is DeleteAfter.LOG else "in the queue"
+    with pytest.raises(CheckpointMismatch, match=is_in_log):
+        skipped.calls.latest(end, 2)
+    skipped.calls.close()
+
+    again = engine()
+    if delete_after is DeleteAfter.LOG:
+        assert again.calls.latest(end, 2) == end
+    else:
+        following = again.calls.latest(end, 2)
+        assert (following["batch"], following["messages"]) == (2, 2)
+        assert fake.count(QUEUE) == 2
+        assert len(again.calls.plan(end, following)) == 1
+    again.calls.close()
+
+
 def test_a_batch_without_a_plan_is_released_when_the_process_stops(
     fake: FakeQueueService, other: Engine
 ) -> None:
@@ -188,11 +232,23 @@ def test_an_engine_that_commits_nothing_gets_a_bounded_number_of_batches(
     for _ in range(2):
         at.append(other.calls.latest(at[-1], 2))
         other.calls.plan(at[-2], at[-1])
-    for _ in range(2):
-        assert other.calls.latest(at[-1], 2) == at[-1]
+    end = other.calls.latest(at[-1], 2)
+    assert end == {**at[-1], CLOSING: 1}, "without a batch the engine would never commit one"
+    assert other.calls.plan(at[-1], end) == []
+    assert other.calls.latest(end, 2) == end, "the next one is paced"
     assert len([text for text in caplog.messages if "2 batches" in text]) == 1
     other.calls.committed(at[1])
-    assert other.calls.latest(at[-1], 2)["batch"] == 3
+    assert other.calls.latest(end, 2)["batch"] == 3
+
+
+def test_a_plan_proves_nothing_about_a_batch_of_its_own_run(other: Engine) -> None:
+    """An engine may plan its batches in any order."""
+    other.fake.put_many(QUEUE, ["a", "b", "c", "d"])
+    first = other.calls.latest(other.calls.initial, 2)
+    second = other.calls.latest(first, 2)
+    assert other.calls.plan(first, second)
+    assert other.calls.plan(other.calls.initial, first)
+    assert other.left() == 4
 
 
 def test_a_commit_that_does_not_come_is_told_once(

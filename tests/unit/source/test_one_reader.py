@@ -16,8 +16,7 @@ from spark_azqueue.source import one_reader
 
 LOAD = "0123456789abcdef"
 HOLD = (
-    "import os, sys; from spark_azqueue.source import one_reader;"
-    "os.getppid = lambda: int(sys.argv[1]);"
+    "import sys; from spark_azqueue.source import one_reader;"
     f"one_reader.take({LOAD!r}); print('held', flush=True); sys.stdin.read(); {{}}"
 )
 
@@ -33,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def holder(at_the_end: str = "") -> subprocess.Popen[str]:
     """Another process beside the same JVM, which holds the load until its input ends."""
     made = subprocess.Popen(
-        [sys.executable, "-c", HOLD.format(at_the_end), str(os.getppid())],
+        [sys.executable, "-c", HOLD.format(at_the_end)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -93,3 +92,14 @@ def test_where_no_lock_can_be_had_the_query_runs(
     else:
         monkeypatch.setattr(one_reader, "fcntl", None)
     assert waits() == []
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(folder: Path) -> None:
+    """Of no load that is read: a lock says so."""
+    killed, alive = folder / "spark-azqueue-load-1.lock", holder()
+    killed.touch()
+    one_reader.take("another", sleep=lambda _: None)
+    one_reader.leave("another")
+    (file,) = folder.iterdir()
+    assert LOAD in file.name
+    alive.communicate("")
