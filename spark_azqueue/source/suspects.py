@@ -340,7 +340,7 @@ class IsolationRule:
         """
         if not history.is_lone:
             return Verdict.AGAIN
-        if self._are_too_many(odds.guilty, evidence):
+        if self.are_too_many(odds.guilty, evidence):
             return Verdict.TOO_MANY
         if history.failures <= self.most_failures:
             return Verdict.AGAIN
@@ -352,10 +352,10 @@ class IsolationRule:
                 return Verdict.AGAIN
             if evidence.is_unproven and not history.proven:
                 return Verdict.UNPROVEN
-        is_one_too_many = self._are_too_many(evidence.moved + 1, evidence)
+        is_one_too_many = self.are_too_many(evidence.moved + 1, evidence)
         return Verdict.TOO_MANY if is_one_too_many else Verdict.POISON
 
-    def _are_too_many(self, messages: float, evidence: Evidence) -> bool:
+    def are_too_many(self, messages: float, evidence: Evidence) -> bool:
         return messages > self.most_moved and messages * _PART_MOVED > evidence.delivered + messages
 
     def is_poison(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> bool:

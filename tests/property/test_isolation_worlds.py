@@ -123,7 +123,7 @@ def both_sources_do_the_same(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_brake(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(IsolationRule, "_are_too_many", lambda *given: False)
+    patch.setattr(IsolationRule, "are_too_many", lambda *given: False)
 
 
 def histories_end_with_the_process(patch: pytest.MonkeyPatch) -> None:
