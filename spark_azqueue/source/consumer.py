@@ -50,10 +50,11 @@ class Consumer(Protocol):
     def committed(self, offset: Mapping[str, Any]) -> None:
         """This offset is proven committed, and each one before it: settle them. Repeatable."""
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
         """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
 
-        Returns True if they come again in a later batch, False if a write-ahead log alone has them.
+        Returns True if they come again in a later batch, False if a write-ahead log alone has them,
+        None for a batch of an earlier run: the sink may have its rows, and skips it rightly.
         Raises AzQueueError or TimeoutError.
         """
 

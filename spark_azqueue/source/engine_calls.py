@@ -15,11 +15,13 @@ still running then, another one follows, after a pause that doubles. While messa
 consumer adds no batch to one that is not proven: each batch is closed, and fails or succeeds alone.
 
 With any engine, a batch that is committed without a call of `partitions` was skipped by the sink.
-The source then stops with an error, and does not delete the messages.
+If this run made the batch, the source stops with an error, and does not delete the messages. (A log
+also delivers batches of earlier runs, which the sink may have.)
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import math
@@ -29,7 +31,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_azqueue.errors import AzQueueError
+from spark_azqueue.errors import AzQueueError, CheckpointMismatch
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.metrics.source_progress import CLOSING
 from spark_azqueue.service.retry import LAST_WORDS_S
@@ -157,7 +159,8 @@ class EngineCalls:
         """The engine has committed this offset, and each one before it."""
         self._reported = max(self._reported, _number(offset))
         self._prove(offset)
-        if self._unread is None:
+        with contextlib.suppress(CheckpointMismatch):  # the next call raises it
+            self._check_unread()
             self._consumer.committed(_plain(offset))
 
     def report(self) -> Report:
@@ -203,9 +206,13 @@ class EngineCalls:
         return offset is None or _number(offset) <= self._proven
 
     def _check_unread(self) -> None:
-        if self._unread is not None:
-            is_in_queue = self._consumer.give_back(self._unread, _RELEASED_IN_S)
-            raise skipped_batch(_number(self._unread), is_in_queue=is_in_queue)
+        while (unread := self._unread) is not None:
+            is_in_queue = self._consumer.give_back(unread, _RELEASED_IN_S)
+            if is_in_queue is not None:
+                raise skipped_batch(_number(unread), is_in_queue=is_in_queue)
+            del self._open[_number(unread)]  # it was delivered by an earlier run
+            self._unread = None
+            self._prove({"batch": self._proven})
 
     def _is_full(self) -> bool:
         if len(self._open) < _OPEN_AT_MOST:

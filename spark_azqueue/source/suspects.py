@@ -356,7 +356,9 @@ class IsolationRule:
         return Verdict.TOO_MANY if is_one_too_many else Verdict.POISON
 
     def are_too_many(self, messages: float, evidence: Evidence) -> bool:
-        return messages > self.most_moved and messages * _PART_MOVED > evidence.delivered + messages
+        """True if so many poison messages are above the limit, and a tenth of those delivered."""
+        delivered = evidence.delivered + messages
+        return messages > self.most_moved and messages * _PART_MOVED > delivered
 
     def is_poison(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> bool:
         """True if a message is to be moved. Raises TooManyPoison. See `verdict`."""

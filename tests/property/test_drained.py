@@ -14,6 +14,7 @@ from world.spark import VISIBILITY_S, Spark
 from spark_azqueue.errors import NotDrained
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.workers import Submits
+from spark_azqueue.source.suspects import REPEATS
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
 
@@ -50,7 +51,8 @@ def test_what_a_given_up_batch_held_is_read_by_the_same_run() -> None:
     service, spark = a_query(8, maxDequeueCount="1")
     service.account.create(POISON)
     spark.trigger(dies="planned")
-    killed_in_a_replay(spark)
+    for _ in range(REPEATS - 1):
+        killed_in_a_replay(spark)
     spark.available_now = True
 
     drain(spark)
@@ -66,7 +68,8 @@ def test_also_if_the_process_that_gave_it_up_has_ended(ends: str) -> None:
     service, spark = a_query(8, maxDequeueCount="1")
     service.account.create(POISON)
     spark.trigger(dies="planned")
-    killed_in_a_replay(spark)
+    for _ in range(REPEATS - 1):
+        killed_in_a_replay(spark)
     send(service, "new")
     if ends != "at once":  # it writes another batch, whose header says how far it has come
         spark.trigger()
@@ -173,9 +176,10 @@ def test_a_batch_is_given_up_before_anything_is_renewed(bare: bool) -> None:
     service.account.create(POISON)
     spark.bare = bare
     spark.trigger(dies="planned")
-    spark.start_only_the_process()
-    spark.replays()
-    spark.kill()
+    for _ in range(REPEATS - 1):
+        spark.start_only_the_process()
+        spark.replays()
+        spark.kill()
 
     spark.start_only_the_process()
     spark.replays()

@@ -121,7 +121,7 @@ def test_a_delete_that_hangs_is_repeated_in_time_and_not_remembered(
 
 
 def fails_until_the_copy(spark: Spark) -> None:
-    for _ in range(5):
+    for _ in range(12):
         spark.trigger(fails_on="m0".__eq__)
 
 

@@ -19,6 +19,7 @@ from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.identity import Identity
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.source.decoding_record import DecodingRecord
 from spark_azqueue.source.log.log import SegmentReader, WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress, PendingLists
 from spark_azqueue.source.log.segment import Segment
@@ -254,7 +255,7 @@ def test_a_process_that_was_overtaken_copies_no_message_of_a_batch(
     spark = LoggedSpark(service, {}, settings={})
     spark.trigger(dies="planned")
 
-    def all_go(_: SegmentReader, segment: Segment, copy: Copy) -> list[bytes]:
+    def all_go(_: SegmentReader, segment: Segment, copy: Copy, __: DecodingRecord) -> list[bytes]:
         for name in [each for each in spark.store.objects if each.startswith("claims/")]:
             spark.store.remove(name)
         for message, _lease in segment.received:

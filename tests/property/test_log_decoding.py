@@ -63,6 +63,7 @@ class DecodingChanges(ExactlyOnce):
     """Half of the messages are in base64, of the others none can be taken for that. Some bodies
     are not UTF-8."""
 
+    options: ClassVar[dict[str, str]] = {"maxPoisonMessages": "1000000"}
     without: ClassVar[dict[str, str]] = {LOSES: "what a lost decision decided is decided anew"}
 
     def __init__(self) -> None:

@@ -191,7 +191,9 @@ class Cleaning:
             if stored is None:
                 continue
             # What does not decode has no blob, and that of a message in a poison queue stays.
-            for row in slot_rows(self._folder, stored[0], self._today).load().rows():
+            for row in (
+                slot_rows(self._folder, stored[0], self._today).load().rows(is_delivered=False)
+            ):
                 if row is not None and row.reference and row.message.key not in known:
                     begun.append(self._removals.begin(row.reference.name))
         wait([each for each in begun if each], _WAIT_S)

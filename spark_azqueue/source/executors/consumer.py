@@ -118,6 +118,7 @@ class ExecutorsConsumer:
         self._evidence = Evidence()  # what is known beside them
         self._decoding = DecodingRecord(config)
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
+        self._made: PlanId | None = None  # the newest plan that this process has made
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
@@ -163,6 +164,7 @@ class ExecutorsConsumer:
         following = self._next(plan, most, may_end=may_end)
         if following is None:
             return dict(start)
+        self._made = following.id
         return self._given(following)
 
     def plan(
@@ -205,9 +207,9 @@ class ExecutorsConsumer:
     def committed(self, offset: Mapping[str, Any]) -> None:
         """Nothing: a plan is closed when the next one is asked for."""
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
-        """Do nothing: tasks lease, and no task has begun. True."""
-        return True
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
+        """Send nothing: tasks lease, and no task has begun. None for a plan of an earlier run."""
+        return True if self._plan(offset).id == self._made else None
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""

@@ -114,7 +114,7 @@ class SegmentBodies:
 
     def _blobs(self, segment: Segment) -> Iterable[tuple[MessageKey, str]]:
         """Not that of a message in the poison queue, whose copy names it."""
-        for row in self._log.decisions.rows_of(segment, self._today).rows():
+        for row in self._log.decisions.rows_of(segment, self._today).rows(is_delivered=False):
             if row is not None and row.reference:
                 yield row.message.key, row.reference.name
 
@@ -274,9 +274,12 @@ class LoggedBatches:
             del self._partitions[each]
         self._segments.forget_before(number)
 
-    def give_back(self, number: int) -> bool:
-        """Abandon this batch of this run, which gave no rows. True if its messages come again."""
-        return self._failures.give_back(number)
+    def give_back(self, number: int) -> bool | None:
+        """Abandon a batch that this run wrote, and that gave no rows. True if its messages return.
+
+        None for a batch of an earlier run: the sink may have its rows, and skips them rightly.
+        """
+        return self._failures.give_back(number) if number in self._partitions else None
 
     def finish_bodies(self, timeout_s: float) -> None:
         """Wait this long for the deletes of blobs that have begun."""

@@ -194,10 +194,11 @@ class LogConsumer:
         self._batches.take_over(Asked(position))
         self._batches.committed(position.number)
 
-    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
+    def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
         """Abandon a batch of this run whose rows were never asked for: its messages come again.
 
-        Returns False with deleteAfter=log: the log alone has them. Raises also TimeoutError.
+        Returns False with deleteAfter=log: the log alone has them. None for a batch that an earlier
+        run wrote. Raises also TimeoutError.
         """
         number = self._read(offset).number
         given = self._runtime.make_workers(1, "mark").submit(

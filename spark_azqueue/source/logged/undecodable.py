@@ -279,10 +279,11 @@ class LoggedRows:
             self._add(self._journal.first(name, data, self._next) or decision)
         return self.is_decided
 
-    def rows(self) -> Iterator[Row | None]:
+    def rows(self, *, is_delivered: bool = True) -> Iterator[Row | None]:
         """For each message its row, or None. Raises UndecodableBody.
 
-        A query gives no row without a body that the log has: it would be deleted.
+        A query delivers no row without a body that the log has: it would be deleted. is_delivered:
+        False if the rows are for finding blobs alone.
         """
         for message, lease in self.received:
             key = message.key
@@ -295,7 +296,8 @@ class LoggedRows:
             except UndecodableBody as error:
                 has_body = isinstance(error, NoPlaceError)
                 is_kept = self._is_decided(key) and not has_body
-                may_hide = self._today.is_permissive and not (has_body and self._is_query)
+                is_strict = has_body and self._is_query and is_delivered
+                may_hide = self._today.is_permissive and not is_strict
                 if not (is_kept or may_hide):
                     raise self._named(message, error) from error
                 yield Row(message, None, lease, corrupt=message.text)
