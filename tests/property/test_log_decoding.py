@@ -160,6 +160,8 @@ class DecodingChangesOnOldSpark(DecodingChanges):
 class DecodingChangesOverPoison(DecodingChanges, Poisoned):
     """Every tenth message makes its batch fail."""
 
+    options: ClassVar[dict[str, str]] = {**Poisoned.options, **DecodingChanges.options}
+
 
 MACHINES = [
     DecodingChanges,
