@@ -66,11 +66,11 @@ class LeasedConsumer:
         """
         self.engine.open()
         self._has_replayed = False
+        is_settled = True
         self._may_end = start is None and not self._position.batches
         self._is_alone = self._may_end or (start is not None and most is None)
         if start is None:
-            start, is_named = self._position.asked()
-            is_proven = is_proven and is_named
+            start, is_settled = self._position.asked()
             again = self._commits.bare_repeat()
         else:
             again = self._commits.repeated(start)
@@ -78,9 +78,11 @@ class LeasedConsumer:
             return again
         self.engine.is_asked(most)
         number = batch_of(start, account=self._account) + 1
-        if is_proven:
+        if is_proven and is_settled:
             self.committed(start)
-        elif self.engine.suspects.isolating:  # what fails beside a suspect would look guilty
+        elif (
+            not is_proven and self.engine.suspects.isolating
+        ):  # what fails beside a suspect would look guilty
             return dict(start)
         batch = None
         if self.engine.is_due(may_end=self._may_end):

@@ -112,8 +112,7 @@ class LogConsumer:
         self._may_be_ahead = start is not None and most is not None
         self._may_end = start is None and not self._position.batches
         if start is None:
-            known, is_named = self._position.asked()
-            is_proven = is_proven and is_named
+            known, is_settled = self._position.asked()
             if not self._position.is_known:
                 self._batches.take_over(None)
                 if first := self._recovery.first_of_all:
@@ -128,13 +127,13 @@ class LogConsumer:
             elif self._position.is_due:
                 return known  # asked again before the last one was planned
         else:
-            known = dict(start)
+            known, is_settled = dict(start), True
         self.engine.is_asked(most)
         position = self._read(known)
         self._batches.take_over(Asked(position))
         if not is_proven and self.engine.suspects.isolating:
             return known  # what fails beside a suspect would look guilty
-        if is_proven:
+        if is_proven and is_settled:
             self._batches.named(position.number)
             self._batches.delete_logged()
             self.committed(known)
