@@ -266,9 +266,9 @@ WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 checkpoint is."""
 
 
-def refused_wrapper(what: str, batch: int) -> InvalidOption:
-    """The error if Spark did so. what: cannot serve it. batch: at which the checkpoint is."""
+def refused_wrapper(batch: int) -> InvalidOption:
+    """The error if Spark did so. batch: at which the checkpoint is."""
     return _invalid(
         f"{WRAPPER} is true: Spark asked for messages before it said that the checkpoint is at"
-        f" batch {batch}, and {what} cannot serve that. Set it to false"
+        f" batch {batch}. Set it to false"
     )

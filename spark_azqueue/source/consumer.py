@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
+from .calls import Wanted
 from .columns import Columns
 from .driver.leased import LeasedConsumer
 from .executors.consumer import ExecutorsConsumer
@@ -28,14 +29,10 @@ class Consumer(Protocol):
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
 
-    def latest(
-        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
-    ) -> OffsetJson:
+    def latest(self, wanted: Wanted) -> OffsetJson:
         """Settle what is proven committed, then return the offset of the next batch.
 
-        start: the offset where it begins, None on Spark 4.0 and 4.1, which do not tell. most: the
-        most messages in a new batch. is_proven: False if the engine may not have committed the
-        start. Returns the start itself if there is nothing new.
+        Returns the start itself if there is nothing new.
         """
 
     def plan(

@@ -14,6 +14,8 @@ when it builds the next batch. So if there is no new message and N is not proven
 still running then, another one follows, after a pause that doubles. While messages are isolated, a
 consumer adds no batch to one that is not proven: each batch is closed, and fails or succeeds alone.
 
+Spark 4.0 and 4.1 do not name the start: `BareCalls` follows their calls, and says what they prove.
+
 With any engine, a batch that is committed without a call of `partitions` was skipped by the sink.
 If this run made the batch, the source stops with an error, and does not delete the messages. (A log
 also delivers batches of earlier runs, which the sink may have.)
@@ -36,9 +38,10 @@ from spark_azqueue.metrics.report import Report
 from spark_azqueue.metrics.source_progress import CLOSING
 from spark_azqueue.service.retry import LAST_WORDS_S
 
+from .calls import BareCalls, Wanted
 from .consumer import Consumer
 from .offsets import OffsetJson
-from .refusals import skipped_batch
+from .refusals import new_or_wrapper, skipped_batch
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +91,7 @@ class EngineCalls:
         self._pause_s = _FIRST_PAUSE_S
         self._proven = 0  # the newest batch that is known to be committed
         self._open: dict[int, _Open] = {}  # of this run and not proven, by number
-        self._newest: OffsetJson | None = None  # that the engine named, or was handed
+        self._bare = BareCalls(consumer.initial)
         self._handed_out = (0, 0)  # numbers of the newest two
         self._reported = 0  # the newest batch that `commit` has named
         self._has_planned = False
@@ -108,52 +111,78 @@ class EngineCalls:
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
         """Settle what is proven committed, and return the offset of the next batch.
 
-        start: as in `Consumer.latest`. Returns the start, or a closing offset, if there is nothing
-        new. Raises CheckpointMismatch if a batch was committed without its rows.
+        start: the offset where that batch begins, None on Spark 4.0 and 4.1, which do not name it.
+        most: the most messages in a new batch. Returns the start, or a closing offset, if there is
+        nothing new. Raises CheckpointMismatch if a batch was committed without its rows.
         """
-        if start is not None:
-            self._newest = dict(start)
-            if not self._plans_ahead:
-                self._warn_if_late(_number(start))
-                self._prove(start)
+        is_new = start is None and self._bare.is_new
+        again, wanted, before = self._asked(start, most)
         self._check_unread()
-        if self._newest is not None and self._is_full():
-            self._newest = self._closing(self._newest)
-            return dict(self._newest)
-        named = None if start is None else _plain(start)
-        is_proven = not self._plans_ahead or self._is_proven(start or self._newest)
-        offset = self._consumer.latest(named, most, is_proven=is_proven)
-        before = self._newest
-        if before is not None and offset == _plain(before):
-            if not is_proven and offset != self.initial:
-                self._newest = self._closing(before)
-            return dict(self._newest or before)
+        if again is not None:
+            return dict(again)
+        if self._is_full():
+            return self._closing(before)
+        try:
+            offset = self._consumer.latest(wanted)
+        except CheckpointMismatch as error:
+            if is_new:
+                raise new_or_wrapper(error) from None
+            raise
+        if offset == wanted.start:
+            return self._closing(before) if wanted.may_run else before
         self._closes_at, self._pause_s = -math.inf, _FIRST_PAUSE_S
-        if offset != self.initial:
-            number = _number(offset)
-            self._open.setdefault(number, _Open(offset))
-            self._handed_out = (self._handed_out[-1], number)
-        self._newest = dict(offset)
+        number = _number(offset)
+        self._open.setdefault(number, _Open(wanted.start, offset))
+        self._handed_out = (self._handed_out[-1], number)
+        self._bare.answered(offset)
         return offset
 
+    def _asked(
+        self, start: Mapping[str, Any] | None, most: int | None
+    ) -> tuple[OffsetJson | None, Wanted, OffsetJson]:
+        """What the call says: the answer to repeat, the wanted batch, the start as it was named."""
+        is_proven = True
+        if start is None:
+            again = self._bare.asked()
+            before, is_proven = self._bare.start, self._bare.is_proven
+        else:
+            before = dict(start)
+            again = self._answer_from(before)
+            if not self._plans_ahead:
+                self._warn_if_late(_number(before))
+        may_run = self._plans_ahead and _number(before) > self._proven
+        if is_proven and not self._plans_ahead:
+            self._prove(before)
+        is_last = (start is None or most is None) and self._handed_out == (0, 0)
+        wanted = Wanted(_plain(before), most, is_proven and not may_run, may_run, is_last)
+        return again, wanted, before
+
+    def _answer_from(self, start: OffsetJson) -> OffsetJson | None:
+        """The offset to return again if the engine asks twice from one start."""
+        plain = _plain(start)
+        return next((each.offset for each in self._open.values() if each.start == plain), None)
+
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        """What each task of the batch from `start` to `end` gets; see `Consumer.plan`."""
-        self._newest = end
+        """What each task of the batch from `start` to `end` gets; see `Consumer.plan`.
+
+        Raises InvalidOption if Spark 4.0 or 4.1 names its start too late.
+        """
         is_batch = start != end
-        is_proven = is_batch and not (self._plans_ahead and self._has_planned)
+        is_first = is_batch and not self._has_planned
+        self._bare.planned(start, end)
         if is_batch:
             self._has_planned = True
-        if is_proven and (not self._plans_ahead or _number(start) not in self._open):
-            self._prove(start)
+            if not self._plans_ahead or (is_first and _number(start) not in self._open):
+                self._prove(start)
         self._check_unread()
-        last = _plain(end)
-        if is_batch and _plain(start) == last:
+        first, last = _plain(start), _plain(end)
+        if is_batch and first == last:
             return []
         handed_out = self._open.get(_number(last))
         if handed_out is not None and handed_out.offset == last:
             handed_out.is_planned = True  # or its checkpoint names it: Spark 4.0 and 4.1 at a start
-        is_proven = not self._plans_ahead or self._is_proven(start)
-        return self._consumer.plan(_plain(start), last, is_proven=is_proven)
+        is_proven = not self._plans_ahead or _number(start) <= self._proven
+        return self._consumer.plan(first, last, is_proven=is_proven)
 
     def committed(self, offset: Mapping[str, Any]) -> None:
         """The engine has committed this offset, and each one before it."""
@@ -190,7 +219,9 @@ class EngineCalls:
         self._closes_at = self._clock() + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         number = before.get(CLOSING, 0)
-        return {**before, CLOSING: number + 1 if type(number) is int else 1}
+        closing = {**before, CLOSING: number + 1 if type(number) is int else 1}
+        self._bare.answered(closing)
+        return closing
 
     # ── proofs ────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,9 +232,6 @@ class EngineCalls:
                 del self._open[number]
             elif self._unread is None:
                 self._unread = self._open[number].offset
-
-    def _is_proven(self, offset: Mapping[str, Any] | None) -> bool:
-        return offset is None or _number(offset) <= self._proven
 
     def _check_unread(self) -> None:
         while (unread := self._unread) is not None:
@@ -245,8 +273,8 @@ class EngineCalls:
 class _Open:
     """A batch of this run, without proof that it is committed."""
 
-    def __init__(self, offset: OffsetJson) -> None:
-        self.offset = offset
+    def __init__(self, start: OffsetJson, offset: OffsetJson) -> None:
+        self.start, self.offset = start, offset
         self.is_planned = False
 
 

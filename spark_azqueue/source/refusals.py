@@ -20,6 +20,7 @@ from spark_azqueue.errors import (
     LostSegment,
     UndecodableBody,
 )
+from spark_azqueue.options.log import WRAPPER
 from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.service.messages import QueueRef, Received
 
@@ -87,14 +88,20 @@ def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> Che
     )
 
 
-def unknown(where: str, newest: int, asked: int = 0, more: str = "") -> CheckpointMismatch:
-    """The checkpoint does not know a log that was used. more: ends the text."""
+def new_or_wrapper(error: CheckpointMismatch) -> CheckpointMismatch:
+    """The refusal of a new checkpoint on Spark 4.0 and 4.1, where it may be an older one."""
+    text = f"{error.sentence}. Or is {WRAPPER} true? Set it to false"
+    return CheckpointMismatch(text, condition=error.condition)
+
+
+def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
+    """The checkpoint does not know a log that was used."""
     return _mismatch(
         f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
         f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
         " lost. Name another folder, or restore the checkpoint; or take a new output, and set"
         " writeAheadLogStart=afterCommitted, or earliest to get all batches again that the log"
-        f" holds{more}"
+        " holds"
     )
 
 

@@ -250,7 +250,7 @@ def test_a_mark_of_an_orderly_end_counts_for_the_very_next_process_only(
         patch.setattr("spark_azqueue.source.driver.engine._DELETES_AT_MOST_S", 0.0)
         spark.start_only_the_process()
         assert spark.consumer
-        spark.consumer.latest(spark.checkpoint.offsets[-1], 8)
+        spark.calls.latest(spark.checkpoint.offsets[-1], 8)
         spark.kill()
     assert visible(service) == 0
     spark.available_now = True

@@ -105,7 +105,7 @@ def test_what_was_to_be_removed_goes_at_the_next_start_without_a_new_batch() -> 
 
     spark.start_only_the_process()
     assert spark.consumer
-    spark.consumer.latest(spark.checkpoint.offsets[-1], 1)
+    spark.calls.latest(spark.checkpoint.offsets[-1], 1)
 
     assert kept(spark) == set(names[1:])
 

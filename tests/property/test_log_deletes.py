@@ -107,7 +107,7 @@ def test_nothing_is_deleted_by_a_process_that_lost_its_claim_before_its_put() ->
     def the_other_starts() -> None:
         other.start_only_the_process()
         assert other.consumer
-        assert other.consumer.latest(other.consumer.initial, 8) == other.consumer.initial
+        assert other.calls.latest(other.calls.initial, 8) == other.calls.initial
 
     spark.store.pause(_calls_before_the_first_segment(), the_other_starts)
     with pytest.raises(LogConflict):
@@ -162,11 +162,13 @@ def test_what_is_deleted_already_is_not_owed_after_a_clean_stop() -> None:
     assert len(segments(spark)) <= 13
 
 
+@pytest.mark.parametrize("bare", [False, True])
 @pytest.mark.parametrize("settings", [COMMIT, LOG], ids=["commit", "log"])
 def test_the_next_batch_is_written_while_spark_works_and_one_at_most(
-    settings: dict[str, Any],
+    settings: dict[str, Any], *, bare: bool
 ) -> None:
     service, spark = a_query(80, settings)
+    spark.bare = bare
     heads = []
 
     def look() -> None:
@@ -180,13 +182,8 @@ def test_the_next_batch_is_written_while_spark_works_and_one_at_most(
     is_over(service, spark, 80)
 
 
-@pytest.mark.parametrize("kind", ["bare", "once", "dequeueAhead=false"])
-def test_nothing_is_written_ahead(kind: str) -> None:
-    """On 4.0 and 4.1, in runs of one batch, and if the user says so."""
-    options = {"dequeueAhead": "false"} if "=" in kind else {}
-    _, spark = a_query(80, LOG, **options)
-    spark.bare = kind == "bare"
-    spark.once = kind == "once"
+def test_nothing_is_written_ahead_if_the_user_says_so() -> None:
+    _, spark = a_query(80, LOG, dequeueAhead="false")
 
     def look() -> None:
         assert segments(spark)[-1] == spark.checkpoint.commits + 1
@@ -241,34 +238,6 @@ def test_a_lost_segment_of_deleted_messages_is_called_lost(caplog: Any) -> None:
     assert "its messages were deleted" in caplog.text
 
 
-def test_on_old_spark_a_scheduled_run_goes_on_behind_a_batch_that_was_written_ahead() -> None:
-    """Spark 4.2 has written ahead and was killed; 4.0 asks bare before it says where it is."""
-    service, spark = a_query(60, LOG)
-    spark.trigger()
-    spark.trigger()
-    spark.trigger(dies="after_sink")
-    spark.bare = True
-    for _ in range(12):
-        spark.start_only_the_process()
-        assert spark.consumer
-        end = spark.consumer.latest(None, None)
-        at = spark.checkpoint
-        if len(at.offsets) > at.commits:
-            assert spark.planned(at.commits) is not None
-            spark.run_batch(at.commits)
-            at.commits += 1
-        elif at.offsets:
-            spark.planned(len(at.offsets) - 1, probe=True)
-        if end != at.offsets[-1]:
-            at.offsets.append(end)
-            spark.run_batch(at.commits)
-            at.commits += 1
-        spark.stop()
-
-    assert sorted(set(bodies(spark))) == each_once(60)
-    is_over(service, spark, 60)
-
-
 class Hung(AtOnce):
     """A thread that never ends the second call that it was given."""
 
@@ -291,8 +260,7 @@ def test_a_query_that_stops_while_a_batch_is_written_ahead_marks_nothing(
 
     monkeypatch.setattr(spark, "make_workers", make_workers)
     spark.start_only_the_process()
-    consumer = spark.consumer
-    assert consumer
+    consumer = spark.calls
     first = consumer.latest(consumer.initial, 8)
     assert consumer.plan(consumer.initial, first)
     second = consumer.latest(first, 8)

@@ -437,7 +437,7 @@ def test_an_owed_delete_is_forgotten_a_day_after_its_message_has_expired() -> No
     service.pass_time(20 * hour)
     spark.start()
     assert spark.consumer
-    spark.consumer.latest(spark.checkpoint.offsets[-1], None)
+    spark.calls.latest(spark.checkpoint.offsets[-1], None)
     assert (log := spark.consumer.report().log)
     assert log.pending_deletes == 0, "an idle query knows it, too"
     send(service, "m1")

@@ -78,7 +78,7 @@ def test_a_start_with_another_segment_is_refused_at_each_call_and_changes_nothin
 
     for _ in range(2):
         with pytest.raises(LogDamaged, match="not the segment that the checkpoint names"):
-            spark.consumer.latest(offset, 8)
+            spark.calls.latest(offset, 8)
     spark.stop()
 
     assert {n for n in spark.store.objects if "claims/" not in n} == before
@@ -128,18 +128,6 @@ def test_what_a_new_checkpoint_leaves_out_is_said_once_and_a_restart_says_nothin
     ]
 
 
-def test_a_batch_that_was_not_planned_is_returned_again_to_a_call_without_a_start() -> None:
-    _, spark = a_query(24, {})
-    spark.bare = True
-    spark.start_only_the_process()
-    assert spark.consumer
-
-    first = spark.consumer.latest(None, 8)
-
-    assert spark.consumer.latest(None, 8) == first
-    assert len(names(spark, "seg/")) == 1
-
-
 @BARE
 @pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
 def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
@@ -153,13 +141,8 @@ def test_a_lost_checkpoint_gives_no_new_row_under_an_old_number(
     send(service, *(f"m{number}" for number in range(8, 16)))
     service.pass_time(2 * VISIBILITY_S)
 
-    if bare:  # it would join the old batch with new messages
-        with pytest.raises(CheckpointMismatch, match="the checkpoint was lost"):
-            drain(spark)
-        assert len(service.views()) == (8 if settings else 16)
-    else:
-        drain(spark)
-        assert bodies(spark) == each_once(16)
+    drain(spark)
+    assert bodies(spark) == each_once(16)
 
 
 @BARE
@@ -322,36 +305,6 @@ def test_earliest_gives_one_kept_batch_after_the_other(bare: bool) -> None:
     assert service.views() == []
 
 
-def test_on_old_spark_earliest_that_stayed_set_is_refused_not_repeated() -> None:
-    """Spark's wrapper for availableNow asks for a batch before it says where it is."""
-    _, spark = a_query(80)
-    spark.bare = True
-    drain(spark)
-    spark.stop()
-    spark.settings = {"start": LogStart.EARLIEST}
-    spark.start_only_the_process()
-    assert spark.consumer
-    end = spark.consumer.latest(None, None)
-
-    with pytest.raises(CheckpointMismatch, match="remove that option"):
-        spark.consumer.plan(spark.checkpoint.offsets[-1], end)
-
-
-def test_on_old_spark_a_batch_written_first_is_no_news_for_the_next_run() -> None:
-    """A mark says that Spark has named it: else the next run would give nothing but that one."""
-    service, spark = a_query(8)
-    spark.bare = True
-    spark.trigger()
-    spark.kill()
-    send(service, "new")
-    spark.start_only_the_process()
-    assert spark.consumer
-
-    end = spark.consumer.latest(None, None)
-
-    assert end["batch"] == 2
-
-
 @BARE
 @pytest.mark.parametrize("choice", LogStart)
 def test_a_rollback_to_before_the_log_loses_nothing_whatever_the_option_says(
@@ -382,27 +335,6 @@ def test_a_rollback_to_before_the_log_loses_nothing_whatever_the_option_says(
     assert {batch: spark.sink.batches[batch] for batch in rows} == rows
     assert [body for body in bodies(spark) if body[0] == "n"] == [f"new {n}" for n in range(8)]
     assert service.views() == []
-
-
-def test_on_old_spark_a_checkpoint_never_goes_backward() -> None:
-    """Also not behind a replay, after which the start counts as checked."""
-    _, spark = a_query(80)
-    spark.bare = True
-    for _ in range(5):
-        spark.trigger()
-    spark.trigger(dies="after_sink")
-    spark.settings = {"start": LogStart.EARLIEST}
-    spark.start_only_the_process()
-    at = spark.checkpoint
-    assert spark.consumer
-    end = spark.consumer.latest(None, None)
-    spark.planned(len(at.offsets) - 1, probe=True)
-    spark.run_batch(at.commits)
-    at.commits += 1
-    at.offsets.append(end)
-
-    with pytest.raises(CheckpointMismatch, match="remove that option"):
-        spark.run_batch(at.commits)
 
 
 @pytest.mark.parametrize("settings", [{}, LOG], ids=["commit", "log"])
@@ -447,9 +379,8 @@ def test_a_checkpoint_that_is_lost_twice_is_refused_though_its_queue_is_empty() 
     first = spark.sink, spark.history
     begin_anew(spark, start=LogStart.AFTER_COMMITTED)
     spark.start_only_the_process()
-    assert spark.consumer
-    end = spark.consumer.latest(None, None)
-    spark.consumer.plan(spark.consumer.initial, end)
+    end = spark.calls.latest(None, None)
+    spark.calls.plan(spark.calls.initial, end)
     spark.kill()
 
     spark.checkpoint = SparkLogs()

@@ -4,6 +4,8 @@ import time
 from collections import defaultdict
 from concurrent.futures import wait
 
+from door import Door
+
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.workers import Workers
 from spark_azqueue.source.columns import source_columns
@@ -53,9 +55,8 @@ class Consumers:
         def watched(count, pool):
             return Watched(make_workers(count, pool), self.begun[pool])
 
-        made = LeasedConsumer(
-            config, columns, Runtime(make_workers=watched, renews=renews, **given)
-        )
+        runtime = Runtime(make_workers=watched, renews=renews, **given)
+        made = Door(LeasedConsumer(config, columns, runtime))
         self.running.append(made)
         return made
 
@@ -87,7 +88,7 @@ def bodies(parts):
 
 def batch(consumer, start):
     """One micro-batch from this start; returns its end and its bodies."""
-    end = consumer.latest(start, None)
+    end = consumer.latest(start, 10_000)
     return end, bodies(consumer.plan(start, end))
 
 

@@ -4,18 +4,20 @@ while their tasks run: what takes each away, and a scenario that needs it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from executors import World
-from executors_rules import no_tombstones, nothing, unsettled
+from executors_rules import no_tombstones, unsettled
 from executors_scene import Scene
 from executors_spark import Driver
 from executors_walk import play
 
-from spark_azqueue.source.batches.commits import Position
+from spark_azqueue.errors import InvalidOption
+from spark_azqueue.source.calls import BareCalls, Wanted
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.recovery import PlanRecovery
 from spark_azqueue.source.offsets import OffsetJson
@@ -113,32 +115,57 @@ def _to_its_end(world: World, driver: Driver) -> None:
 # ── what takes a rule away ────────────────────────────────────────────────────────────────────────
 
 
+def _repeats_for_ever(bare: BareCalls) -> OffsetJson | None:
+    return None if bare.is_proven else bare.start
+
+
 def the_start_needs_proof(patch: Patch) -> None:
-    patch.setattr(Position, "is_due", property(lambda self: self.is_known and not self.is_proven))
+    real = BareCalls.__init__
+
+    def begins(self: BareCalls, initial: OffsetJson) -> None:
+        real(self, initial)
+        self.is_proven = False
+
+    patch.setattr(BareCalls, "__init__", begins)
+    patch.setattr(BareCalls, "asked", _repeats_for_ever)
 
 
 def a_plan_that_was_asked_for_is_asked_for_still(patch: Patch) -> None:
-    patch.setattr(Position, "planned", nothing)
-    patch.setattr(Position, "is_due", Position.is_awaited)
+    _hears(patch, lambda is_probe: is_probe)
+    patch.setattr(BareCalls, "asked", _repeats_for_ever)
 
 
 def what_spark_names_is_not_heard(patch: Patch) -> None:
-    patch.setattr(Position, "probed", nothing)
+    _hears(patch, lambda is_probe: not is_probe)
+
+
+def _hears(patch: Patch, what: Callable[[bool], bool]) -> None:
+    real = BareCalls.planned
+
+    def planned(self: BareCalls, start: Mapping[str, Any], end: OffsetJson) -> None:
+        if what(start == end):
+            real(self, start, end)
+
+    patch.setattr(BareCalls, "planned", planned)
 
 
 def nothing_new_is_another_text(patch: Patch) -> None:
     real, asked = ExecutorsConsumer.latest, itertools.count()
 
-    def latest(
-        self: ExecutorsConsumer, start: Mapping[str, Any] | None, most: int | None, **proof: Any
-    ) -> Any:
-        return {**real(self, start, most, **proof), "asked": next(asked)}
+    def latest(self: ExecutorsConsumer, wanted: Wanted) -> OffsetJson:
+        return {**real(self, wanted), "asked": next(asked)}
 
     patch.setattr(ExecutorsConsumer, "latest", latest)
 
 
 def the_wrapper_is_served(patch: Patch) -> None:
-    patch.setattr(Position, "is_told_late", nothing)
+    real = BareCalls.planned
+
+    def planned(self: BareCalls, start: Mapping[str, Any], end: OffsetJson) -> None:
+        with contextlib.suppress(InvalidOption):
+            real(self, start, end)
+
+    patch.setattr(BareCalls, "planned", planned)
 
 
 def any_plan_may_follow(patch: Patch) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from door import Straight
 from log_stores import MemoryLogStore
 
 from spark_azqueue.options.parse import source_config
@@ -56,17 +57,20 @@ class Query:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         removals: Removals | None = None,
-    ) -> ExecutorsConsumer:
+    ) -> Straight:
         config = self.config
         assert config.write_ahead_log
         assert config.executors
-        return ExecutorsConsumer(
-            config,
-            config.write_ahead_log,
-            config.executors,
-            store=self.store.another(),
-            removals=removals,
-            runtime=Runtime(client=self.client(), clock=clock, sleep=sleep),
+        runtime = Runtime(client=self.client(), clock=clock, sleep=sleep)
+        return Straight(
+            ExecutorsConsumer(
+                config,
+                config.write_ahead_log,
+                config.executors,
+                store=self.store.another(),
+                removals=removals,
+                runtime=runtime,
+            )
         )
 
     def task(

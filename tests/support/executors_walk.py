@@ -223,7 +223,8 @@ def _is_done(world: World, at: Checkpoint) -> bool:
         for each in world.turns.alive
         if each not in threads and all(each is not driver.actor for driver in world.drivers)
     ]
-    return bool(drivers) and not (working or world.service.is_late or world.in_queues())
+    left = world.service.is_late or world.in_queues() or world.waits(at)
+    return bool(drivers) and not (working or left)
 
 
 def _is_whole(world: World, at: Checkpoint) -> None:

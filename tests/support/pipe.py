@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from door import Door
 
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import sink_config, source_config
@@ -50,7 +51,7 @@ class Source:
         permissive = self.config.on_undecodable is OnUndecodable.PERMISSIVE
         self.columns = source_columns(self.config.body_type, permissive=permissive)
         carries, log = carried(self.columns, self.config), self.config.write_ahead_log
-        self.consumer: LeasedConsumer | LogConsumer = (
+        self.consumer = Door(
             LogConsumer(self.config, carries, log) if log else LeasedConsumer(self.config, carries)
         )
         self.offset: OffsetJson = self.consumer.initial

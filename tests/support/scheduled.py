@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from door import Door
 from log_stores import MemoryLogStore
 
 from spark_azqueue.options.log import LogConfig, LogPlace
@@ -56,13 +57,13 @@ class Scheduled:
         self.runs.append(Run(self, len(self.runs)))
         return self.runs[-1]
 
-    def source(self) -> LeasedConsumer | LogConsumer:
+    def source(self) -> Door:
         config = source_config(self.options, {})
         columns = source_columns(config.body_type, permissive=False)
         if self._store is None:
-            return LeasedConsumer(config, columns)
+            return Door(LeasedConsumer(config, columns))
         log = LogConfig(LogPlace(container=None, folder="/memory"), None)
-        return LogConsumer(config, columns, log, store=self._store)
+        return Door(LogConsumer(config, columns, log, store=self._store))
 
     def work(self, run: Run) -> None:
         """All that one run does, from its start to its end."""
@@ -77,10 +78,10 @@ class Scheduled:
         finally:
             source.close()
 
-    def _newest(self, source: LeasedConsumer | LogConsumer) -> OffsetJson:
+    def _newest(self, source: Door) -> OffsetJson:
         return self._offsets[-1] if self._offsets else source.initial
 
-    def _one_batch(self, run: Run, source: LeasedConsumer | LogConsumer) -> None:
+    def _one_batch(self, run: Run, source: Door) -> None:
         if self._offsets:
             source.plan(self._offsets[-1], self._offsets[-1])
         if self._committed < len(self._offsets):
@@ -88,9 +89,7 @@ class Scheduled:
         else:
             self._batch(run, source, None)
 
-    def _batch(
-        self, run: Run, source: LeasedConsumer | LogConsumer, start: OffsetJson | None
-    ) -> bool:
+    def _batch(self, run: Run, source: Door, start: OffsetJson | None) -> bool:
         """A batch, if there is one; else an idle trigger."""
         if start is not None and self._committed < len(self._offsets):
             self._process(run, source, is_again=True)
@@ -106,9 +105,7 @@ class Scheduled:
         self._process(run, source)
         return True
 
-    def _process(
-        self, run: Run, source: LeasedConsumer | LogConsumer, *, is_again: bool = False
-    ) -> None:
+    def _process(self, run: Run, source: Door, *, is_again: bool = False) -> None:
         end = self._offsets[-1]
         start = self._offsets[-2] if len(self._offsets) > 1 else source.initial
         parts = source.plan(start, end)

@@ -1,16 +1,5 @@
-"""Which offsets are committed, settled or replayed, as far as Spark's calls prove it.
+"""Which offsets are committed, settled or replayed. For offsets that hold leases.
 
-For offsets that hold leases: of a query without a log, and of one that had none before. With a log
-`log/consumer.py` asks `Position` itself, as `executors/consumer.py` does on 4.0 and 4.1.
-
-The rules (see docs/design.md, "What proves a commit"):
-
-- `commit(N)`, `latestOffset(start=N)` and `partitions(N, M)` with N != M prove that N is committed.
-- `partitions(N, N)` comes first on Spark 4.0 and 4.1 and proves nothing: it only tells what N is.
-- A bare `latestOffset()` (4.0, 4.1) proves the newest offset after a `partitions(s, e)`. If the
-  run's first call was `partitions(N, N)`, it proves N: Spark would have replayed an uncommitted N
-  before this call. (Spark's wrapper for availableNow calls it even before that, when nothing is
-  known or proven.)
 - `partitions(s, e)` with an e this process never returned is a replay after a crash.
 - A batch that this process replayed gave no rows, so its commit deletes nothing.
 """
@@ -21,7 +10,6 @@ import enum
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from spark_azqueue.errors import AzQueueError
@@ -54,44 +42,22 @@ class _Known(enum.Enum):
     REPLAYED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _HandedOut:
-    """A batch given to Spark: the text of its start, and its own offset."""
-
-    start: str
-    offset: OffsetJson
-
-
 class CommitTracker:
     """Keeps the state of each offset, by the digest of its text: texts can be long. Pure."""
 
-    def __init__(self, initial: OffsetJson, position: Position) -> None:
-        """position: follows the calls of `handed_out` and `plan`."""
+    def __init__(self, initial: OffsetJson) -> None:
         self._initial = offset_text(initial)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._open: OrderedDict[str, _HandedOut] = OrderedDict()  # not settled, by text
-        self._position = position
+        self._open: OrderedDict[str, OffsetJson] = OrderedDict()  # not settled, by text
 
-    def handed_out(self, start: Mapping[str, Any], offset: OffsetJson) -> None:
+    def handed_out(self, offset: OffsetJson) -> None:
         """Note that `latestOffset` is about to return this new offset."""
-        self._open[offset_text(offset)] = _HandedOut(offset_text(start), offset)
-        self._position.handed_out(offset)
+        self._open[offset_text(offset)] = offset
         self._mark(offset_text(offset), _Known.HANDED_OUT)
-
-    def repeated(self, start: Mapping[str, Any]) -> OffsetJson | None:
-        """The offset to return again if the engine asks twice from one start."""
-        text = offset_text(start)
-        return next((each.offset for each in self._open.values() if each.start == text), None)
 
     def handed_out_before(self, number: int) -> list[OffsetJson]:
         """The offsets of this run with a lower number of their batch that are not settled."""
-        return [each.offset for each in self._open.values() if each.offset["batch"] < number]
-
-    def bare_repeat(self) -> OffsetJson | None:
-        """The offset to return again if a bare call comes before the last one was planned."""
-        if not (self._open and self._position.is_due):
-            return None
-        return next(reversed(self._open.values())).offset
+        return [each for each in self._open.values() if each["batch"] < number]
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
         """What to do if this offset is committed. Call `settled` once that is done or begun."""
@@ -116,9 +82,7 @@ class CommitTracker:
         """
         text = offset_text(end)
         if offset_text(start) == text:
-            self._position.probed(end)
             return PlanAction.NOTHING
-        self._position.planned(end)
         known = self._known.get(_digest(text))
         if known is _Known.SETTLED or (known is _Known.HANDED_OUT and text not in self._open):
             raise AzQueueError(
@@ -144,98 +108,3 @@ class CommitTracker:
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-class _State(enum.Enum):
-    UNKNOWN = "Spark has named nothing, and was handed nothing"
-    ASKED = "the same, and it has asked for more"
-    PROBED = "Spark has named it before it asked: an uncommitted one would be replayed first"
-    NAMED = "Spark has named it, or was handed it"
-    PLANNED = "Spark has asked for the rows up to there"
-
-
-_CALLS_BEFORE_A_PLAN = 2
-"""At most this many bare calls come before Spark asks for the rows up to a new offset: with its
-wrapper for availableNow the second is for the progress. A further one tells that the query needs no
-rows of it (such as `limit(0)`)."""
-
-
-class Position:
-    """The newest offset that Spark has named or was handed, moved by its calls."""
-
-    def __init__(self, initial: OffsetJson) -> None:
-        self._initial = offset_text(initial)
-        self._asked = 0  # bare calls since the offset was named or returned; it is the first
-        self._offset = initial
-        self._state = _State.UNKNOWN
-        self._asked_first = False
-        self._newest = ""  # the text of the newest offset that was returned to Spark
-        self.batches = 0
-        """How many offsets were returned in this run."""
-
-    @property
-    def is_known(self) -> bool:
-        """True if Spark has named an offset, or was handed one."""
-        return self._state not in (_State.UNKNOWN, _State.ASKED)
-
-    @property
-    def is_proven(self) -> bool:
-        """True if a bare `latestOffset()` proves that the offset is committed."""
-        return self._state in (_State.PROBED, _State.PLANNED)
-
-    @property
-    def is_awaited(self) -> bool:
-        """True if Spark was handed the offset, or has named it late, and asked for no rows yet.
-
-        It never asks for rows up to the initial one. Nothing is proven by that.
-        """
-        return self._state is _State.NAMED and offset_text(self._offset) != self._initial
-
-    @property
-    def is_due(self) -> bool:
-        """True if Spark may be about to ask for the rows up to the offset: it gets that again."""
-        return self.is_awaited and self._asked <= _CALLS_BEFORE_A_PLAN
-
-    def asked(self) -> tuple[OffsetJson, bool]:
-        """A bare `latestOffset()`: where it starts, and whether that is proven to be committed."""
-        self._asked += 1
-        if self._state is _State.UNKNOWN:
-            self._state = _State.ASKED
-            self._asked_first = True
-        return self._offset, self.is_proven
-
-    def is_told_late(self, offset: OffsetJson) -> bool:
-        """True if Spark names this offset only when it has asked for the one that follows.
-
-        Its wrapper for availableNow does. It would write that answer, from a call that did not know
-        the offset, into its log.
-        """
-        return self._asked_first and offset_text(offset) != self._initial
-
-    def assumed(self, offset: OffsetJson) -> None:
-        """A bare `latestOffset()` returns this one, as if Spark had named it. It may be new."""
-        self._newest = offset_text(offset)
-
-    def handed_out(self, offset: OffsetJson) -> None:
-        """`latestOffset` is about to return this new offset."""
-        self._offset, self._state = offset, _State.NAMED
-        self._newest = offset_text(offset)
-        self._asked = 1
-        self.batches += 1
-
-    def probed(self, offset: OffsetJson) -> None:
-        """partitions(offset, offset): on 4.0 and 4.1 after a restart it is known only now.
-
-        Later it tells nothing: another source of the query has data.
-        """
-        if self._state in (_State.UNKNOWN, _State.PROBED):
-            self._offset, self._state = offset, _State.PROBED
-        elif self._state is _State.ASKED:
-            self._offset, self._state = offset, _State.NAMED
-            self._asked = 1
-
-    def planned(self, end: OffsetJson) -> bool:
-        """partitions(s, end) with another s. Returns True if this run has returned `end`."""
-        self._asked_first = False
-        self._offset, self._state = end, _State.PLANNED
-        return offset_text(end) == self._newest

@@ -14,7 +14,8 @@ from spark_azqueue.metrics.report import Report
 from spark_azqueue.options.source_config import SourceConfig
 
 from ..batches.batch import Batch
-from ..batches.commits import CommitTracker, PlanAction, Position, Proof
+from ..batches.commits import CommitTracker, PlanAction, Proof
+from ..calls import Wanted
 from ..columns import Columns
 from ..offsets import OffsetJson, QueueOffset, batch_of, offset_text
 from ..runtime import DEFAULT, Runtime
@@ -43,56 +44,40 @@ class LeasedConsumer:
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
-        self._position = Position(self.initial)
-        self._commits = CommitTracker(self.initial, self._position)
+        self._commits = CommitTracker(self.initial)
         self._restored = RestoredBatches(self.engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
         self._has_replayed = False  # and was not asked for a new batch since
-        self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
-        self._is_alone = False  # the same, also with trigger(once=True), which sets no limit
+        self._is_last = False  # the run may end after the newest batch
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now (the service's clock, whole seconds)."""
         self.engine.freeze_cutoff()
 
-    def latest(
-        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
-    ) -> OffsetJson:
-        """Settle what is proven committed, then lease a new batch of at most `most` messages.
+    def latest(self, wanted: Wanted) -> OffsetJson:
+        """Settle what is proven committed, then lease a new batch.
 
-        start: None on Spark 4.0 and 4.1, which do not tell. is_proven: False if the engine may not
-        have committed the start.
-        Returns the new offset, or the start itself if there is nothing new.
+        Returns the new offset, or the start if there is nothing new.
         """
         self.engine.open()
         self._has_replayed = False
-        is_settled = True
-        self._may_end = start is None and not self._position.batches
-        self._is_alone = self._may_end or (start is not None and most is None)
-        if start is None:
-            start, is_settled = self._position.asked()
-            again = self._commits.bare_repeat()
-        else:
-            again = self._commits.repeated(start)
-        if again:
-            return again
-        self.engine.is_asked(most)
+        self._is_last = wanted.is_last
+        start = wanted.start
+        self.engine.is_asked(wanted.most)
         number = batch_of(start, account=self._account) + 1
-        if is_proven and is_settled:
+        if wanted.is_proven:
             self.committed(start)
-        elif (
-            not is_proven and self.engine.suspects.isolating
-        ):  # what fails beside a suspect would look guilty
-            return dict(start)
+        elif wanted.may_run and self.engine.suspects.isolating:
+            return start  # what fails beside a suspect would look guilty
         batch = None
-        if self.engine.is_due(may_end=self._may_end):
+        if self.engine.is_due(may_end=self._is_last):
             batch = self.engine.next_batch(number)
         pending = self.engine.pending() if self.engine.config.delete_on_commit else Pending()
         if batch is None and not self._has_changed(pending):
-            return dict(start)
+            return start
         offset = self._offset(number, batch, pending).to_json()
         self._partitions[offset_text(offset)] = batch.partitions if batch else []
-        self._commits.handed_out(start, offset)
+        self._commits.handed_out(offset)
         self._restored.noted = pending.remembered
         if batch:
             self.engine.has_given(len(batch.received))
@@ -117,7 +102,7 @@ class LeasedConsumer:
         )
         if batch is None:
             return noted
-        has_witness = self._is_alone and config.delete_on_commit
+        has_witness = self._is_last and config.delete_on_commit
         texts = holder.keep_witness(batch.leases) if has_witness else {}
         return replace(
             noted,
@@ -143,7 +128,7 @@ class LeasedConsumer:
             self._restored.replay(end)
             self._has_replayed = True
             return []
-        if not self._may_end:
+        if not self._is_last:
             self.engine.prefetch()
         return self._partitions[
             offset_text(end)

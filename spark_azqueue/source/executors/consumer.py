@@ -8,6 +8,7 @@ calls it from one thread. Knows no pyspark: `readers.py` translates.
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any
 
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.metrics.report import Report
-from spark_azqueue.options.log import ExecutorsConfig, LogConfig, refused_wrapper
+from spark_azqueue.options.log import ExecutorsConfig, LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.messages import MOST_IN_A_PLAN
@@ -23,7 +24,7 @@ from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from ..batches.commits import Position
+from ..calls import Wanted
 from ..decoding_record import DecodingRecord
 from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
@@ -111,14 +112,13 @@ class ExecutorsConsumer:
             self._recovery,
             runtime.now,
         )
-        self._position = Position(self.initial)  # on 4.0 and 4.1, which do not tell it
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = SeenMessages()  # after that plan
         self._suspects: tuple[Suspected, ...] = ()  # what is delivered again after it
         self._evidence = Evidence()  # what is known beside them
         self._decoding = DecodingRecord(config)
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
-        self._made: PlanId | None = None  # the newest plan that this process has made
+        self._first_made = math.inf  # number of the first plan that this process has made
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
         self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
         self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
@@ -130,25 +130,15 @@ class ExecutorsConsumer:
         self._ready.only_until(self._cutoff)
         self._monitor.limit()
 
-    def latest(
-        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
-    ) -> OffsetJson:
+    def latest(self, wanted: Wanted) -> OffsetJson:
         """Close the committed plan, then return the one that follows; the start itself if none.
 
-        start: None on Spark 4.0 and 4.1, which do not tell. most: the most messages in a new batch.
-        is_proven: False if the engine may not have committed the start: then it is not closed, and
-        nothing follows it yet.
+        A plan that is not proven to be committed is not closed, and nothing follows it yet.
         """
-        may_end = start is None and self._issued is None  # after one batch, as on 4.0 and 4.1
-        if start is None:
-            start, _ = self._position.asked()
-            if self._position.is_due:
-                return dict(start)  # Spark has not asked for its rows yet
-            self._recovery.is_asked_bare = not self._position.is_known
         self._has_answered = True
         if not self._monitor.is_open:
             self._monitor.open()
-        plan = self._plan(start)
+        plan = self._plan(wanted.start)
         if not self._recovery.is_done:
             self._take_over(plan)
         if self._first is not None and self._first[0] == plan.id:
@@ -156,15 +146,16 @@ class ExecutorsConsumer:
         if plan.id == START:
             plan = self._before_first
         if self._closed != plan.id:
-            if not is_proven and plan.id != START and not self._folder.listed(plan.id).is_closed:
-                return dict(start)
+            is_closed = plan.id == START or self._folder.listed(plan.id).is_closed
+            if wanted.may_run and not is_closed:
+                return wanted.start
             following = self._close(plan)
             if following is not None:
                 return self._given(following)
-        following = self._next(plan, most, may_end=may_end)
+        following = self._next(plan, wanted)
         if following is None:
-            return dict(start)
-        self._made = following.id
+            return wanted.start
+        self._first_made = min(self._first_made, following.number)
         return self._given(following)
 
     def plan(
@@ -176,11 +167,7 @@ class ExecutorsConsumer:
         """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id:
-            if self._position.is_told_late(end):
-                raise refused_wrapper("leaseOn=executors", plan.number)
-            self._position.probed(end)
             return []
-        self._position.planned(end)
         if not self._recovery.is_done:
             self._monitor.open()
             self._take_over(before, plan)
@@ -209,7 +196,7 @@ class ExecutorsConsumer:
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
         """Send nothing: tasks lease, and no task has begun. None for a plan of an earlier run."""
-        return True if self._plan(offset).id == self._made else None
+        return True if self._plan(offset).number >= self._first_made else None
 
     def report(self) -> Report:
         """The backlog, what slots reported in this run, and the state of the folder."""
@@ -295,29 +282,29 @@ class ExecutorsConsumer:
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, evicted)
 
-    def _next(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
+    def _next(self, plan: Plan, wanted: Wanted) -> Plan | None:
         """Plan the next batch: of suspects, or of new messages. None if there is no message now."""
         self._decoding.check()
         evidence, order = self._evidence, self._given_up.order
         suspects = by_turn(self._suspects, evidence, order)
         following = None
         if not suspects or order.turn(suspects[0].history, evidence)[0] == LAST:
-            following = self._new(plan, most, may_end=may_end)
+            following = self._new(plan, wanted)
         if following is None and suspects:
             now = int(self._now())
             said = self._given_up.said
             following = plan_again(plan, suspects, evidence, order, self._known, now, said)
         return following and self._recovery.follow(plan, following, self._known)
 
-    def _new(self, plan: Plan, most: int | None, *, may_end: bool) -> Plan | None:
+    def _new(self, plan: Plan, wanted: Wanted) -> Plan | None:
         """A plan of new messages, None if there is none now."""
         if self._monitor.is_look_due:
             self._monitor.look()
-        if not (self._monitor.is_limited or self._monitor.may_begin(may_end=may_end)):
+        if not (self._monitor.is_limited or self._monitor.may_begin(may_end=wanted.is_last)):
             if not self._suspects:
                 self._noting.idle(plan.id, ends=False)
             return None
-        limit = min(most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
+        limit = min(wanted.most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         if any(each.history.is_lone for each in self._suspects):
             limit = min(limit, SINGLES_UP_TO)  # many small batches to compare lone suspects with
         while True:
@@ -364,9 +351,7 @@ class ExecutorsConsumer:
         self._recovery.check_queues(plan)
         self._issued = plan.id
         self._sizing.begins()
-        offset = plan.to_json()
-        self._position.handed_out(offset)
-        return offset
+        return plan.to_json()
 
     def _plan(self, offset: Mapping[str, Any]) -> Plan:
         return Plan.from_json(offset, account=self._account)

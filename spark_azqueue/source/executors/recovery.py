@@ -10,7 +10,7 @@ from spark_azqueue.errors import CheckpointMismatch, LostSegment
 from spark_azqueue.journal.claim import Claim
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options.choices import LogStart
-from spark_azqueue.options.log import WRAPPER, LogConfig
+from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.selection import QueueSelection
 
 from ..refusals import (
@@ -55,8 +55,6 @@ class PlanRecovery:
         self.floor = 0
         self.followed: PlanId | None = None
         """The newest plan behind which this process put another."""
-        self.is_asked_bare = False
-        """Spark 4.0 or 4.1 has asked for an offset before it named one."""
 
     @property
     def is_done(self) -> bool:
@@ -156,8 +154,7 @@ class PlanRecovery:
 
     def unknown(self, newest: int) -> CheckpointMismatch:
         """The error for a new checkpoint whose folder was used, up to the batch `newest`."""
-        more = f". Or is {WRAPPER} true? Set it to false" if self.is_asked_bare else ""
-        return unknown(self._folder.where, newest, more=more)
+        return unknown(self._folder.where, newest)
 
     def follow(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
         """Let this plan follow that one, unless another does. Returns the one that follows.

@@ -161,22 +161,14 @@ class LoggedBatches:
         """The newest batch in the log."""
         return self._log.state.head
 
-    @property
-    def is_ahead(self) -> bool:
-        """True if Spark was not known to have named the newest batch when the run began."""
-        return self._log.state.head > self._log.state.progress.named
-
-    def take_over(self, asked: Asked | None) -> None:
+    def take_over(self, asked: Asked) -> None:
         """Once: become the log's writer, and hold the messages that earlier runs left in it."""
         if self.recovery.take_over(asked) and self._bodies:
             self._bodies.go_on()
 
     def delete_logged(self) -> None:
-        """With deleteAfter=log, begin the deletes of what is in the log.
-
-        Not before Spark has said where it is: a start that is refused deletes nothing.
-        """
-        if self._deletes_at_once and self.recovery.is_checked:
+        """With deleteAfter=log, begin the deletes of what is in the log."""
+        if self._deletes_at_once and self.recovery.is_done:
             self._settle(self.head)
 
     def write(self, number: int, batch: Batch) -> OffsetJson:
@@ -231,13 +223,6 @@ class LoggedBatches:
         return min(
             (each for each in self._log.segments.sizes if each > number), default=self.head + 1
         )
-
-    @property
-    def newest(self) -> int:
-        """The newest batch that can be given again: `head`, unless it is lost. 0 without any."""
-        if self._settings.fail_on_data_loss or self.head in self._log.segments.sizes:
-            return self.head
-        return max(self._log.segments.sizes, default=0)
 
     def rows_of(self, numbers: range) -> list[bytes]:
         """The partitions of these segments, which are one batch of Spark: the same at every call.
@@ -309,17 +294,13 @@ class LoggedBatches:
             put_seconds=None if self._put_s is None else round(self._put_s, 3),
         )
 
-    def mark(self) -> None:
-        """Write down how far deleting has come, if that has changed."""
-        self._log.mark(self._progress.now())
-
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
         """Write a mark seldom, and best effort: it only saves work.
 
         has_ended: it is the last one of this process. Writes nothing if the log was not taken over
         as a whole: a start that is refused must not change what the next one finds.
         """
-        if not self.recovery.is_whole or not (at_once or self._progress.is_due()):
+        if not self.recovery.is_done or not (at_once or self._progress.is_due()):
             return
         try:
             self._log.mark(self._progress.now(has_ended=has_ended))

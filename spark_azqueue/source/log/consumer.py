@@ -22,7 +22,8 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.retry import LAST_WORDS_S
 
-from ..batches.commits import CommitTracker, PlanAction, Position, Proof
+from ..batches.commits import CommitTracker, PlanAction, Proof
+from ..calls import Wanted
 from ..columns import Columns
 from ..driver.engine import DriverLeasing, RestoredBatches
 from ..leases.holder import removals_for
@@ -68,9 +69,7 @@ class LogConsumer:
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
-        self._position = Position(self.initial)
-        # Of batches from before the log.
-        self._commits = CommitTracker(self.initial, self._position)
+        self._commits = CommitTracker(self.initial)  # of batches from before the log
         self._restored = RestoredBatches(engine, self._commits)
         self._runtime = runtime
         self._log = WriteAheadLog(
@@ -90,62 +89,39 @@ class LogConsumer:
             self.engine, columns, settings, self._log, progress, runtime.clock, bodies
         )
         self._recovery = self._batches.recovery
-        self._mark_is_due = False  # else the next run might take what was assumed for new
-        self._may_be_ahead = False  # Spark says where it is, and asks for a batch at a time
-        self._may_end = False  # after one batch, as an availableNow run of Spark 4.0 and 4.1 does
+        self._given = 0  # batches of this run
+        self._is_last = False  # the run may end after the newest of them
 
     def freeze_cutoff(self) -> None:
         """From now on read only messages inserted by now, and segments that exist now."""
         self.engine.freeze_cutoff()
 
-    def latest(
-        self, start: Mapping[str, Any] | None, most: int | None, *, is_proven: bool = True
-    ) -> OffsetJson:
+    def latest(self, wanted: Wanted) -> OffsetJson:
         """Settle what is proven committed, then return the offset behind the next segment.
 
-        start: None on Spark 4.0 and 4.1, which do not tell. is_proven: False if the engine may not
-        have committed the start. The next segment is one that exists already, or a new one of at
-        most `most` messages. Returns the start itself if there is neither.
+        That is one that exists already, or a new one. Returns the start if there is neither.
         """
         self.engine.open()
         self.engine.builder.catch_up()
-        self._may_be_ahead = start is not None and most is not None
-        self._may_end = start is None and not self._position.batches
-        if start is None:
-            known, is_settled = self._position.asked()
-            if not self._position.is_known:
-                self._batches.take_over(None)
-                if first := self._recovery.first_of_all:
-                    first = self._batches.standing_from(first)
-                    if first <= self._batches.head:
-                        return self._handed_out(self._offset(first))
-                known = self._offset(self._batches.newest)
-                if self._batches.is_ahead:  # return it alone: a batch that fails must not grow
-                    return self._handed_out(known)
-                self._position.assumed(known)
-                self._mark_is_due = True
-            elif self._position.is_due:
-                return known  # asked again before the last one was planned
-        else:
-            known, is_settled = dict(start), True
-        self.engine.is_asked(most)
-        position = self._read(known)
+        self._is_last = wanted.is_last
+        self.engine.is_asked(wanted.most)
+        position = self._read(wanted.start)
         self._batches.take_over(Asked(position))
-        if not is_proven and self.engine.suspects.isolating:
-            return known  # what fails beside a suspect would look guilty
-        if is_proven and is_settled:
+        if wanted.may_run and self.engine.suspects.isolating:
+            return wanted.start  # what fails beside a suspect would look guilty
+        if wanted.is_proven:
             self._batches.named(position.number)
             self._batches.delete_logged()
-            self.committed(known)
+            self.committed(wanted.start)
         number = self._batches.standing_from(max(position.number, self._recovery.after) + 1)
         if number <= self._batches.head:
-            return self._handed_out(self._offset(number))
-        if not self.engine.is_due(may_end=self._may_end):
-            return known
+            return self._handed_out(self._batches.offset(number))
+        if not self.engine.is_due(may_end=self._is_last):
+            return wanted.start
         batch = self.engine.next_batch(number)
         if batch is None:
             self._batches.mark_if_due(at_once=self.engine.is_limited)
-            return known
+            return wanted.start
         return self._handed_out(self._batches.write(number, batch))
 
     def plan(
@@ -154,26 +130,19 @@ class LogConsumer:
         """The partitions of the segments behind `start` up to `end`: the same at every call."""
         position, last = self._read(start), self._read(end)
         if offset_text(start) == offset_text(end):
-            self._position.probed(end)
             self._batches.named(last.number)
             return []
-        is_ours = self._position.planned(end)
         self.engine.open()
         self.engine.builder.wait_for_prefetch()
         if not last.is_of_log:
             return self._plan_from_before(start, end, is_proven=is_proven)
         self._recovery.check_forward(position, last)
-        asked = Asked(position, last, is_ours)
-        self._batches.take_over(asked)
-        self._recovery.check_start(asked)
+        self._batches.take_over(Asked(position, last))
         self._recovery.compare(last)
         if is_proven:
             self.committed(start)
         self._batches.named(last.number)
         self._batches.delete_logged()
-        if self._mark_is_due:
-            self._batches.mark()
-            self._mark_is_due = False
         first = max(position.number, self._recovery.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
         self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
@@ -232,20 +201,16 @@ class LogConsumer:
     def _read(self, offset: Mapping[str, Any]) -> LogOffset:
         return LogOffset.from_json(offset, account=self._account)
 
-    def _offset(self, number: int) -> OffsetJson:
-        """The offset behind a batch in the log (or the initial one)."""
-        return self._batches.offset(number) if number else self.initial
-
     def _handed_out(self, offset: OffsetJson) -> OffsetJson:
-        self._position.handed_out(offset)
+        self._given += 1
         self.engine.has_given(self._read(offset).messages)
         return offset
 
     def _prefetch(self) -> None:
         """Lease the next batch while Spark works on this one, and write it."""
-        if self._may_end:
+        if self._is_last:
             return
-        if not self._may_be_ahead or self._position.batches < _BATCHES_BEFORE_AHEAD:
+        if self._given < _BATCHES_BEFORE_AHEAD:
             self.engine.prefetch()
             return
         number = self._batches.head + 1

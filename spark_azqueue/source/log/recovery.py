@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, Lease
 
@@ -32,18 +30,11 @@ log = logging.getLogger(__name__)
 class Asked(NamedTuple):
     """Where Spark says that the query is.
 
-    end: of the batch that Spark asks for, if it does. is_ours: this run gave `end` to Spark.
+    end: of the batch that Spark asks for, if it does.
     """
 
     start: LogOffset
     end: LogOffset | None = None
-    is_ours: bool = False
-
-
-class _RecoveryState(enum.Enum):
-    NOT_BEGUN = "the log may belong to another process"
-    TAKEN_OVER = "this process writes the log, and Spark has not said where it is"
-    CHECKED = "and the checkpoint fits the log"
 
 
 class LogRecovery:
@@ -70,46 +61,29 @@ class LogRecovery:
         self._failures = failures
         self._segments = segments
         self._clock = clock
-        self._state = _RecoveryState.NOT_BEGUN
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
         """No batch up to this one is delivered."""
+        self.is_done = False
+        """True if this process writes the log, holds all that earlier runs left in it, and the
+        checkpoint fits it."""
 
-    @property
-    def is_whole(self) -> bool:
-        """True if this process writes the log, and holds all that earlier runs left in it."""
-        return self._state is not _RecoveryState.NOT_BEGUN
-
-    @property
-    def is_checked(self) -> bool:
-        """True if Spark has said where it is, and that fits the log."""
-        return self._state is _RecoveryState.CHECKED
-
-    @property
-    def first_of_all(self) -> int | None:
-        """With writeAheadLogStart=earliest, what a new checkpoint gets first from a used log."""
-        state = self._log.state
-        is_used = state.progress.committed > state.floor < state.head
-        is_wanted = self._settings.start is LogStart.EARLIEST and not self.is_checked
-        return state.floor + 1 if is_used and is_wanted else None
-
-    def take_over(self, asked: Asked | None) -> bool:
+    def take_over(self, asked: Asked) -> bool:
         """Become the log's writer, and hold the messages that earlier runs left in it.
 
-        asked: None if Spark has not said where it is. Returns False if that was done before. After
-        an error the next call does all of it again.
+        Returns False if that was done before. After an error the next call does all of it again.
         """
-        if self.is_whole:
+        if self.is_done:
             return False
-        newest = asked and (asked.end or asked.start)
-        if newest and newest.is_of_log:
+        newest = asked.end or asked.start
+        if newest.is_of_log:
             is_empty = not self._log.identify()
             check_not_empty(self._log.where, newest.number, is_empty=is_empty)
         self._log.open()
         # The checkpoint is compared twice: before the claim, so that a start that is refused does
         # not stop a running query; and after it, since that query may have written meanwhile.
         # A log that an offset names has segments: with none, it is behind the checkpoint.
-        floor = 0 if asked is None or asked.start.is_of_log else asked.start.number
+        floor = 0 if asked.start.is_of_log else asked.start.number
         self._check(self._log.survey(floor), asked)
         state = self._log.claim(floor)
         self._check(state, asked)
@@ -118,13 +92,10 @@ class LogRecovery:
         self._progress.restored(state.progress, state.not_done)
         if self._engine.holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
             self._mark()  # before anything is renewed: the next process has to know it
-        if asked:
-            self._fits(asked)
-            if asked.start.is_of_log:
-                self.compare(asked.start)
-        self._state = (
-            _RecoveryState.CHECKED if asked else _RecoveryState.TAKEN_OVER
-        )  # not before all of it is done
+        self._fits(asked)
+        if asked.start.is_of_log:
+            self.compare(asked.start)
+        self.is_done = True  # not before
         return True
 
     def _restore(self, state: LogState) -> int:
@@ -166,12 +137,6 @@ class LogRecovery:
 
     # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────
 
-    def check_start(self, asked: Asked) -> None:
-        """Once: may a query resume from here? Then its checkpoint knows this log."""
-        if not self.is_checked:
-            self._fits(asked)
-            self._state = _RecoveryState.CHECKED
-
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
         """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
         if start.is_of_log and end.number <= start.number:
@@ -186,7 +151,7 @@ class LogRecovery:
             self._log.skip_to(position.number)
 
     def _fits(self, asked: Asked) -> None:
-        start, end, _ = asked
+        start, end = asked
         state = self._log.state
         self.after = self._first_segment(state, asked)
         if self.after > start.number:
@@ -207,7 +172,6 @@ class LogRecovery:
             choice=self._settings.start,
             lose=not self._settings.fail_on_data_loss,
             end=asked.end,
-            is_ours=asked.is_ours,
         )
 
     def _mark(self) -> None:
@@ -215,13 +179,12 @@ class LogRecovery:
 
     # ── is it the right log? ──────────────────────────────────────────────────────────────────────
 
-    def _check(self, state: LogState, asked: Asked | None) -> None:
+    def _check(self, state: LogState, asked: Asked) -> None:
         """May a query that starts there use this log? Changes nothing in it.
 
         Reads the segments whose messages are to be held, each once: a segment never changes.
         """
-        if asked:
-            self.after = self._first_segment(state, asked)
+        self.after = self._first_segment(state, asked)
         if self._log.newest:
             queues = self._log.newest.queues
             check_queues_of_log(self._config.selection, queues, self._log.where)

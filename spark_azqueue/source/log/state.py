@@ -153,25 +153,23 @@ def first_segment(
     choice: LogStart | None,
     lose: bool,
     end: LogOffset | None = None,
-    is_ours: bool = False,
 ) -> int:
     """The segment behind which a query resumes that starts at this offset.
 
     choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false. end: of the
-    batch that Spark asks for, if it does. is_ours: this run gave `end` to Spark before Spark said
-    where it starts (4.0, 4.1). Otherwise the checkpoint has it, so it is no new checkpoint: it was
+    batch that Spark asks for, if it does. The checkpoint has it, so it is no new checkpoint: it was
     rolled back, or its first batch did not end.
     Raises CheckpointMismatch or LostSegment.
     """
     number = start.number
     if not start.is_of_log:
-        began = None if end is None or is_ours else _began(start, end, state.progress)
+        began = None if end is None else _began(start, end, state.progress)
         first = state.progress.began
         is_last_before_log = number > 0 and first is not None and first.after == number
         if began is not None:
             number = began
         elif not is_last_before_log:  # else it was rolled back to there
-            given = _handed_out(start, state.progress, end, is_ours=is_ours)
+            given = _handed_out(state.progress, end)
             if given > number:
                 return _as_chosen(choice, start, given, state, where)
     if number > state.head:
@@ -196,18 +194,13 @@ def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | Non
     return first.after if first and start.number <= first.after < end.number == first.last else None
 
 
-def _handed_out(
-    start: LogOffset, progress: LogProgress, end: LogOffset | None, *, is_ours: bool
-) -> int:
+def _handed_out(progress: LogProgress, end: LogOffset | None) -> int:
     """Up to which segment a checkpoint from before the log must have been lost to start here.
 
     end: of the first batch, if it is known. One that reaches behind the newest segment that a
-    checkpoint has named would join old rows with new ones; an old output skips both. So would one
-    of several segments that is none of the checkpoint's.
+    checkpoint has named would join old rows with new ones; an old output skips both.
     """
-    joins = end is not None and (
-        end.number > progress.named or (is_ours and end.number > start.number + 1)
-    )
+    joins = end is not None and end.number > progress.named
     return max(progress.committed, progress.named) if joins else progress.committed
 
 

@@ -13,10 +13,9 @@ from typing import Any
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.refusals import tell_loss
-from spark_azqueue.options.log import refused_wrapper
 from spark_azqueue.options.replay import ReplayConfig
 
-from ..batches.commits import Position
+from ..calls import BareCalls
 from ..offsets import OffsetJson
 from ..refusals import behind, end_of_stream, lost_batch, of_another, overlapping, removed
 from .batches import (
@@ -56,7 +55,7 @@ class Follower:
         self._sleep = sleep
         self.initial: OffsetJson = ReplayOffset().to_json()
         """The offset of a stream that has read nothing: the same in every run."""
-        self._spark = Position(self.initial)  # where Spark is, on 4.0 and 4.1, which do not tell it
+        self._bare = BareCalls(self.initial)
         self._opened: Journal | None = None
         self._found: LogSurvey | None = None
         self._looked_at = 0.0
@@ -80,10 +79,12 @@ class Follower:
     def latest(self, start: Mapping[str, Any] | None) -> OffsetJson:
         """The offset behind the next batches; the start itself if there are none.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not tell.
+        start: the committed offset, None on Spark 4.0 and 4.1, which do not name it.
         """
         if start is None:
-            start, _ = self._spark.asked()
+            if (again := self._bare.asked()) is not None:
+                return again
+            start = self._bare.start
         position = self._position(start)
         self._look(position)
         found = self._found
@@ -105,18 +106,15 @@ class Follower:
         if last < first:
             return dict(start)
         offset = ReplayOffset(self.opened.uuid, first, last).to_json()
-        self._spark.handed_out(offset)
+        self._bare.answered(offset)
         return offset
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[tuple[Piece, ...]]:
         """The partitions of the micro-batch that ends at `end`."""
         before, position = self._position(start), self._position(end)
+        self._bare.planned(start, end)
         if before == position:
-            if self._spark.is_told_late(end):
-                raise refused_wrapper("a stream with 'readLog'", position.batch)
-            self._spark.probed(end)
             return []
-        self._spark.planned(end)
         if position.first <= before.batch:
             where = self.opened.store.where
             raise overlapping(where, position.first, position.batch, before.batch)

@@ -8,6 +8,7 @@ import threading
 from urllib.parse import parse_qs, quote, unquote
 
 import pytest
+from door import Door
 from queues import OneQueue
 from refs import ORDERS
 
@@ -73,7 +74,7 @@ def test_a_whole_course_of_things_logs_no_secret(fake, log, kind):
     sink = sink_config(options, {})
     rows = [(str(n),) for n in range(5)]
     Sender(sink).send(requests(rows, SinkColumns(0, None, None, None), sink))
-    consumer = LeasedConsumer(config, source_columns(config.body_type, permissive=False))
+    consumer = Door(LeasedConsumer(config, source_columns(config.body_type, permissive=False)))
     fake.faults.add(
         Fault("dequeue", "busy_503", times=1, seconds=0),
         Fault("delete", "reset", times=1),

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from door import Door
 from log_stores import MemoryLogStore
 
+from spark_azqueue.errors import CheckpointMismatch, InvalidOption
 from spark_azqueue.options.log import LogConfig, LogPlace
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.columns import source_columns
@@ -19,7 +21,6 @@ from spark_azqueue.source.offsets import OffsetJson
 from spark_azqueue.source.rows import record_batches
 from spark_azqueue.testing import FakeQueueService
 
-Source = LeasedConsumer | LogConsumer
 QUEUE = "orders"
 DELETED_IN_S = 10.0
 
@@ -29,13 +30,19 @@ class Query:
 
     def __init__(self, fake: FakeQueueService, *, has_log: bool, **options: str) -> None:
         self.fake = fake
-        given = {"secret.connectionString": fake.connection_string, "queue": QUEUE}
-        config = source_config(given | options, {})
+        self.store = MemoryLogStore() if has_log else None
+        self.options = options
+        self.source = self.started()
+
+    def started(self) -> Door:
+        """A process of the query."""
+        given = {"secret.connectionString": self.fake.connection_string, "queue": QUEUE}
+        config = source_config(given | self.options, {})
         columns = source_columns(config.body_type, permissive=False)
-        self.source: Source = LeasedConsumer(config, columns)
-        if has_log:
-            log = LogConfig(LogPlace(container=None, folder="/memory"), None)
-            self.source = LogConsumer(config, columns, log, store=MemoryLogStore())
+        if self.store is None:
+            return Door(LeasedConsumer(config, columns))
+        log = LogConfig(LogPlace(container=None, folder="/memory"), None)
+        return Door(LogConsumer(config, columns, log, store=self.store.another()))
 
     def latest(self) -> OffsetJson:
         return self.source.latest(None, None)
@@ -127,26 +134,18 @@ def test_a_load_without_data_beside_one_with_data(query: Query) -> None:
     assert query.rows(end, last) == more
 
 
-def test_batches_whose_rows_the_query_does_not_need(query: Query) -> None:
-    """Row 14: LO=a; no P; LO=a; LO=b; C(a); no P. (`EngineCalls` would stop such a query.)"""
+def test_a_query_that_does_not_need_the_rows_is_refused(query: Query) -> None:
+    """Row 14: LO=a; no P; LO=a; LO=b; C(a); no P."""
     put(query, "a")
     first = query.latest()
     assert query.latest() == first, "or it is the wrapper's report: P comes yet"
-    assert query.latest() == first, "there is nothing new"
-    assert query.left() == 1
     put(query, "b")
-    second = query.latest()
-    assert second != first
+    assert query.new(first) != first
     assert query.left() == 2, "nothing proves the first"
     query.source.committed(first)
-    assert query.left() == 1
-    assert query.latest() == second
-    sent = put(query, "c")
-    third = query.latest()
-    query.source.committed(second)
-    assert query.rows(second, third) == sent, "and one whose rows are needed"
-    assert query.latest() == third
-    assert query.left() == 0
+    with pytest.raises(CheckpointMismatch, match=r"limit\(0\)"):
+        query.latest()
+    assert query.left() == 2
 
 
 def test_the_wrapper_of_available_now_asks_twice_before_the_first_plan(query: Query) -> None:
@@ -159,6 +158,24 @@ def test_the_wrapper_of_available_now_asks_twice_before_the_first_plan(query: Qu
     assert query.rows(start, end) == sent
     assert query.latest() != end
     assert query.left() == 1
+
+
+def test_the_second_run_with_the_wrapper_is_refused_and_deletes_nothing(query: Query) -> None:
+    """Row 10: LO=f; P(N,N). Spark would write f as if it followed N."""
+    put(query, "a")
+    end = query.latest()
+    query.rows(query.source.initial, end)
+    put(query, "b")
+    query.source.close()
+    again = query.started()
+    again.latest(None, None)
+    with pytest.raises(InvalidOption, match=r"triggerAvailableNowWrapper.*Set it to false"):
+        again.plan(end, end)
+    again.close()
+
+    query.source = query.started()
+    assert query.rows(end, end) == []
+    assert query.left() == 2
 
 
 def test_after_a_probe_of_a_query_that_had_no_data(query: Query) -> None:

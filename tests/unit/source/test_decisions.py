@@ -8,7 +8,7 @@ from refs import ORDERS
 
 from spark_azqueue.errors import AzQueueError, Outcome
 from spark_azqueue.source.batches import commits
-from spark_azqueue.source.batches.commits import CommitTracker, PlanAction, Position, Proof
+from spark_azqueue.source.batches.commits import CommitTracker, PlanAction, Proof
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.leases.states import WAITING, Fate, RenewedLeases, State
 
@@ -234,17 +234,15 @@ INITIAL, N1, N2, N3 = (offset(batch) for batch in range(4))
 
 
 def tracked() -> CommitTracker:
-    return CommitTracker(INITIAL, Position(INITIAL))
+    return CommitTracker(INITIAL)
 
 
 def test_the_rows_of_several_open_batches_are_given_until_each_is_settled() -> None:
     """An engine may plan ahead."""
     batches = tracked()
-    batches.handed_out(INITIAL, N1)
-    batches.handed_out(N1, N2)
+    batches.handed_out(N1)
+    batches.handed_out(N2)
 
-    assert batches.repeated(INITIAL) == N1
-    assert batches.repeated(N1) == N2
     assert batches.plan(INITIAL, N1) is PlanAction.HAND_OVER
     assert batches.plan(N1, N2) is PlanAction.HAND_OVER
     assert batches.handed_out_before(2) == [N1]
@@ -262,52 +260,3 @@ def test_the_newest_offsets_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
     proofs = [batches.proven(each) for each in (N1, N2, N3)]
     assert proofs == [Proof.NOTHING, Proof.SETTLE_RESTORED, Proof.NOTHING]
-
-
-@pytest.mark.parametrize("known", ["returned", "named late"])
-def test_an_offset_is_due_for_two_calls_however_long_the_query_was_idle(known: str) -> None:
-    position = Position(INITIAL)
-    for _ in range(3):
-        position.asked()
-    if known == "returned":
-        position.handed_out(N1)
-    else:
-        position.probed(N1)
-
-    due = [position.is_due]
-    for _ in range(2):
-        position.asked()
-        due.append(position.is_due)
-    assert due == [True, True, False]
-
-
-def test_after_a_plan_no_offset_is_named_late() -> None:
-    position = Position(INITIAL)
-    assert not position.is_told_late(N1)
-    position.asked()
-    assert [position.is_told_late(each) for each in (INITIAL, N1)] == [False, True]
-
-    position.planned(N1)
-    assert not position.is_told_late(N1)
-
-
-def test_only_an_offset_of_this_run_is_returned_again() -> None:
-    position = Position(INITIAL)
-    batches = CommitTracker(INITIAL, position)
-    position.asked()
-    position.probed(N1)
-    assert position.is_due
-    assert batches.bare_repeat() is None
-
-    batches.handed_out(N1, N2)
-    assert batches.bare_repeat() == N2
-    batches.plan(N1, N2)
-    assert batches.bare_repeat() is None
-
-
-def test_spark_never_asks_for_rows_up_to_the_initial_offset() -> None:
-    position = Position(INITIAL)
-    position.asked()
-    position.probed(INITIAL)
-
-    assert (position.is_known, position.is_awaited) == (True, False)

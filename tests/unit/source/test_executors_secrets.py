@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from door import Door
 from log_stores import MemoryLogStore
 
 from spark_azqueue.options.parse import source_config
@@ -38,12 +39,14 @@ def config(fake):
 
 def test_partitions_plans_and_readers_show_no_secret(config, fake):
     client = QueueClient(config.account)
-    driver = ExecutorsConsumer(
-        config,
-        config.write_ahead_log,
-        config.executors,
-        store=MemoryLogStore(kind=EXECUTORS),
-        runtime=Runtime(client=client),
+    driver = Door(
+        ExecutorsConsumer(
+            config,
+            config.write_ahead_log,
+            config.executors,
+            store=MemoryLogStore(kind=EXECUTORS),
+            runtime=Runtime(client=client),
+        )
     )
     offset = driver.latest(driver.initial, None)
     parts = driver.plan(driver.initial, offset)

@@ -39,7 +39,7 @@ def start(spark, time_):
 def asked_until(consumer, offset, time_, until):
     """Ask as Spark does, until there is a batch or it is so late. Returns the newest offset."""
     while time_.now < until:
-        found = consumer.latest(offset, None)
+        found = consumer.latest(offset, 10_000)
         if found != offset:
             return found
         time_.sleep(0.01)  # a call takes some time
@@ -86,7 +86,7 @@ def test_what_a_batch_left_waits_anew(start, fake, time_):
     began = time_.now
 
     # those of the first batch are counted by the service until they are deleted: not by us
-    assert consumer.latest(first, None) == first
+    assert consumer.latest(first, 10_000) == first
     fake.wait_until(lambda: fake.count("orders") == 2, 10)  # deletes take real time
     consumer.engine.wait(10)  # and so do their answers
     assert asked_until(consumer, first, time_, began + 50) == first
@@ -111,7 +111,7 @@ def test_waiting_costs_no_more_requests_than_polling(start, fake, time_):
         minMessagesPerTrigger="10", maxTriggerDelay="1 hour", maxPollInterval="10 seconds"
     )
     while time_.now < 600:
-        consumer.latest(consumer.initial, None)
+        consumer.latest(consumer.initial, 10_000)
 
     assert fake.requests["dequeue"] == 0
     assert 80 <= sum(fake.requests.values()) <= 90

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 from ledgers import lease
@@ -13,7 +12,6 @@ from spark_azqueue.errors import CheckpointMismatch, LogDamaged, LostSegment
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.source.leases.ledger import Ledger
 from spark_azqueue.source.log.progress import FirstBatch, LogProgress
-from spark_azqueue.source.log.recovery import LogRecovery
 from spark_azqueue.source.log.state import LogOffset, LogState, ProgressKeeper, first_segment
 
 WHERE = "file:/logs/orders"
@@ -24,7 +22,6 @@ def first(
     progress: LogProgress,
     *,
     end: int | None = None,
-    is_ours: bool = False,
     choice: LogStart | None = None,
 ) -> int:
     """Where a query goes on whose checkpoint is from before the log."""
@@ -35,7 +32,6 @@ def first(
         choice=choice,
         lose=False,
         end=None if end is None else LogOffset("acc", end, "0" * 32, "0" * 16, 1),
-        is_ours=is_ours,
     )
 
 
@@ -53,12 +49,9 @@ def test_the_first_batch_of_a_checkpoint_is_repeated_however_far_the_log_is() ->
 
 
 def test_a_log_that_others_used_is_not_read_again_by_a_new_checkpoint() -> None:
-    """Neither where another checkpoint's first batch began, nor behind this run's own batch."""
     used = LogProgress(committed=12, done=12, named=12, began=FirstBatch(0, 1))
     with pytest.raises(CheckpointMismatch):
         first(0, used)
-    with pytest.raises(CheckpointMismatch):
-        first(0, used, end=1, is_ours=True)
 
     assert first(0, used, end=1) == 0, "the checkpoint has that batch, which did not end"
     assert first(1, dataclasses.replace(used, began=FirstBatch(1, 2))) == 1
@@ -84,19 +77,11 @@ def test_a_batch_that_is_not_the_first_one_does_not_begin_where_that_did() -> No
         first(0, progress, end=6)
 
 
-@pytest.mark.parametrize(
-    ("end", "is_ours", "refused"),
-    [(5, False, False), (6, False, True), (1, True, False), (2, True, True)],
-)
-def test_a_batch_of_several_segments_or_beyond_all_that_was_named_must_be_known(
-    end: int, is_ours: bool, refused: bool
-) -> None:
+def test_a_batch_beyond_all_that_was_named_must_be_known() -> None:
     progress = LogProgress(named=5)
-    if refused:
-        with pytest.raises(CheckpointMismatch):
-            first(0, progress, end=end, is_ours=is_ours)
-    else:
-        assert first(0, progress, end=end, is_ours=is_ours) == 0
+    assert first(0, progress, end=5) == 0
+    with pytest.raises(CheckpointMismatch):
+        first(0, progress, end=6)
 
 
 def test_a_query_may_be_rolled_back_to_the_last_batch_before_the_log() -> None:
@@ -227,29 +212,6 @@ def test_an_idle_query_notes_its_progress_a_minute_after_the_last_time(holder: H
         due.append(progress.is_due())
 
     assert due == [False, True, False, True]
-
-
-@pytest.mark.parametrize(
-    ("start", "floor", "committed", "head", "first"),
-    [
-        (LogStart.EARLIEST, 4, 6, 9, 5),
-        (LogStart.EARLIEST, 4, 4, 9, None),
-        (LogStart.EARLIEST, 4, 6, 4, None),
-        (LogStart.AFTER_COMMITTED, 4, 6, 9, None),
-        (None, 4, 6, 9, None),
-    ],
-)
-def test_earliest_begins_with_the_oldest_batch_that_is_kept_of_a_log_that_was_read(
-    start: LogStart | None, floor: int, committed: int, head: int, first: int | None
-) -> None:
-    """On 4.0 and 4.1, before Spark has said where it is."""
-    wal = SimpleNamespace(state=LogState(floor, head, LogProgress(committed=committed)))
-    engine, settings = SimpleNamespace(config=None), SimpleNamespace(start=start)
-    others = (None,) * 4
-
-    recovery = LogRecovery(engine, settings, wal, *others)  # type: ignore[arg-type]
-
-    assert recovery.first_of_all == first
 
 
 def test_an_offset_from_before_the_log_is_a_position_without_a_segment() -> None:

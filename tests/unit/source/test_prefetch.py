@@ -27,12 +27,12 @@ def test_what_was_leased_ahead_makes_the_next_batch(spark, fake):
     fake.wait_until(lambda: hidden(fake) == 40, SOON)
     fake.reset_counters()
 
-    e2 = consumer.latest(e1, None)
+    e2 = consumer.latest(e1, 10_000)
 
     assert fake.requests["dequeue"] == 0  # it was there already
     second = bodies(consumer.plan(e1, e2))
     assert sorted(first + second, key=int) == [str(n) for n in range(40)]
-    consumer.latest(e2, None)
+    consumer.latest(e2, 10_000)
     assert fake.count("orders") == 0
 
 
@@ -50,7 +50,7 @@ def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeyp
     fill(fake, 100)
     consumer = spark.start(maxMessagesPerTrigger="20")
     monkeypatch.setattr("spark_azqueue.source.batches.builder._LAST_PAGES_S", 0.1)
-    e1 = consumer.latest(consumer.initial, None)
+    e1 = consumer.latest(consumer.initial, 10_000)
     fake.faults.add(Fault("dequeue", "slow", seconds=5.0))
     consumer.plan(consumer.initial, e1)
 
@@ -63,12 +63,12 @@ def test_stopping_does_not_wait_for_a_look_ahead_that_hangs(spark, fake, monkeyp
 def test_an_error_met_ahead_comes_at_the_next_call_and_nothing_stays_leased(spark, fake):
     fill(fake, 100)
     consumer = spark.start(maxMessagesPerTrigger="40")
-    e1 = consumer.latest(consumer.initial, None)
+    e1 = consumer.latest(consumer.initial, 10_000)
     fake.faults.add(Fault("dequeue", "forbidden", nth=2))
     consumer.plan(consumer.initial, e1)
 
     with pytest.raises(AccessDenied):
-        consumer.latest(e1, None)
+        consumer.latest(e1, 10_000)
 
     # The first batch was proven committed and is deleted, the rest is back in the queue.
     fake.wait_until(lambda: fake.count("orders") == 60 and hidden(fake) == 0, SOON)
@@ -112,7 +112,7 @@ def test_a_row_whose_receipt_is_the_users_to_work_with_has_the_newest(spark, fak
     assert fake.requests["update"] == 1 + 40
 
     # When they make a batch
-    e2 = consumer.latest(e1, None)
+    e2 = consumer.latest(e1, 10_000)
     shown = {row["message_id"]: row["pop_receipt"] for row in rows(consumer.plan(e1, e2))}
 
     # Then their rows show receipts that are good
@@ -147,7 +147,7 @@ def test_the_rows_of_a_full_batch_are_made_while_spark_works(spark, fake, made_i
 
     e3, third = batch(consumer, e2)
     assert sorted(first + second + third, key=int) == [str(n) for n in range(50)]
-    consumer.latest(e3, None)
+    consumer.latest(e3, 10_000)
     assert fake.count("orders") == 0
 
 
