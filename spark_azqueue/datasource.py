@@ -25,7 +25,7 @@ from .options.sink_config import SinkConfig
 from .options.source_config import SourceConfig
 from .options.transaction import check_batch, check_stream
 from .sink.columns import SinkColumns, check_supplied
-from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter
+from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter, plan_of
 from .source.columns import Columns, source_columns
 from .source.readers import (
     AzQueueReader,
@@ -104,7 +104,7 @@ class AzQueueDataSource(DataSource):
             )
         config, columns = self._sink(schema)
         check_batch(config.transaction)
-        return AzQueueWriter(config, columns)
+        return AzQueueWriter(config, columns, plan_of(config))
 
     @short_tracebacks
     def streamWriter(self, schema: StructType, overwrite: bool) -> AzQueueStreamWriter:
@@ -116,7 +116,7 @@ class AzQueueDataSource(DataSource):
             )
         config, columns = self._sink(schema)
         check_stream(config.transaction)
-        return STREAM_WRITER(config, columns)
+        return STREAM_WRITER(config, columns, plan_of(config))
 
     def _source(self) -> SourceConfig:
         return self._checked(source_config)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
@@ -155,6 +155,7 @@ def purge(arguments: list[str]) -> int:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(split=False, time_to_live=None)  # not each command has these
     add_filters(parser)
     parser.add_argument("--execute", action="store_true", help="do it")
     add_ages(parser)
@@ -196,12 +197,12 @@ def _run(
             only,
             found.rate,
             found.max,
-            getattr(found, "time_to_live", None),
+            found.time_to_live,
             opens_envelopes,
             isolation=access.isolation,
             put_before=before,
             put_after=after,
-            splits=getattr(found, "split", False),
+            splits=found.split,
         )
         total = count_of(client, source)
         about = {"command": command, "queue": found.queue, "to": target}
@@ -212,10 +213,7 @@ def _run(
         progress = ProgressBar(sys.stderr, verb, total, most=found.max)
         with ends_on_signals() as stop:
             try:
-                transfer = Transfer(client, plan, stop.wait, stop.is_set, progress)
-                if plan.splits:
-                    transfer.split = _splitter()
-                result = transfer.run()
+                result = Transfer(client, plan, stop.wait, stop.is_set, progress).run()
             except KeyboardInterrupt:
                 say(_BROKEN_OFF, is_error=True)
                 raise
@@ -227,13 +225,6 @@ def _run(
         is_json=found.json,
         all_or_fail=found.all_or_fail,
     )
-
-
-def _splitter() -> Callable[[str], Sequence[str]]:
-    """What splits packed messages. Imported late: it takes pyarrow."""
-    from spark_azqueue.packs.splitting import split
-
-    return split
 
 
 def _tell_dry_run(

@@ -76,8 +76,7 @@ class Transfer:
     wait: sleeps this many seconds, or less if the run is to end. is_stopped: true if it is to end
     after the messages under way. watch: called with the tally when it has changed. clock: seconds;
     it continues while the process or the machine is suspended. write: what is chosen goes to it, in
-    place of a copy and a delete, and is released at the end like all that stays. split: the texts
-    to put in place of one.
+    place of a copy and a delete, and is released at the end like all that stays.
     """
 
     client: QueueClient
@@ -87,7 +86,6 @@ class Transfer:
     watch: Callable[[ScanCounts], object] = lambda tally: None
     clock: Callable[[], float] = time.time
     write: Callable[[Sequence[Message]], object] | None = None
-    split: Callable[[str], Sequence[str]] = lambda text: [text]
     _scan: Scan = field(init=False)
 
     def __post_init__(self) -> None:
@@ -222,6 +220,14 @@ class Transfer:
                 self._stays(work, "refused")
         return found
 
+    def _texts(self, text: str) -> Sequence[str]:
+        """The texts to put in place of one: of a packed message each row, if the plan says so."""
+        if not self.plan.splits:
+            return [text]
+        from spark_azqueue.packs.splitting import split  # it takes pyarrow
+
+        return split(text)
+
     def _copy(self, works: Sequence[_Work]) -> tuple[list[_Work], Exception | None]:
         """Put the copies. Returns the copied ones, and an error that ends the run."""
         tally = self._scan.tally
@@ -229,7 +235,7 @@ class Transfer:
         for work in works:
             assert self.plan.target
             assert work.copy
-            texts = self.split(work.copy.text)
+            texts = self._texts(work.copy.text)
             work.parts = len(texts)
             for text in texts:
                 calls.append((work, Put(self.plan.target, text, 0, work.copy.ttl_s)))

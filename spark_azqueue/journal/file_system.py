@@ -10,6 +10,8 @@ import stat
 import uuid
 from collections.abc import Iterator
 
+from spark_azqueue.service.plain_files import open_plain
+
 TMP = ".tmp-"
 _TEMPORARY = re.compile(re.escape(TMP) + "[0-9a-f]{32}")
 """Begins the name of a file that is not complete yet."""
@@ -55,16 +57,7 @@ def check_real(folder: str) -> None:
 
 def read_start(path: str, most: int) -> bytes:
     """Read the first `most` bytes of a file. Never waits: a pipe or a device is refused."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-            raise OSError(number, "it is no file with contents", path)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    with open(descriptor, "rb", buffering=0) as file:
+    with open(open_plain(path, os.O_RDONLY), "rb", buffering=0) as file:
         parts = []
         while most > 0 and (part := file.read(most)):
             parts.append(part)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import tempfile
 from pathlib import Path
+
+from .plain_files import open_plain
 
 _NAME = re.compile(r"spark-azqueue-(\d+)-(\d+)-(\d*)\.[a-z]+")
 
@@ -26,15 +27,12 @@ def file_of(pid: int, ending: str) -> Path:
 def open_own(file: Path, flags: int) -> int:
     """Open a file and return its descriptor. Never waits, and follows no link.
 
-    flags: as of `os.open`; a file that is made is for this user alone. Raises OSError also if it is
-    no plain file, or belongs to another user.
+    flags: as of `os.open`. Raises OSError also if it is no plain file, or belongs to another user.
     """
-    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(file, flags | safe, 0o600)
-    about = os.fstat(descriptor)
-    if about.st_uid != os.getuid() or not stat.S_ISREG(about.st_mode):
+    descriptor = open_plain(str(file), flags)
+    if os.fstat(descriptor).st_uid != os.getuid():
         os.close(descriptor)
-        raise PermissionError(f"{file} is no plain file of this user")
+        raise PermissionError(f"{file} belongs to another user")
     return descriptor
 
 

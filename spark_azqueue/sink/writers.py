@@ -65,17 +65,25 @@ class Acknowledged(WriterCommitMessage):
     latencies: Latencies = field(default_factory=dict)
 
 
+def plan_of(config: SinkConfig) -> WritePlan | None:
+    """With transactionLog, ask log and queue what to write. Raises what `Transactions.plan` does.
+
+    On the driver, before Spark starts the tasks: it calls no writer there.
+    """
+    if not config.transaction:
+        return None
+    with closing(Transactions(config)) as transactions:
+        return transactions.plan()
+
+
 class _Writer:
     """The part that both writers share: sends the rows of a task."""
 
-    def __init__(self, config: SinkConfig, columns: SinkColumns) -> None:
-        """With transactionLog, ask log and queue first; raises what `Transactions.plan` does."""
+    def __init__(self, config: SinkConfig, columns: SinkColumns, plan: WritePlan | None) -> None:
+        """plan: that of `plan_of`."""
         self._config = config
         self._columns = columns
-        self._plan: WritePlan | None = None
-        if config.transaction:
-            with closing(Transactions(config)) as transactions:
-                self._plan = transactions.plan()
+        self._plan = plan
 
     @short_tracebacks
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

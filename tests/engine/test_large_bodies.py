@@ -106,7 +106,7 @@ def test_a_message_whose_blob_is_lost_goes_to_the_poison_queue_and_stops_only_it
     blobs.delete_blob(json.loads(lost)["name"])
 
     refused: list[str] = []
-    for _ in range(8):
+    for _ in range(40):
         stream = spark.readStream.format("azqueue").options(**options, maxDequeueCount="2").load()
         query = streams.collect(stream, availableNow=True)
         try:

@@ -27,7 +27,7 @@ def writer(port: int = 9) -> AzQueueWriter:
         queue="orders",
         operation=config.operation,
     )
-    return AzQueueWriter(config, columns)
+    return AzQueueWriter(config, columns, None)
 
 
 @pytest.fixture

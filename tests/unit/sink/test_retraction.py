@@ -145,7 +145,7 @@ def test_the_driver_tells_what_finished_tasks_do_not_know(
 ) -> None:
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "reply_lost", nth=2))
-    writer = AzQueueWriter(config(fake), COLUMNS)
+    writer = AzQueueWriter(config(fake), COLUMNS, None)
     sent = pickle.loads(pickle.dumps([writer.write(batches(rows(3)))]))
 
     writer.abort(sent)
@@ -335,7 +335,7 @@ def test_the_driver_deletes_what_finished_tasks_put(
     for name in (QUEUE, "other"):
         fake.create_queue(name)
     made = config(fake)
-    writer = AzQueueWriter(made, COLUMNS)
+    writer = AzQueueWriter(made, COLUMNS, None)
     messages: list[Any] = [
         writer.write(batches(rows(3))),
         None,
@@ -348,13 +348,13 @@ def test_the_driver_deletes_what_finished_tasks_put(
     assert (fake.count(QUEUE), fake.count("other")) == (0, 0)
     assert caplog.messages[1].startswith("the write failed. Of 2 tasks that had finished: Messages")
     assert "5 deleted again, 0 dequeued by a consumer before, 0 left" in caplog.messages[1]
-    RowStreamWriter(made, COLUMNS).abort(sent, 7)
+    RowStreamWriter(made, COLUMNS, None).abort(sent, 7)
     assert "0 deleted again, 5 dequeued by a consumer before" in caplog.messages[-1]
 
 
 def test_the_driver_leaves_them_without_it(fake: FakeQueueService) -> None:
     fake.create_queue(QUEUE)
-    writer = AzQueueWriter(config(fake, onFailure="keep"), COLUMNS)
+    writer = AzQueueWriter(config(fake, onFailure="keep"), COLUMNS, None)
 
     sent = writer.write(batches(rows(3)))
     writer.abort([sent])

@@ -12,7 +12,7 @@ import pytest
 
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.sink.columns import SinkColumns
-from spark_azqueue.sink.writers import AzQueueWriter
+from spark_azqueue.sink.writers import AzQueueWriter, plan_of
 from spark_azqueue.testing import FakeQueueService
 
 
@@ -36,7 +36,8 @@ def write(fake: FakeQueueService, log: str, number: int, *bodies: str) -> None:
         "txnAppId": "nightly",
         "txnVersion": str(number),
     }
-    writer = AzQueueWriter(sink_config(options), SinkColumns(body=0))
+    config = sink_config(options)
+    writer = AzQueueWriter(config, SinkColumns(body=0), plan_of(config))
     rows = pa.RecordBatch.from_pydict({"body": list(bodies)})
     writer.commit([writer.write(iter([rows]))])
 

@@ -59,7 +59,7 @@ MESSAGES: list[Any] = [
 
 def writer(kind: type) -> Any:
     config = sink_config({"secret.connectionString": "AccountName=a;AccountKey=a2V5"}, {})
-    return kind(config, COLUMNS)
+    return kind(config, COLUMNS, None)
 
 
 def test_the_driver_logs_them_for_each_write(caplog: pytest.LogCaptureFixture) -> None:
