@@ -103,9 +103,9 @@ class Condition(enum.Enum):
     )
     UNDECODABLE_BODY_IN_LOG = (
         _LOG,
-        "The same, for a batch that the log repeats.",
-        "what the batch was logged with was tried first: set 'messageEncoding', 'bodyType' and"
-        " 'largeBody' as the sender writes, or 'onUndecodable', until the batch is committed",
+        "The options of now cannot show a body of a batch in the log.",
+        "set 'bodyType', 'largeBody' and 'blobContainer' as they were, until the batch is"
+        " committed; with readLog also onUndecodable=permissive helps",
     )
     CORRUPT_PACK = (
         _BODIES,

@@ -153,7 +153,7 @@ def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
     found = object_of(value, what)
     if found.get("version") not in versions:
         known = " or ".join(map(str, versions))
-        raise Damaged(f"its version is not {known}: upgrade spark-azqueue if it is higher")
+        raise Damaged(f"its version is not {known}: use the release that wrote it, or a newer one")
     return found
 
 

@@ -52,7 +52,7 @@ def number_in(name: str) -> int | None:
 
 
 def tagged_in(name: str) -> Tagged | None:
-    """Number and tag of a claim, a mark, a try or a decision, None for another name."""
+    """Number and tag of a claim, a mark or a try, None for another name."""
     found = _TAGGED.fullmatch(name)
     return Tagged(int(found[1]), found[2]) if found else None
 

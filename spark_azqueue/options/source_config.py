@@ -127,9 +127,8 @@ class SourceConfig(SharedConfig):
         "onUndecodable",
         parsers.one_of(OnUndecodable),
         "What to do with a message that does not decode: `fail` stops the query and releases what"
-        " it had leased (with `leaseOn=executors` the log keeps it); `poison` moves the message to"
-        " the poison queue; `permissive` gives a row with a null `body` and the raw text in the"
-        " extra column `_corrupt_record`.",
+        " it had leased; `poison` moves the message to the poison queue; `permissive` gives a row"
+        " with a null `body` and the raw text in the extra column `_corrupt_record`.",
         shown="fail; poison if `maxDequeueCount` is set",
     )
     peek_messages: int = option(

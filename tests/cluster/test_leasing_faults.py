@@ -6,9 +6,10 @@ Each message gives one row, and the queues end empty; or an error says what is w
 from __future__ import annotations
 
 import signal
+from base64 import b64encode
 from pathlib import Path
 
-from leasing import OFTEN, SENT, Leasing
+from leasing import OFTEN, QUEUES, SENT, Leasing
 from processes import PATIENCE_S, kill, of_session, wait_for
 
 from spark_azqueue.testing.blobs import FakeBlobService
@@ -16,6 +17,8 @@ from spark_azqueue.testing.faults import Fault
 
 RUNNER = "python_streaming_source_runner"
 HOLDING = Path(__file__).with_name("holding")
+BAD = 10
+"""Undecodable bodies in each queue."""
 
 
 def test_a_stage_that_is_retried_gives_the_same_rows(leasing: Leasing) -> None:
@@ -85,6 +88,41 @@ def test_a_frozen_worker_that_goes_on_when_its_plan_was_cleaned_deletes_nothing(
 
     fake.clock.advance(601)  # its leases end
     leasing.each_row_once(program)
+
+
+def test_an_executor_that_is_killed_between_its_copies_and_its_put_copies_nothing_again(
+    leasing: Leasing,
+) -> None:
+    """What does not decode is dead-lettered, original and all, before anything is stored."""
+    folder, fake, bad = leasing.folder, leasing.fake, set[str]()
+    for place, name in enumerate(leasing.names):
+        fake.delete_queue(name)
+        fake.create_queue(name)
+        fake.create_queue(f"{name}-poison")
+        undecodable = [f"!!{place}-{number}" for number in range(BAD)]
+        good = [b64encode(f"m{number}".encode()).decode() for number in range(place, SENT, QUEUES)]
+        fake.put_many(name, undecodable + good)
+        bad |= set(undecodable)
+    hold = folder / "hold-puts"
+    hold.touch()
+    program = leasing.start(
+        {"spark.executorEnv.HOLD": str(folder), "spark.executorEnv.PYTHONPATH": str(HOLDING)},
+        messageEncoding="base64",
+        onUndecodable="poison",
+    )
+    waiting = wait_for(lambda: list(folder.glob("puts-*")), "a task that has copied")
+
+    def copies() -> list[str]:
+        queues = (f"{name}-poison" for name in leasing.names)
+        return [each.text for queue in queues for each in fake.messages(queue)]
+
+    assert copies()
+    assert not list((folder / "log" / "slots").glob("*-s0*")), "nothing is stored yet"
+    kill([int(each.name.partition("-")[2]) for each in waiting])
+    hold.unlink()
+
+    leasing.each_row_once(program)
+    assert sorted(copies()) == sorted(bad)
 
 
 def test_a_log_in_blobs_that_are_late_refused_or_lost(leasing: Leasing) -> None:

@@ -32,7 +32,7 @@ PLANS["0.1-marks"] = PLANS["0.1"]  # and marks of tasks that were about to deque
 
 
 def test_every_golden_folder_is_listed() -> None:
-    assert {path.name for path in FOLDERS.iterdir()} == {*PLANS, "0.1-decisions"}
+    assert {path.name for path in FOLDERS.iterdir()} == {*PLANS}
 
 
 @pytest.mark.core

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,29 @@ def test_each_message_comes_once_on_both_services(
     assert all(len(bodies) <= 100 for bodies in query.batches().values())
     peeked = spark.read.format("azqueue").option("secret.connectionString", connection_string)
     assert peeked.option("queue", ",".join(queues)).load().count() == 0
+
+
+@pytest.mark.parametrize("lease_on", ["driver", "executors"])
+def test_what_does_not_decode_is_in_no_log_and_fail_can_be_left(
+    query: Leased, spark: SparkSession, fake: FakeQueueService, queues: list[str], lease_on: str
+) -> None:
+    query.options["leaseOn"] = lease_on
+    bodies = [f"m{number}" for number in range(30)]
+    for place, name in enumerate(queues):
+        fake.create_queue(f"{name}-poison")
+        texts = [b64encode(body.encode()).decode() for body in bodies[place :: len(queues)]]
+        fake.put_many(name, [f"!!{place}", *texts])
+    with pytest.raises(PySparkException, match="AZQUEUE_UNDECODABLE_BODY"):
+        query.run(messageEncoding="base64", onUndecodable="fail")
+    wait_for(lambda: sum(map(fake.visible, queues)) == 33, "all that was leased")
+
+    query.run(messageEncoding="base64", onUndecodable="poison")
+
+    assert query.bodies() == sorted(bodies)
+    assert left(fake, queues) == 0
+    assert [fake.count(f"{name}-poison") for name in queues] == [1] * QUEUES
+    logged = spark.read.format("azqueue").option("readLog", query.log).load()
+    assert sorted(row.body for row in logged.collect()) == sorted(bodies)
 
 
 @pytest.mark.core

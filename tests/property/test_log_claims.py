@@ -13,17 +13,14 @@ import pytest
 from log_stores import MemoryLogStore
 from world.fates import ARRIVES, Fate
 from world.logged import LoggedSpark
-from world.service import POISON, SOURCE, Service
+from world.service import SOURCE, Service
 
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError
 from spark_azqueue.journal.identity import Identity
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.choices import DeleteAfter
-from spark_azqueue.source.decoding_record import DecodingRecord
-from spark_azqueue.source.log.log import SegmentReader, WriteAheadLog
+from spark_azqueue.source.log.log import WriteAheadLog
 from spark_azqueue.source.log.progress import LogProgress, PendingLists
-from spark_azqueue.source.log.segment import Segment
-from spark_azqueue.source.logged.undecodable import Copy
 
 from .test_log_poison import PoisonedWithSurprises
 
@@ -242,28 +239,3 @@ def test_nor_after_an_object_that_another_process_wrote() -> None:
     del spark.store.objects["seg/000000000001"]
     spark.trigger()
     ends_once_each(service, spark, 3)
-
-
-def test_a_process_that_was_overtaken_copies_no_message_of_a_batch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The one that has claimed the log since decides about that batch."""
-    service = Service()
-    service.account.create(SOURCE)
-    service.account.create(POISON)
-    service.account.queue(SOURCE).put("m0", now=service.clock.now())
-    spark = LoggedSpark(service, {}, settings={})
-    spark.trigger(dies="planned")
-
-    def all_go(_: SegmentReader, segment: Segment, copy: Copy, __: DecodingRecord) -> list[bytes]:
-        for name in [each for each in spark.store.objects if each.startswith("claims/")]:
-            spark.store.remove(name)
-        for message, _lease in segment.received:
-            copy(message, "it does not decode")
-        return []
-
-    monkeypatch.setattr(SegmentReader, "partitions_of", all_go)
-    with pytest.raises(LogConflict):
-        spark.trigger()
-
-    assert service.views(POISON) == []

@@ -17,13 +17,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from replayed_log import rows_in
-from world.disturbances import LOSES
-from world.fates import Fate
 from world.logged import Blobs, LoggedSpark, without_texts
 from world.service import POISON, SOURCE, Service
 from world.spark import NO_BODY, VISIBILITY_S
 
-from spark_azqueue.errors import LogDamaged, ServiceError, UndecodableBody
+from spark_azqueue.errors import LogDamaged, UndecodableBody
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.blobs.references import Reference, new_name
 from spark_azqueue.service.encoding import BodyType
@@ -64,7 +62,6 @@ class DecodingChanges(ExactlyOnce):
     are not UTF-8."""
 
     options: ClassVar[dict[str, str]] = {"maxPoisonMessages": "1000000"}
-    without: ClassVar[dict[str, str]] = {LOSES: "what a lost decision decided is decided anew"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -308,100 +305,21 @@ def test_a_row_without_a_body_comes_again_without_one(
     assert "now it is fail: it is decoded as it was logged; messages that do not dec" in caplog.text
 
 
-# ── options that this release does not know: nothing is decided about what does not decode ────────
-
-
-def logged_by_a_later_release(settings: Settings) -> tuple[Service, LoggedSpark]:
-    permissive = {"messageEncoding": "base64", "onUndecodable": "permissive"}
-    service, spark = a_query(settings, *TEXTS, **permissive)
+def test_a_batch_with_options_that_this_release_does_not_know_is_refused() -> None:
+    """Its rows would be others, and nothing of it is deleted."""
+    service, spark = a_query({}, *TEXTS, messageEncoding="base64", onUndecodable="permissive")
     with pytest.MonkeyPatch.context() as patch:
         later = {**Reading.of(spark.config()).options, "onUndecodable": "later"}
         patch.setattr(Reading, "options", later)
         spark.trigger(dies="after_log")
-    return service, spark
-
-
-@pytest.mark.parametrize("settings", EACH, ids=str)
-@pytest.mark.parametrize(
-    ("first", "then", "bodies", "copies"),
-    [
-        ("poison", "none", ["m0", "m2"], ["m1 !", "m3 !"]),
-        ("permissive", "none", ["m0", "m2", NO_BODY, NO_BODY], []),
-        ("permissive", "poison", ["m0", "m2", NO_BODY, NO_BODY], []),
-        ("none", "poison", ["m0", "m1 !", "m2", "m3 !"], []),
-    ],
-)
-def test_what_is_decided_first_stays_and_is_in_the_log(
-    settings: Settings, first: str, then: str, bodies: list[str], copies: list[str]
-) -> None:
-    service, spark = logged_by_a_later_release(settings)
-    for wish in (first, then):
-        encoding = "none" if wish == "none" else "base64"
-        options = "poison" if wish == "none" else wish
-        spark.next_start_with(messageEncoding=encoding, onUndecodable=options)
-        plans(spark)
-
-    is_over(service, spark)
-
-    assert sorted(body for _, body in without_texts(spark.sink.rows())) == sorted(bodies)
-    assert copied(service) == copies
-    assert len(read(spark)) == len(bodies)
-
-
-@pytest.mark.parametrize("settings", EACH, ids=str)
-def test_with_fail_it_stops_the_query_and_the_next_options_go_on(settings: Settings) -> None:
-    service, spark = logged_by_a_later_release(settings)
-    spark.next_start_with(onUndecodable="fail")
 
     for _ in range(2):
-        with pytest.raises(UndecodableBody, match=r"batch 1 of the log: .*logged with messageEnc"):
+        with pytest.raises(LogDamaged, match="its onUndecodable is not known: use the release"):
             spark.trigger()
-        spark.stop()
-    assert read(spark) == []
-    spark.next_start_with(onUndecodable="permissive", messageEncoding="none")
-    is_over(service, spark)
+        spark.kill()
 
-    assert given(spark) == ["m0", "m1 !", "m2", "m3 !"]
-    assert copied(service) == []
-
-
-@pytest.mark.parametrize("fault", Fate)
-def test_no_row_is_left_out_before_that_is_in_the_log(fault: Fate) -> None:
-    service, spark = logged_by_a_later_release({})
-    spark.next_start_with(onUndecodable="poison")
-    spark.store.before_put_in("decisions", lambda: spark.store.next_puts(fault))
-
-    with pytest.raises(ServiceError):
-        spark.trigger()
-    spark.kill()
-    spark.store.land()
-    is_over(service, spark)
-
-    assert given(spark) == ["m0", "m2"]
-    assert set(copied(service)) == {"m1 !", "m3 !"}
-    assert read(spark) == ["m0", "m2"]
-
-
-def test_a_decision_goes_with_its_segment_and_is_checked() -> None:
-    service, spark = logged_by_a_later_release({})
-    spark.next_start_with(onUndecodable="poison")
-    plans(spark)
-    name = "decisions/000000000001-0000"
-    good = spark.store.objects[name]
-    spark.store.damage(name, 40)
-    with pytest.raises(LogDamaged, match=f"'{name}' in the write-ahead log memory:log is not as"):
-        spark.trigger()
-    spark.kill()
-    spark.store.objects[name] = good
-    is_over(service, spark)
-
-    for number in range(30):
-        service.account.queue(SOURCE).put(in_base64(f"new {number}"), now=service.clock.now())
-        spark.trigger()
-        spark.trigger()
-
-    assert "seg/000000000001" not in spark.store.objects
-    assert not [each for each in spark.store.objects if each.startswith("decisions/")]
+    assert given(spark) == copied(service) == []
+    assert len(service.views()) == len(TEXTS)
 
 
 # ── large bodies ──────────────────────────────────────────────────────────────────────────────────

@@ -81,7 +81,6 @@ class World(User):
         self.log = self.store()
         with_simulated_time(patch, self.service, self.sleep)
         self.config = CHOICES["poison"]  # of drivers that start
-        self.may_fail = False  # some had onUndecodable=fail
         self.may_decode = False  # some had another encoding, in which all decode, or permissive
         self.was_permissive = False  # some were: a row may have no body
         self.checkpoints = [Checkpoint("main")]
@@ -96,6 +95,7 @@ class World(User):
         self.gone: set[str] = set()
         self.taken: set[str] = set()  # deleted or replaced by somebody else
         self.stood: dict[str, dict[Place, int]] = {}  # in which segments a message was put, where
+        self.copied: set[tuple[str, Place]] = set()  # texts that tasks dead-lettered
         self.too_late: set[Place] = set()  # put when their plan was closed
         self.given: dict[Place, tuple[str, ...]] = {}  # the rows of each slot
         self.bodies: dict[Place, dict[str, str]] = {}  # and what they had for bodies
@@ -163,9 +163,16 @@ class World(User):
         return {each for each in in_queues if self.holders.get(each) in killed}
 
     def _seen(self, call: Call[Any], given: Answer) -> None:
+        if isinstance(call, calls.Put) and call.queue.name in POISON and given.status < 300:
+            at = [Place(each.plan.id, each.slot) for each in self.tasks if self._is_now(each)]
+            self.copied.update((call.text, place) for place in at)
+            self._to_check = True
         if isinstance(call, calls.DatedDelete) and given.status < 300:
             self.gone.add(self.newest[call.lease.message_id])
             self._to_check = True
+
+    def _is_now(self, task: Task) -> bool:
+        return task.actor is self.turns.now
 
     def _updated(self, message_id: str, text: str) -> None:
         """Another program has made a new message of it, which needs a row of its own."""
@@ -269,6 +276,10 @@ class World(User):
         if not self._to_check:
             return
         self._to_check = False
+        for name, places in self.stood.items():
+            both = [place for place in places if (self.texts[name], place) in self.copied]
+            if both:
+                raise Broken(f"twice: {name} has a row and a copy of {both}")
         rows = [set(at.rows()) for at in self.checkpoints]
         for at in self.checkpoints:
             twice = [each for each, count in Counter(self.kept_rows(at)).items() if count > 1]
@@ -281,13 +292,10 @@ class World(User):
             is_set_aside = self.texts[each] in poison
             stands = any(self.stands(each, at, reachable) for at, reachable in both)
             stands = stands or any(self.comes_again(each, at) for at in self.checkpoints)
-            if each not in self.bad or self.may_decode:
-                is_read = any(each in mine for mine in rows)
-                if not (is_set_aside or stands or is_read):
-                    raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
-                continue
-            is_set_aside = is_set_aside or self._is_to_be_settled(each, plans)
-            if not is_set_aside and not (self.may_fail and stands):
+            is_read = any(each in mine for mine in rows)
+            if not (is_set_aside or stands or is_read):
+                raise Broken(f"lost: {each}, which stood in {self.stood.get(each)}")
+            if each in self.bad and not self.may_decode and not is_set_aside:
                 raise Broken(f"lost: {each} is not in its poison queue")
 
     def poison_texts(self) -> set[str]:
@@ -314,14 +322,6 @@ class World(User):
             (part.plan, part.slot) == place and part.first <= number < part.end
             for part in self.waits(at)
             for place, number in stood.items()
-        )
-
-    def _is_to_be_settled(self, message_id: str, plans: Iterable[set[PlanId]]) -> bool:
-        return any(
-            names.slot(*place) in self.log.objects
-            and names.settled(*place) not in self.log.objects
-            and any(place.plan in reachable for reachable in plans)
-            for place in self.stood.get(message_id, ())
         )
 
     def gives(self, plan: PlanId, slot_number: int, rows: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.service.messages import Lease, Message, MessageKey, QueueRef, Received
 from spark_azqueue.service.queues import calls
 from spark_azqueue.service.wire.calls import Call
-from spark_azqueue.source.executors import closing, given_up, leasing, names, slot
+from spark_azqueue.source.executors import closing, names, slot
 from spark_azqueue.source.executors.leasing import Leasing
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import (
@@ -36,6 +36,7 @@ from spark_azqueue.source.executors.objects import (
     encode_slot,
 )
 from spark_azqueue.source.executors.plan import Part, Plan, Slot
+from spark_azqueue.source.logged.undecodable import Reading
 
 VICTIM = "victim"
 ALLOWED = frozenset(NAMES + POISON)
@@ -129,6 +130,7 @@ def _follows(world: Attacked, log: str, plan: PlanId) -> None:
         slots,
         lease_s=LEASE_S,
         gave_up=world.chance.random() < 0.3 and plan.number > 0,
+        reading=Reading.of(CONFIG).options,
     )
     world.log.objects[names.following(plan)] = made.to_bytes()
     if not again and world.chance.random() < 0.8:
@@ -266,20 +268,9 @@ def _tasks_dequeue(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leasing, "__init__", made)
 
 
-def _copies(patch: pytest.MonkeyPatch) -> None:
-    def copy(config: Any, client: Any, message: Message, reason: str) -> None:
-        client.queue(config.poison_queue_for(message.queue)).put(message.text, 0, 604_800)
-
-    for module in _COPIES:
-        patch.setattr(module, "copy_to_poison_queue", copy)
-
-
-_COPIES = (leasing, given_up)
-
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a task deletes what its slot gave": _tasks_delete,
     "a plan is closed": _a_plan_is_closed,
     "a task dequeues": _tasks_dequeue,
-    "what does not decode is copied": _copies,
 }
 """Where a request could go elsewhere, without its check."""

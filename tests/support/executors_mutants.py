@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from executors_scene import Scene
-from executors_setting import CHOICES
 from log_stores import MemoryLogStore
 from world.turns import Actor
 
+from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.calls import DatedDelete
-from spark_azqueue.source.executors import leasing, names, slot
+from spark_azqueue.source import dead_letters
+from spark_azqueue.source.executors import leasing, slot
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.leasing import Leased
@@ -22,7 +23,7 @@ from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotReport, SlotSegment
 from spark_azqueue.source.executors.rows import SlotAssignment
 from spark_azqueue.source.executors.slot import SlotTask
-from spark_azqueue.source.logged import undecodable as decisions
+from spark_azqueue.source.logged.undecodable import Reading
 from spark_azqueue.source.offsets import OffsetJson
 
 Patch = pytest.MonkeyPatch
@@ -64,6 +65,19 @@ def option_becomes_poison(scene: Scene) -> None:
     scene.until(lambda: scene.driver.actor.is_over)
     scene.world.choose("poison")
     scene.driver = scene.world.start()
+    scene.batch()
+
+
+def killed_between_a_copy_and_its_delete(scene: Scene) -> None:
+    """It comes again when its lease ends, and is copied again."""
+    scene.idle()
+    scene.world.put(0, decodes=False)
+    killed: Actor = scene.task_before("dateddelete", 0)
+    scene.world.kill(killed)
+    scene.frozen.clear()
+    scene.time()
+    scene.again()
+    scene.batch()
 
 
 def encoding_changes(scene: Scene) -> None:
@@ -72,35 +86,17 @@ def encoding_changes(scene: Scene) -> None:
     _commits_with(scene, "none")
 
 
-def another_does_not_decode(scene: Scene) -> None:
-    """Every message has its row, and the same one would be set aside by the next start."""
-    scene.world.choose("fail none")
-    scene.restart()
+def another_attempt_decodes(scene: Scene) -> None:
+    """A task is stopped before it copies what does not decode. In the encoding of the next start it
+    has a row."""
     scene.idle()
     scene.world.put(0, decodes=False)
-    _to_the_sink(scene)
-    _commits_with(scene, "poison")
-
-
-def set_aside_and_decodes_now(scene: Scene) -> None:
-    scene.idle()
-    scene.world.put(0, decodes=False)
-    _to_the_sink(scene)
-    _commits_with(scene, "none")
-
-
-def decided_by_other_options(scene: Scene) -> None:
-    """What stopped the query has its row in another encoding. Then a task of an older start, which
-    is still at work, comes upon it."""
-    scene.world.choose("fail")
-    scene.restart()
-    scene.world.put(0, decodes=False)
-    scene.until(lambda: scene.driver.actor.is_over)
+    task = scene.task_before("ask put", 0)
+    scene.time()
     scene.world.choose("none")
-    scene.driver = scene.world.start()
-    scene.until(lambda: scene.driver.actor.at == "sink")
-    scene.driver.config = CHOICES["poison"]
-    scene.again()
+    scene.restart()
+    scene.batch()
+    scene.on(task)
 
 
 def _to_the_sink(scene: Scene) -> None:
@@ -187,27 +183,29 @@ def what_is_found_counts_as_deleted(patch: Patch) -> None:
     patch.setattr(slot, "settle", settled)
 
 
-def nothing_is_set_aside_late(patch: Patch) -> None:
-    patch.setattr(leasing, "copy_to_poison_queue", lambda *_: None)
+def slots_stay_open(patch: Patch) -> None:
+    patch.setattr(SlotTask, "decides_as_planned", True)
+
+
+def deletes_before_copies(patch: Patch) -> None:
+    """As if the copies were made with the deletes of the slot, behind the put."""
+    real = dead_letters.dead_lettered
+
+    def deleted(config: Any, client: Any, reasons: Any, *more: Any) -> Iterator[Message]:
+        *_, leases = more
+        for message in reasons:
+            client.now(DatedDelete(leases[message.key]))
+        yield from real(config, client, reasons, *more[:-1])
+
+    patch.setattr(leasing, "dead_lettered", deleted)
+
+
+def puts_before_it_decodes(patch: Patch) -> None:
+    patch.setattr(slot, "without_undecodable", lambda config, client, leased, *more: leased)
 
 
 def decoded_as_today(patch: Patch) -> None:
-    patch.setattr(decisions.Reading, "logged", lambda options, today: today)
-
-
-def decisions_are_forgotten(patch: Patch) -> None:
-    patch.setattr(decisions.LoggedRows, "load", lambda self: self)
-    patch.setattr(MemoryLogStore, "put_new", _puts_all_but_decisions())
-
-
-def _puts_all_but_decisions() -> Callable[..., bool]:
-    real = MemoryLogStore.put_new
-
-    def put_new(self: MemoryLogStore, name: str, data: bytes) -> bool:
-        at = names.as_slot_name(name)
-        return True if at is not None and at.kind == "r" else real(self, name, data)
-
-    return put_new
+    patch.setattr(Reading, "logged", lambda options, today: today)
 
 
 MUTANTS: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
@@ -221,10 +219,9 @@ MUTANTS: dict[str, tuple[Callable[[Scene], None], Callable[[Patch], None]]] = {
         task_is_killed_before_its_deletes,
         what_is_found_counts_as_deleted,
     ),
-    "nothing is set aside late": (option_becomes_poison, nothing_is_set_aside_late),
+    "other options leave no slot open": (another_attempt_decodes, slots_stay_open),
+    "a copy before the delete": (killed_between_a_copy_and_its_delete, deletes_before_copies),
+    "nothing is put before it decodes": (option_becomes_poison, puts_before_it_decodes),
     "decoded as today": (encoding_changes, decoded_as_today),
-    "another one does not decode today": (another_does_not_decode, decoded_as_today),
-    "what was set aside is forgotten": (set_aside_and_decodes_now, decisions_are_forgotten),
-    "what other options decided is forgotten": (decided_by_other_options, decisions_are_forgotten),
 }
 """A scenario that holds, and what breaks a promise in it."""

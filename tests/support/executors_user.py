@@ -24,7 +24,6 @@ class User:
         service: Service
         others: Others
         config: Any
-        may_fail: bool
         may_decode: bool
         was_permissive: bool
         checkpoints: list[Checkpoint]
@@ -46,7 +45,6 @@ class User:
     def choose(self, choice: str) -> None:
         """Drivers that start from now on decode so."""
         self.config = CHOICES[choice]
-        self.may_fail |= self.config.on_undecodable is OnUndecodable.FAIL
         self.was_permissive |= self.config.on_undecodable is OnUndecodable.PERMISSIVE
         self.may_decode |= self.was_permissive or self.config.encoding is not Encoding.BASE64
 

@@ -38,7 +38,6 @@ from spark_azqueue.sink.transaction.log import TransactionLog
 from spark_azqueue.sink.transaction.log import TransactionRecord as TransactionRecord
 from spark_azqueue.sink.transaction.names import Transaction
 from spark_azqueue.sink.transaction.record import Chunk, RecordHead, placed
-from spark_azqueue.source.executors import names as plan_names
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone
 from spark_azqueue.source.executors.names import START, PlanId
 from spark_azqueue.source.executors.objects import (
@@ -51,11 +50,9 @@ from spark_azqueue.source.executors.objects import (
 from spark_azqueue.source.executors.objects import SlotHeader as SlotHeader
 from spark_azqueue.source.executors.plan import Learned, Part, Plan, Slot
 from spark_azqueue.source.findings import Findings
-from spark_azqueue.source.log import names
 from spark_azqueue.source.log.log import Contents, WriteAheadLog
 from spark_azqueue.source.log.outcomes import BatchOutcome, outcome_on
 from spark_azqueue.source.log.progress import IN_PLACE, FirstBatch, LogProgress, PendingLists
-from spark_azqueue.source.logged.undecodable import About, Decision
 from spark_azqueue.source.suspects import Evidence, FailureHistory
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "golden"
@@ -71,12 +68,11 @@ PENDING = tuple(PendingDelete(MessageKey(ORDERS, f"id-{at}"), at, 1_790_000_000)
 MANY_PENDING = tuple(
     PendingDelete(MessageKey(RETURNS, f"id-{at}"), 2**63 + at, 0) for at in range(IN_PLACE + 1)
 )
-READING = {"messageEncoding": "base64", "bodyType": "string"}
+READING = {"messageEncoding": "base64", "bodyType": "string", "onUndecodable": "poison"}
 FINDINGS = Findings(
     {MessageKey(ORDERS, "id-1"): FailureHistory(6, 6, 1, 3, 3, 500)},
     Evidence(2, True, 3, 12, 40, 5, True, 1, 480),
 )
-DECISION = Decision({"bodyType": "binary"}, (RECEIVED[0][0].key,), (RECEIVED[1][0].key,))
 
 
 @pytest.fixture(autouse=True)
@@ -107,8 +103,6 @@ def write_ahead_log(store: MemoryLogStore) -> None:
     log.outcomes.decide(2, BatchOutcome.SPLIT)
     log.outcomes.decide(3, BatchOutcome.POISON, FINDINGS)
     log.outcomes.replayed(2)
-    about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
-    store.put_new(about.name(0), DECISION.to_bytes(about))
     log.mark(
         LogProgress(
             *(0, 0, 2, 2, 1),
@@ -144,19 +138,17 @@ def read_write_ahead_log(store: MemoryLogStore) -> None:
     ]
     assert log.outcomes.newest_findings == FINDINGS
     assert log.outcomes.has_attempts(2)
-    about = About(log.uuid, names.segment(2), 2, ACCOUNT, lambda place: names.decision(2, place))
-    assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
 
 
 FIRST = PlanId(1, "1" * 32)
 SECOND = PlanId(2, "2" * 32)
 SETTLED = SlotReport(
-    *(3, 500, 1, PENDING[:2], (PENDING[2].key,), 1),
+    *(3, 500, 1, PENDING[:2], (PENDING[2].key,)),
     repeated=True,
     oldest=5,
     expires=6,
     looked={"orders": Looked(3, drained=True, limits=Learned(24, 1950))},
-    counts=Counts(4, 1, 1, 0, 2, 179_000_000_000, 250),
+    counts=Counts(4, 1, 1, 0, 2, 1, 179_000_000_000, 250),
     given_bytes=90,
 )
 
@@ -167,6 +159,7 @@ def plans(log: str) -> tuple[Plan, Plan]:
         *(ACCOUNT, log, FIRST, slots, 1_800_000_000, 90, 1_800_000_000_000_000),
         has_known=True,
         limits={"orders": Learned(24, 1950), "returns": Learned(1, None)},
+        reading=READING,
     )
     again = (Slot((), 2, 64, Part(FIRST, 0, 0, 2)),)
     waiting = ((Part(FIRST, 0, 2, 3), Part(FIRST, 1, 0, 1)),)
@@ -201,17 +194,10 @@ def executors_log(store: MemoryLogStore) -> None:
     folder.put_segment(SlotSegment(slot_header(folder.uuid), RECEIVED))
     folder.put_segment(tombstone(first, 1, "b" * 32))
     folder.put_settled(first, 0, SETTLED)
-    about = executors_about(folder.uuid)
-    store.put_new(about.name(0), DECISION.to_bytes(about))
     folder.note_attempt(FIRST, "f" * 32)
     folder.put_following(FIRST, second)
     folder.mark_committed(SECOND)
     folder.raise_floor(1)
-
-
-def executors_about(log: str) -> About:
-    slot = plan_names.slot(FIRST, 0)
-    return About(log, slot, 1, ACCOUNT, lambda place: plan_names.slot_decision(FIRST, 0, place))
 
 
 def read_executors_log(store: MemoryLogStore) -> None:
@@ -233,11 +219,9 @@ def read_executors_log(store: MemoryLogStore) -> None:
     assert (len(known), all(known.has(each.key, each.fingerprint) for each in PENDING)) == (3, True)
     listed = folder.listed(FIRST)
     assert (listed.segments, listed.settled, listed.attempts) == ({0, 1}, {0}, 1)
-    assert (listed.is_closed, len(listed.marks), len(listed.decisions)) == (True, 2, 1)
+    assert (listed.is_closed, len(listed.marks)) == (True, 2)
     assert folder.listed(SECOND).is_committed
     assert folder.floor() == 1
-    about = executors_about(folder.uuid)
-    assert Decision.from_bytes(store.objects[about.name(0)], about) == DECISION
 
 
 STREAM = transaction_names.stream_key("12345678-1234-1234-1234-123456789abc")

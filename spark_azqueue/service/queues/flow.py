@@ -96,13 +96,14 @@ def results_of(
     most: int | None = None,
     within_s: float | None = None,
     without: Container[QueueRef] = (),
+    then: Callable[[Tag, T | Exception], Iterable[tuple[Tag, Call[T]]]] = lambda tag, result: (),
 ) -> Generator[tuple[Tag, T | Exception], None, None]:
     """Yield each call's tag with its result or its error, in the order in which they end.
 
     The calls begin about in their order. most: how many at once; None: as the limits say. within_s:
     no call begins later than this, and the generator ends. without: calls to these queues, which
-    may become more, are left out. If it is closed early, it is unknown whether calls under way took
-    effect.
+    may become more, are left out. then: the calls that follow a result.
+    If it is closed early, it is unknown whether calls under way took effect.
     """
     deadline = None if within_s is None else time.monotonic() + within_s
     waiting: FairQueue[QueueRef, tuple[Tag, Call[T]]] = FairQueue()
@@ -122,7 +123,11 @@ def results_of(
     def ended() -> list[tuple[Tag, T | Exception]]:
         waiting.begin(begin)
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        return flight.ended(left_s)
+        results = flight.ended(left_s)
+        for tag, result in results:
+            for following in then(tag, result):
+                waiting.add(following[1].queue, following)
+        return results
 
     def is_over() -> bool:
         return deadline is not None and time.monotonic() >= deadline

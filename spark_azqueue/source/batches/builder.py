@@ -7,33 +7,29 @@ thread-safe: a prefetch runs in a background thread, and every other method wait
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 
-from spark_azqueue.errors import QueueNotFound, UndecodableBody
-from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
-from spark_azqueue.service.encoding import can_be_put
-from spark_azqueue.service.envelopes import poison_envelope, poison_envelopes
-from spark_azqueue.service.messages import NEVER_EXPIRES, Lease, Message, MessageKey, QueueRef
+from spark_azqueue.service.messages import Lease, Message, MessageKey, Received
 from spark_azqueue.service.queues.client import QueueClient
-from spark_azqueue.service.retry import SEND
 from spark_azqueue.service.workers import Submits
 
 from ..columns import Columns
-from ..decoding_record import DecodingRecord
+from ..dead_letters import (
+    DecodingRecord,
+    copy_to_poison_queue,
+    dead_lettered,
+    rows_and_reasons,
+)
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder
 from ..leases.timing import SHORTEST_S, Term
-from ..refusals import queue_of_dead_letter
-from ..rows import Row, decoded, is_dead_letter, is_to_come_again
+from ..rows import Row, is_to_come_again
 from .batch import Batch, BatchRows, fitting
 from .poison import Suspects
 from .receiver import Receiver
-
-log = logging.getLogger(__name__)
 
 
 class Prefetch:
@@ -97,7 +93,9 @@ class BatchBuilder:
         suspects: Suspects,
         prefetch: Prefetch,
         isolation: Isolation,
+        clock: Callable[[], float],
     ) -> None:
+        """clock: in seconds, the clock by which leases are measured."""
         self._config = config
         self._columns = columns
         self._client = client
@@ -106,14 +104,14 @@ class BatchBuilder:
         self._suspects = suspects
         self._prefetch = prefetch
         self._isolation = isolation
+        self._clock = clock
         self._waiting: dict[MessageKey, Message] = {}
         self._ahead: BatchRows | None = None  # of the next batch; their messages wait no more
         self._unwanted: dict[MessageKey, Lease] = {}  # leased, to be released after the look
         self._backlog = False  # the last look ended because it had enough
         self._leaving = False
         self._cutoff: Cutoff | None = None
-        self.decoding = DecodingRecord(config)
-        """How many bodies did not decode."""
+        self._decoding = DecodingRecord(config)
         self.expires: int | None = None
         """When the first message of the newest batch expires, seconds since 1970; None: never."""
 
@@ -304,7 +302,8 @@ class BatchBuilder:
         """Dead-letter what waits and is poison. Returns False if there is none."""
         found = [each for each in self._waiting.values() if self._suspects.is_poison(each.key)]
         for message in found:
-            self._set_aside(message, self._suspects.why(message.key))
+            self.copy_to_poison_queue(message, self._suspects.why(message.key))
+            self._holder.set_aside(message)
             self._suspects.moved(message.key)
             del self._waiting[message.key]
         return bool(found)
@@ -338,68 +337,18 @@ class BatchBuilder:
             chosen = fitting(chosen, self._config.max_bytes)
         with self._holder.ledger as ledger:
             leases = ledger.leases(chosen)
-        rows: list[Row] = []
-        undecodable: list[tuple[Message, str]] = []
-        for message, lease in zip(chosen, leases, strict=True):
-            try:
-                rows.append(decoded(message, self._config, lease))
-            except UndecodableBody as error:
-                if not is_dead_letter(message, self._config.on_undecodable):
-                    raise
-                undecodable.append((message, error.sentence))
-        if undecodable:
-            self.decoding.check(rows=len(rows), undecodable=len(undecodable))
-        for message, reason in undecodable:
-            self._set_aside(message, reason)
-        self.decoding.add(rows=len(rows), undecodable=len(undecodable))
-        for message in chosen:
+        received = map(Received, chosen, leases)
+        rows, reasons = rows_and_reasons(received, self._config, self._decoding)
+        # Leases are renewed meanwhile, and what is left then waits for the next batch.
+        within_s = max(self._holder.lengths.visibility_s(), SHORTEST_S) / 2
+        for message in dead_lettered(self._config, self._client, reasons, within_s, self._clock):
+            self._holder.set_aside(message)
+            self._decoding.add(undecodable=1)
             del self._waiting[message.key]
+        for row in rows:
+            del self._waiting[row.message.key]
         return rows
 
     def copy_to_poison_queue(self, message: Message, reason: str) -> None:
         """Copy the message to its poison queue. Raises ServiceError."""
         copy_to_poison_queue(self._config, self._client, message, reason)
-
-    def _set_aside(self, message: Message, reason: str) -> None:
-        """Copy the message to its poison queue; then delete the original."""
-        self.copy_to_poison_queue(message, reason)
-        self._holder.set_aside(message)
-
-
-def copy_to_poison_queue(
-    config: SourceConfig, client: QueueClient, message: Message, reason: str
-) -> None:
-    """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
-
-    The text is unchanged: by itself, or within an envelope if that fits. A text that no queue can
-    hold is in an envelope whatever the option says, or in several. Raises CheckpointMismatch for a
-    message of a queue that the query does not read: a log has it, and steers no request.
-    """
-    if not config.selection.includes(message.queue):
-        raise queue_of_dead_letter(message.message_id, message.queue.name)
-    poison = config.poison_queue_for(message.queue)
-    for text in _copies(message, reason, config.poison_format):
-        _put(client, poison, text)
-    log.warning(
-        "message %s of queue '%s' was dead-lettered in '%s': %s",
-        message.message_id,
-        message.queue.name,
-        poison.name,
-        reason,
-    )
-
-
-def _put(client: QueueClient, poison: QueueRef, text: str) -> None:
-    """Put a copy; a poison queue that went since the start, as with its queue, is created again."""
-    try:
-        SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
-    except QueueNotFound:
-        client.create(poison)
-        SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
-
-
-def _copies(message: Message, reason: str, chosen: PoisonFormat) -> list[str]:
-    if not can_be_put(message.text):
-        return poison_envelopes(message, reason)
-    envelope = poison_envelope(message, reason) if chosen is PoisonFormat.ENVELOPE else None
-    return [envelope or message.text]

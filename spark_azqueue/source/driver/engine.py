@@ -99,6 +99,7 @@ class DriverLeasing:
             self.suspects,
             Prefetch(int(config.dequeue_ahead), make_workers(1, "prefetch"), clock),
             self._monitor.isolation,
+            clock,
         )
         self._size = BatchSize(config.max_messages, config.min_messages)
         self._limit: int | None = None  # Spark's own

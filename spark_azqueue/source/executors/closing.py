@@ -17,11 +17,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import replace
 
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.journal.numbers import KEPT_AT_MOST, old_enough
-from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.service.queues.client import QueueClient
@@ -31,7 +29,7 @@ from ..logged.undecodable import Reading
 from ..refusals import check_held
 from . import names
 from .folder import PlanFolder, PlanStatus, tombstone
-from .leasing import decided_rows, settle, slot_rows, without_deletes
+from .leasing import settle, slot_rows, without_deletes
 from .names import START, PlanId
 from .objects import Closed, SeenMessages, SlotReport
 from .plan import Plan
@@ -61,7 +59,7 @@ class Cleaning:
     ) -> None:
         """retention: how many plans are kept behind the committed one. keep_s: for how long each is
         kept as well; None: its age does not matter. now: seconds since 1970. removals: of blobs."""
-        self._today = replace(Reading.of(config), on_undecodable=OnUndecodable.PERMISSIVE)
+        self._today = Reading.of(config)
         self._folder = folder
         self._retention = retention
         self._workers = workers
@@ -190,12 +188,9 @@ class Cleaning:
             stored = self._folder.segment_of(plan, found.slot)
             if stored is None:
                 continue
-            # What does not decode has no blob, and that of a message in a poison queue stays.
-            for row in (
-                slot_rows(self._folder, stored[0], self._today).load().rows(is_delivered=False)
-            ):
-                if row is not None and row.reference and row.message.key not in known:
-                    begun.append(self._removals.begin(row.reference.name))
+            for key, blob in slot_rows(stored[0], self._today).blobs():
+                if key not in known:
+                    begun.append(self._removals.begin(blob))
         wait([each for each in begun if each], _WAIT_S)
 
 
@@ -283,10 +278,9 @@ class Closing:
             return None
         if plan.slots[slot].again is None:
             check_held(self._config.selection, segment.received, plan.number, self._folder.where)
-        aside = decided_rows(self._config, self._folder, self._client, segment).aside
         if plan.slots[slot].again is not None:
-            answered = without_deletes(segment, size, aside)
+            answered = without_deletes(segment, size)
         else:
-            answered = settle(self._config, self._client, segment, size, aside)
+            answered = settle(self._config, self._client, segment, size)
         self._folder.put_settled(plan, slot, answered)
         return answered

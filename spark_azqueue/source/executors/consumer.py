@@ -25,10 +25,11 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import LAST_WORDS_S
 
 from ..calls import Wanted
-from ..decoding_record import DecodingRecord
+from ..dead_letters import DecodingRecord
 from ..intake.monitor import QueueMonitor
 from ..leases.holder import removals_for
 from ..leases.timing import START_ON_EXECUTORS_S
+from ..logged.undecodable import Reading
 from ..offsets import OffsetJson, QueueOffset
 from ..runtime import DEFAULT, Runtime
 from ..suspects import LAST, SINGLES_UP_TO, Evidence, status
@@ -263,7 +264,7 @@ class ExecutorsConsumer:
             self._totals.given(closed.settled)
         else:
             self._observe(plan, closed, evicted)
-        self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
+        self._cleaning.ended(plan, closed.sizes, listed.marks)
         self._cleaning.clean(plan.number, self._known, oldest(closed.waiting))
         self._drained.on_plan_closed(plan, closed, listed.marks, ends=self._cutoff is not None)
         self._closed = plan.id
@@ -273,8 +274,8 @@ class ExecutorsConsumer:
     def _observe(self, plan: Plan, closed: Closed, evicted: int) -> None:
         """What the slots say, for the next plans."""
         settled = closed.settled
-        undecodable = sum(each.poison for each in settled)
-        rows = sum(each.messages for each in settled) - undecodable
+        undecodable = sum(each.counts.poison for each in settled)
+        rows = sum(each.messages for each in settled)
         self._decoding.add(rows=rows, undecodable=undecodable)
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
@@ -339,6 +340,7 @@ class ExecutorsConsumer:
             histories=tuple(each.history for each in self._suspects),
             evidence=self._evidence.kept(has_suspects=bool(self._suspects)),
             status=self._status,
+            reading=Reading.of(self._config).options,
         )
 
     @property

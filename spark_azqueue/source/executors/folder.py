@@ -41,8 +41,8 @@ class PlanStatus:
     """Which objects a plan has: of which slots the segment, of which the report; is it closed?
 
     is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
-    asked for it after the one that issued it. decisions: the names of those about its slots.
-    marks: the names of those of tasks that dequeued.
+    asked for it after the one that issued it. marks: the names of those of
+    tasks that dequeued.
     """
 
     segments: frozenset[int]
@@ -50,7 +50,6 @@ class PlanStatus:
     is_closed: bool
     is_committed: bool = False
     attempts: int = 0
-    decisions: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
 
 
@@ -139,7 +138,6 @@ class PlanFolder(Journal):
     def listed(self, plan: PlanId) -> PlanStatus:
         """Which objects a plan has."""
         segments, settled, words = set(), set(), set()
-        decisions: list[str] = []
         marks: list[str] = []
         attempts = 0
         for name in self.store.names(names.SLOTS, names.prefix(plan)):
@@ -149,8 +147,6 @@ class PlanFolder(Journal):
                     segments.add(each.slot)
                 elif each.kind == "d":
                     settled.add(each.slot)
-                elif each.kind == "r":
-                    decisions.append(name)
                 elif each.kind == "t":
                     attempts += 1
                 elif each.kind in "bc":
@@ -163,7 +159,6 @@ class PlanFolder(Journal):
             "next" in words,
             "committed" in words,
             attempts,
-            tuple(decisions),
             tuple(marks),
         )
 

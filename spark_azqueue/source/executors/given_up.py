@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from spark_azqueue.options.source_config import SourceConfig
@@ -17,7 +18,7 @@ from spark_azqueue.service import last_failure
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
-from ..batches.builder import copy_to_poison_queue
+from ..dead_letters import copy_to_poison_queue
 from ..logged.undecodable import Reading
 from ..refusals import abandoned
 from ..suspects import (
@@ -104,24 +105,25 @@ class PlanOutcomes:
         known, evicted = self._folder.known(plan).after(closed.settled, now)
         if not plan.is_again:
             self._totals.leased(closed.settled, evicted)
-        self._cleaning.ended(plan, closed.sizes, (*listed.decisions, *listed.marks))
+        self._cleaning.ended(plan, closed.sizes, listed.marks)
         again = plan_again(plan, *found, self.order, known, now, self.said, gave_up=True)
         return self._recovery.follow(plan, again, known)
 
     def _check_places(self, plan: Plan) -> None:
-        """Raise UndecodableBody if the options of today cannot show a body of this plan."""
+        """Raise UndecodableBody if the options of today cannot show a body: that is no attempt."""
         stored = self._folder.listed(plan.id).segments
         for slot in stored.intersection(range(len(plan.slots))):
             segment, _ = self._folder.first_segment(plan, slot)
-            slot_rows(self._folder, segment, Reading.of(self._config)).load().check_places()
+            deque(slot_rows(segment, Reading.of(self._config)).rows(), maxlen=0)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
         """True if the plan has failed often enough. listed: its objects.
 
-        A batch of which nothing was stored failed for a reason of its own.
+        If nothing of it was stored, its messages are in their queues, and none is suspected. But a
+        plan that retries then failed for a reason of its own.
         """
         assert self._rule
-        if listed.is_committed or not listed.segments:
+        if listed.is_committed or (plan.is_again and not listed.segments):
             return False
         odds = Odds.of(plan.evidence, plan.histories)
         if plan.is_again or odds.lone:
@@ -138,7 +140,7 @@ class PlanOutcomes:
         """
         assert self._rule
         plan, stored, evidence = closed.plan, closed.stored, closed.plan.evidence
-        count = sum(each.messages - each.poison for each in closed.settled)
+        count = sum(each.messages for each in closed.settled)
         if not count:
             return None
         before, times = (plan.suspected, 1) if plan.is_again else (None, tries)
@@ -149,13 +151,10 @@ class PlanOutcomes:
         odds = Odds.of(evidence, (history, *(each.history for each in closed.suspects)))
         self.said = self._rule.said_of(history, before_it, odds)
         if history.is_lone and self._rule.is_poison(history, before_it, odds):
-            message = self._only_one_with_a_row(closed)
-            if message is None:
-                return None
             copy_to_poison_queue(
                 self._config,
                 self._client,
-                message,
+                self._only_message(closed),
                 why(history, last_failure.found(plan.to_json())),
             )
             self.set_aside += 1
@@ -168,14 +167,10 @@ class PlanOutcomes:
         suspects = (*(Suspected(each, history) for each in pieces), *closed.suspects)
         return self._or_nothing(closed, suspects, history, evidence), evidence
 
-    def _only_one_with_a_row(self, closed: Closed) -> Message | None:
-        """None if the message was dead-lettered after its slot was settled."""
-        (slot,) = (
-            place for place, each in enumerate(closed.slots) if each and each.messages > each.poison
-        )
-        segment, _ = self._folder.first_segment(closed.plan, slot)
-        aside = slot_rows(self._folder, segment, Reading.of(self._config)).load().aside
-        return next((each for each, _ in segment.received if each.key not in aside), None)
+    def _only_message(self, closed: Closed) -> Message:
+        (part,) = closed.stored
+        segment, _ = self._folder.first_segment(closed.plan, part.slot)
+        return segment.received[0].message
 
     def _or_nothing(
         self,

@@ -6,17 +6,16 @@ Deletes may be done twice, by different processes, since they are by the same re
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from spark_azqueue.errors import Outcome, QueueNotFound, UndecodableBody
+from spark_azqueue.errors import Outcome, QueueNotFound
 from spark_azqueue.journal.pending import PendingDelete, fingerprint
-from spark_azqueue.options.choices import OnUndecodable, QueuePriority
+from spark_azqueue.options.choices import QueuePriority
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import (
     UNKNOWN_TIME,
@@ -32,15 +31,12 @@ from spark_azqueue.service.queues.flow import attempt_all, results_of
 from spark_azqueue.service.retry import LAST_WORDS, REPLAY, RetryPolicy
 
 from ..batches.batch import fitting
-from ..batches.builder import copy_to_poison_queue
 from ..batches.receiver import Receiver
-from ..decoding_record import DecodingRecord
+from ..dead_letters import DecodingRecord, dead_lettered, rows_and_reasons
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
-from ..logged.undecodable import About, LoggedRows, Reading
-from ..rows import decoded, is_dead_letter, is_to_come_again
-from . import names
-from .folder import PlanFolder
+from ..logged.undecodable import LoggedRows, Reading
+from ..rows import is_to_come_again
 from .objects import Counts, Looked, SeenMessages, SlotHeader, SlotReport, SlotSegment
 from .plan import Learned, Plan, Slot
 
@@ -102,9 +98,7 @@ class Leasing:
         self._ended: set[QueueRef] = set()
 
     def lease(self) -> Leased:
-        """Dequeue. Raises ServiceError, and UndecodableBody for a message that no answer holds
-        whole, but not with onUndecodable=permissive; then all was released, as far as that went.
-        """
+        """Dequeue. Raises ServiceError; then all was released, as far as that went."""
         began = self._clock()
         throttled = self._client.throttled
         receiver = self._receiver()
@@ -186,8 +180,6 @@ class Leasing:
         return is_over
 
     def _take(self, page: Page) -> None:
-        """Raises UndecodableBody for a message that the answer does not hold whole."""
-        damaged: list[Received] = []
         queue = page.queue
         got = len(page.received)
         if queue is not None:
@@ -219,18 +211,9 @@ class Leasing:
                 self._counts["duplicates_suppressed"] += 1
             elif is_to_come_again(message, self._config.on_undecodable):
                 self._unwanted[key] = lease
-            elif not message.intact and not self._may_be_logged(message):
-                self._unwanted[key] = lease
-                damaged.append(Received(message, lease))
             else:  # if it came a second time, its first lease has ended, and that receipt is dead
                 self._bytes += message.size - (before.message.size if before else 0)
                 self._received[key] = Received(message, lease)
-        for each in damaged:  # after the whole page was noted
-            decoded(each.message, self._config, each.lease)
-
-    def _may_be_logged(self, damaged: Message) -> bool:
-        wish = self._config.on_undecodable
-        return wish is OnUndecodable.PERMISSIVE or is_dead_letter(damaged, wish)
 
     @property
     def _is_fair(self) -> bool:
@@ -256,48 +239,46 @@ def release(client: QueueClient, leases: Iterable[Lease]) -> None:
     deque(attempt_all(client, calls, LAST_WORDS, failed, within_s=_RELEASES_WITHIN_S), maxlen=0)
 
 
-def slot_rows(
-    folder: PlanFolder,
-    segment: SlotSegment,
-    today: Reading,
-    read_as: Callable[[Reading], Reading] | None = None,
-) -> LoggedRows:
-    """The rows of what a slot gave; nothing that was decided about them is known yet."""
-    header = segment.header
-    about = About(
-        header.log,
-        names.slot(header.plan, header.slot),
-        header.plan.number,
-        header.account,
-        lambda place: names.slot_decision(header.plan, header.slot, place),
-    )
-    return LoggedRows(segment.received, header.reading, today, folder, about, read_as)
-
-
-def decided_rows(
+def without_undecodable(
     config: SourceConfig,
-    folder: PlanFolder,
     client: QueueClient,
-    segment: SlotSegment,
-    *,
-    is_new: bool = False,
-) -> LoggedRows:
-    """The rows of what a slot gave, all decided: each dead letter has its copy in its poison queue.
+    leased: Leased,
+    within_s: float,
+    clock: Callable[[], float],
+) -> Leased:
+    """What of it has rows. What does not decode is dead-lettered, before anything is stored.
 
-    But with onUndecodable=fail: a task settles its slot all the same, and the log keeps the
-    messages for other options. is_new: it was put by this very task. Raises ServiceError,
-    LogDamaged, TooManyPoison.
+    within_s: see `dead_lettered`; what is left then is to be released. Raises UndecodableBody with
+    onUndecodable=fail, TooManyPoison and ServiceError: then the rest was released.
     """
+    copied = set[MessageKey]()
+    leases = {lease.key: lease for _, lease in leased.received}
+    try:
+        rows, reasons = rows_and_reasons(leased.received, config, DecodingRecord(config))
+        for message in dead_lettered(config, client, reasons, within_s, clock, leases):
+            copied.add(message.key)
+    except BaseException:
+        release(client, [each for each in leased.leases if each.key not in copied])
+        raise
+    left = [leases[each.key] for each in reasons if each.key not in copied]
+    looked = dict(leased.looked)
+    for lease in left:
+        looked[lease.queue.name] = replace(looked[lease.queue.name], drained=False)
+    return replace(
+        leased,
+        received=tuple(Received(row.message, leases[row.message.key]) for row in rows),
+        unwanted=(*leased.unwanted, *left),
+        looked=looked,
+        counts=replace(leased.counts, poison=len(copied)),
+    )
 
-    def copy(message: Message, reason: str) -> None:
-        copy_to_poison_queue(config, client, message, reason)
 
-    rows = slot_rows(folder, segment, Reading.of(config))
-    if not is_new and segment.received:
-        rows.load()
-    with contextlib.suppress(UndecodableBody):
-        rows.decide(copy, DecodingRecord(config))
-    return rows
+def slot_rows(
+    segment: SlotSegment, today: Reading, read_as: Callable[[Reading], Reading] | None = None
+) -> LoggedRows:
+    """The rows of what a slot gave. today, read_as: see `LoggedRows`."""
+    header = segment.header
+    return LoggedRows(segment.received, header.reading, today, header.plan.number, read_as)
 
 
 MARGIN_S = 5
@@ -309,16 +290,14 @@ def settle(
     client: QueueClient,
     segment: SlotSegment,
     size: int,
-    aside: Container[MessageKey],
     copies: Sequence[Lease] = (),
 ) -> SlotReport:
     """Delete the messages of a stored segment, of `size` bytes, and copies of known messages.
 
-    aside: those of its messages that are in the poison queue, see `decided_rows`. A refused delete
-    is pending. If the lease may have ended before, another consumer may have the message. Before
-    that an earlier attempt has probably deleted it; but the service may also have delivered it once
-    more within the lease, so it stays known for a day. Raises ServiceError if a delete has no final
-    answer: then nothing may be delivered yet.
+    A refused delete is pending. If the lease may have ended before, another consumer may have the
+    message. Before that an earlier attempt has probably deleted it; but the service may also have
+    delivered it once more within the lease, so it stays known for a day. Raises ServiceError if a
+    delete has no final answer: then nothing may be delivered yet.
     """
     until = segment.header.until
     deleted = 0
@@ -338,7 +317,7 @@ def settle(
                 pending.append(pending_of(message, result.at if is_gone else None))
     gone = tuple(lease.key for lease in delete_all(config, client, copies))
     return replace(
-        without_deletes(segment, size, aside),
+        without_deletes(segment, size),
         deleted=deleted,
         pending=tuple(pending),
         gone=gone,
@@ -346,14 +325,10 @@ def settle(
     )
 
 
-def without_deletes(segment: SlotSegment, size: int, aside: Container[MessageKey]) -> SlotReport:
+def without_deletes(segment: SlotSegment, size: int) -> SlotReport:
     """What is known of a slot, of `size` bytes, by itself: no delete of it was answered here."""
-    given = [message.size for message, _ in segment.received if message.key not in aside]
-    return replace(
-        SlotReport.of(segment.header, size),
-        poison=len(segment.received) - len(given),
-        given_bytes=sum(given),
-    )
+    given = sum(message.size for message, _ in segment.received)
+    return replace(SlotReport.of(segment.header, size), given_bytes=given)
 
 
 def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:

@@ -3,7 +3,6 @@
 log.json                     the folder's identity, written once
 slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombstone
 slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are pending
-slots/<n>-<nonce>-r<slot>-<k>  how messages that did not decode as the slot was logged have rows
 slots/<n>-<nonce>-known      the messages that give no second row in this plan
 slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
 slots/<n>-<nonce>-b<slot>-<attempt>  this task is about to dequeue for the slot: it may be killed
@@ -30,7 +29,7 @@ MOST_SLOTS = 1_000
 _NAME = re.compile(
     SLOTS
     + r"/([0-9]{12})-([0-9a-f]{32})-(?:([sd])([0-9]{4})|(known|next|committed)|(t)[0-9a-f]{32}"
-    + r"|([bc])([0-9]{4})-[0-9a-f]{32}|(r)([0-9]{4})-[0-9]{4})"
+    + r"|([bc])([0-9]{4})-[0-9a-f]{32})"
 )
 _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
@@ -57,11 +56,6 @@ def slot(plan: PlanId, number: int) -> str:
 def settled(plan: PlanId, number: int) -> str:
     """Name of what says that the deletes of a slot are answered."""
     return f"{SLOTS}/{plan}-d{number:04d}"
-
-
-def slot_decision(plan: PlanId, number: int, place: int) -> str:
-    """Name of a decision about what a slot gave; they count from 0."""
-    return f"{SLOTS}/{plan}-r{number:04d}-{place:04d}"
 
 
 def known(plan: PlanId) -> str:
@@ -128,9 +122,9 @@ def as_slot_name(name: str) -> SlotName | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    number, nonce, letter, place, word, mark, task, of, decided, at = found.groups()
-    kind = letter or word or mark or task or decided
-    return SlotName(PlanId(int(number), nonce), kind, int(place or of or at or 0))
+    number, nonce, letter, place, word, mark, task, of = found.groups()
+    kind = letter or word or mark or task
+    return SlotName(PlanId(int(number), nonce), kind, int(place or of or 0))
 
 
 def floor_in(name: str) -> int | None:

@@ -70,7 +70,8 @@ from .plan import (
 
 SLOT_MAGIC = b"azqueue slot 1\n"
 
-_VERSION = 1
+_VERSION = 2
+"""Slots of version 1 have bodies that were not decoded before, and decisions about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ class Looked:
 class Counts:
     """What happened while a task dequeued, in messages, and answers 503.
 
-    began_cs: when it began, by its own clock, hundredths of a second since 1970. took_cs: for how
-    long; in what is settled, with the deletes of that task.
+    poison: copied to a poison queue. began_cs: when it began, by its own clock, hundredths of a
+    second since 1970. took_cs: for how long; in what is settled, with the deletes of that task.
     """
 
     dequeued: Annotated[int, COUNT_OR_0] = 0
@@ -112,6 +113,7 @@ class Counts:
     duplicates_suppressed: Annotated[int, COUNT_OR_0] = 0
     skipped_near_expiry: Annotated[int, COUNT_OR_0] = 0
     throttled: Annotated[int, COUNT_OR_0] = 0
+    poison: Annotated[int, COUNT_OR_0] = 0
     began_cs: Annotated[int, COUNT_OR_0] = 0
     took_cs: Annotated[int, COUNT_OR_0] = 0
 
@@ -236,13 +238,12 @@ _SIZE = Coded(number, name="bytes")
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """Every delete of a slot has a final answer, and every copy is in its poison queue.
+    """Every delete of a slot has a final answer.
 
     messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had probably
     succeeded before. pending: messages whose delete was refused: another consumer may have them.
-    gone: known messages that returned and were deleted. poison: how many were copied.
-    given_bytes: of the texts that give rows, as the queues store them. The others: as in the header
-    of the segment.
+    gone: known messages that returned and were deleted. given_bytes: of their texts, as the queues
+    store them. The others: as in the header of the segment.
     """
 
     messages: Annotated[int, COUNT] = 0
@@ -252,7 +253,6 @@ class SlotReport:
         tuple[PendingDelete, ...], pending_deletes(MOST_MESSAGES + MORE_THAN_BUDGET)
     ] = ()
     gone: Annotated[tuple[MessageKey, ...], keys(_MOST_GONE)] = ()
-    poison: Annotated[int, COUNT] = 0
     given_bytes: Annotated[int, COUNT_OR_0] = 0
     repeated: Annotated[bool, FLAG] = False
     oldest: Annotated[int | None, MAYBE_TIME] = None

@@ -2,14 +2,16 @@
 
     {"version": 3, "batch": 42, "account": "myaccount", "log": "3f2a…", "nonce": "9c41…",
      "issued": "2026-11-23T10:00:00Z", "lease": 90, "known": true,
+     "reading": {"messageEncoding": "base64", "onUndecodable": "poison", …},
      "slots": [{"queues": ["orders-1", "orders-5"], "messages": 4096, "bytes": 33554432}],
      "limits": {"orders-1": [24, 1950]}}
 
 Tasks get nothing else, so a replay asks the same slots again. Behind a plan that was given up, a
 slot takes messages of an earlier one instead ("from", see `Part`), "gaveUp" says that the plan
 before has no rows, and "waiting" what is retried after this one. "histories" are those of what it
-retries and of what waits, "evidence" is what is known beside them (see `../suspects.py`). Pure
-values; what comes from a checkpoint is checked.
+retries and of what waits, "evidence" is what is known beside them (see `../suspects.py`).
+"reading" are the options that decide about bodies. Pure values; what comes from a checkpoint is
+checked.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from spark_azqueue.options.log import MOST_STORED_BYTES, SHORTEST_LEASE_S
 from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, QueueRef
 
 from ..findings import evidence_from_json, evidence_to_json, history_from_json
+from ..logged.options import READING
 from ..offsets import (
     ISOLATION,
     OFFSET_VERSION,
@@ -198,6 +201,7 @@ class Plan:
     waiting: groups of messages of such plans that are retried after this plan, one after another.
     histories: of the group that it retries, if it does, and of those that wait; none if an earlier
     release wrote it. evidence: what is known beside them; status: what isolation does, in a line.
+    reading: the options that decide about bodies; none if it leases nothing.
     """
 
     account: str
@@ -214,6 +218,7 @@ class Plan:
     histories: tuple[FailureHistory, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
     status: str = ""
+    reading: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -287,6 +292,8 @@ class Plan:
             value["evidence"] = evidence
         if self.status:
             value[ISOLATION] = self.status[:STATUS_AT_MOST]
+        if self.reading:
+            value["reading"] = dict(self.reading)
         return value
 
     def to_bytes(self) -> bytes:
@@ -347,6 +354,7 @@ def _read(offset: Mapping[str, Any], account: str, batch: int) -> Plan:
         _histories(offset, len(waiting) + retries),
         evidence_from_json(offset.get("evidence", {})),
         status_in(offset),
+        READING.read(offset, "reading") if "reading" in offset else {},
     )
 
 

@@ -106,8 +106,7 @@ def rows_of_task(
 
 def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]:
     """These rows, in record batches of bounded size. Raises UndecodableBody."""
-    rows = (row for row in logged.rows() if row is not None)
-    for part in cut(rows, MOST_ROWS, MOST_PARTITION_BYTES):
+    for part in cut(logged.rows(), MOST_ROWS, MOST_PARTITION_BYTES):
         yield record_batch(part, columns)
 
 

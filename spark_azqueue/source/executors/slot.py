@@ -1,19 +1,21 @@
 """What a task does for one slot of a plan: the order of the steps, on which every promise rests.
 
-1. Something was put for this slot ► 4. The plan is closed, or cleaned ► error. If this may not be
+1. Something was put for this slot ► 5. The plan is closed, or cleaned ► error. If this may not be
    the only attempt, it leaves a mark and looks once more: a driver that closes the plan before it
    can see the mark has put something, and one that closes it later sees the mark.
-2. Dequeue for some seconds; or take what a plan gave that was given up, see `segment_again`.
-3. Put what was leased, if nothing was put yet. Another attempt was first ► release, take its own.
-4. The deletes are not answered yet, and the plan is cleaned ► error.
-5. Decide about what does not decode: copies of it are in the poison queue, see `leasing.py`.
+2. Dequeue for some seconds; or take what a plan gave that was given up, see `segment_again`. If
+   the options decide otherwise about bodies than those of the plan: put a tombstone ► nothing.
+3. Decode. What does not decode is copied to its poison queue, then deleted; with
+   onUndecodable=fail all is released ► error.
+4. Put what has rows, if nothing was put yet. Another attempt was first ► release, take its own.
+5. The deletes are not answered yet, and the plan is cleaned ► error.
 6. Delete the messages by the receipts in the segment, unless that is answered; write down what is
    pending.
 7. Deliver the rows.
 
 A task may be killed after each step, or be paused and resume after its plan is over. Two may run at
-the same time. So nothing is deleted before it is in a segment, and no row is delivered before
-its deletes are answered.
+the same time. So nothing is deleted before it is in a segment or in a poison queue, and no row is
+delivered before its deletes are answered.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from .folder import PlanFolder, tombstone
 from .leasing import (
     Leased,
     Leasing,
-    decided_rows,
     delete_all,
     release,
     settle,
     slot_rows,
     without_deletes,
+    without_undecodable,
 )
 from .objects import Counts, SlotHeader, SlotReport, SlotSegment, report_bytes_at_most
 from .plan import Plan
@@ -53,7 +55,8 @@ _LOOK_AGAIN_S = 0.25
 class SlotTask:
     """One attempt at one slot. Keeps nothing for another one.
 
-    What `segment` raises: ServiceError; LostSegment or LogDamaged if the folder is not as it was
+    What `segment` raises: ServiceError; UndecodableBody and TooManyPoison, see
+    `without_undecodable`; LostSegment or LogDamaged if the folder is not as it was
     written; CheckpointMismatch for another folder. Spark then repeats the task.
     """
 
@@ -87,7 +90,7 @@ class SlotTask:
         return self._given()[0]
 
     def rows(self) -> LoggedRows:
-        """Its rows, the same at every call. They raise UndecodableBody with onUndecodable=fail."""
+        """Its rows, the same at every call. They raise UndecodableBody, see `LoggedRows`."""
         return self._given()[1]
 
     def _given(self) -> tuple[SlotSegment, LoggedRows]:
@@ -101,9 +104,8 @@ class SlotTask:
         if found is None:
             if self.is_lost():
                 return self._nothing(tombstone(self._plan, self._slot, self._attempt))
-            is_again = self._plan.slots[self._slot].again is not None
             began = self._clock()
-            segment, size, leased = self._put_again() if is_again else self._lease_and_put()
+            segment, size, leased = self._put()
         else:
             segment, size = found
         if segment.header.tombstone:
@@ -113,11 +115,10 @@ class SlotTask:
         if done is None:
             self.check_floor()
             self._check_held(segment)
-        is_new = leased is not None
-        rows = decided_rows(self._config, self._folder, self._client, segment, is_new=is_new)
+        rows = slot_rows(segment, Reading.of(self._config))
         if done is not None:
             return segment, rows
-        answered = self._settled(segment, size, rows, leased.copies if leased else ())
+        answered = self._settled(segment, size, leased.copies if leased else ())
         if leased is not None:  # most of the time may be deletes
             counts = replace(answered.counts, took_cs=self._since_cs(began))
             answered = replace(answered, counts=counts)
@@ -125,7 +126,7 @@ class SlotTask:
         return segment, rows
 
     def _nothing(self, segment: SlotSegment) -> tuple[SlotSegment, LoggedRows]:
-        return segment, slot_rows(self._folder, segment, Reading.of(self._config))
+        return segment, slot_rows(segment, Reading.of(self._config))
 
     @property
     def _leaves_mark(self) -> bool:
@@ -174,29 +175,38 @@ class SlotTask:
             selection, where = self._config.selection, self._folder.where
             check_held(selection, segment.received, self._plan.number, where)
 
-    def _settled(
-        self, segment: SlotSegment, size: int, rows: LoggedRows, copies: Sequence[Lease]
-    ) -> SlotReport:
+    def _settled(self, segment: SlotSegment, size: int, copies: Sequence[Lease]) -> SlotReport:
         if self._plan.slots[self._slot].again is not None:
-            return without_deletes(segment, size, rows.aside)
-        return settle(self._config, self._client, segment, size, rows.aside, copies)
+            return without_deletes(segment, size)
+        return settle(self._config, self._client, segment, size, copies)
 
-    def _put_again(self) -> tuple[SlotSegment, int, Leased | None]:
-        ours = segment_again(
-            self._config,
-            self._folder,
-            self._plan,
-            self._slot,
-            self._attempt,
-            lose=self._lose,
-        )
+    def _put(self) -> tuple[SlotSegment, int, Leased | None]:
+        """Put what this slot gives. Returns what is stored then, and what was leased if it is
+        ours."""
+        plan = self._plan
+        if plan.slots[self._slot].again is not None:
+            ours = segment_again(
+                self._config, self._folder, plan, self._slot, self._attempt, lose=self._lose
+            )
+        elif self.decides_as_planned:
+            return self._lease_and_put()
+        else:
+            ours = tombstone(plan, self._slot, self._attempt)
         created, size = self._folder.put_segment(ours)
         if created:
             return ours, size, None
         return *self._folder.first_segment(self._plan, self._slot), None
 
+    @property
+    def decides_as_planned(self) -> bool:
+        """False if a restart has changed the options that decide about bodies.
+
+        An earlier attempt may have dead-lettered a body that has a row now. So this one leases
+        nothing: the next plan has the messages, and these options.
+        """
+        return self._plan.reading == Reading.of(self._config).options
+
     def _lease_and_put(self) -> tuple[SlotSegment, int, Leased | None]:
-        """Dequeue and put. Returns what is stored then, and what was leased if that is ours."""
         plan = self._plan
         known = self._folder.known(plan)
         began, began_cs = self._clock(), int(time.time() * 100)
@@ -204,6 +214,8 @@ class SlotTask:
             self._config, plan, plan.slots[self._slot], known, self._client, self._clock
         )
         leased = leasing.lease()
+        within_s = began + plan.lease_s / 2 - self._clock()  # the put needs what is left of a lease
+        leased = without_undecodable(self._config, self._client, leased, within_s, self._clock)
         counts = replace(leased.counts, began_cs=began_cs, took_cs=self._since_cs(began))
         ours = SlotSegment(self._header(leased, counts), leased.received)
         try:
@@ -283,8 +295,6 @@ def segment_again(
 ) -> SlotSegment:
     """What this slot is to give: the same for every attempt, but for `attempt`.
 
-    Messages that have their copy in the poison queue are not delivered again.
-
     Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
     """
     part = plan.slots[slot].again
@@ -308,9 +318,7 @@ def segment_again(
     if part.end > len(segment.received):
         name = names.slot(part.plan, part.slot)
         raise folder.damaged(name, f"batch {plan.number} needs other messages of it")
-    aside = slot_rows(folder, segment, Reading.of(config)).load().aside
-    some = segment.received[part.first : part.end]
-    received = tuple(each for each in some if each[0].key not in aside)
+    received = segment.received[part.first : part.end]
     return SlotSegment(
         replace(
             header,

@@ -130,7 +130,7 @@ class Totals:
         """The rows of these slots count."""
         self._oldest = min((e.oldest for e in settled if e.oldest is not None), default=None)
         for each in settled:
-            self._counters.delivered += each.messages - each.poison
+            self._counters.delivered += each.messages
             self._counters.delivered_bytes += each.given_bytes
 
     def leased(self, settled: Sequence[SlotReport], evicted: int) -> None:
@@ -142,7 +142,7 @@ class Totals:
             counters.deleted += each.deleted + len(each.gone)
             counters.deletes_refused += each.messages - each.deleted
             counters.duplicates_suppressed += each.counts.duplicates_suppressed
-            counters.poison_moved += each.poison
+            counters.poison_moved += each.counts.poison
             counters.skipped_near_expiry += each.counts.skipped_near_expiry
             counters.throttled += each.counts.throttled
         counters.evicted_deletes += evicted

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
 
 from spark_azqueue.errors import AzQueueError, LogDamaged, ServiceError
 from spark_azqueue.journal.numbers import is_too_long, standing
 from spark_azqueue.metrics.report import LogReport
-from spark_azqueue.options.choices import DeleteAfter, OnUndecodable
+from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.log import LogConfig
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.blobs.store import Removals
-from spark_azqueue.service.messages import Message, MessageKey
 
 from ..batches.batch import Batch
 from ..columns import Columns
@@ -26,7 +24,7 @@ from ..offsets import STATUS_AT_MOST, OffsetJson
 from .given_up import DELETE_AFTER, FailedBatches
 from .log import Contents, SegmentReader, WriteAheadLog
 from .recovery import Asked, LogRecovery
-from .segment import Segment
+from .segment import segment_rows
 from .state import ProgressKeeper
 
 log = logging.getLogger(__name__)
@@ -51,8 +49,7 @@ class SegmentBodies:
         holder: LeaseHolder,
         removals: Removals,
     ) -> None:
-        # What does not decode has no blob.
-        self._today = replace(Reading.of(config), on_undecodable=OnUndecodable.PERMISSIVE)
+        self._today = Reading.of(config)
         self._log = wal
         self._holder = holder
         self._removals = removals
@@ -108,15 +105,9 @@ class SegmentBodies:
         if segment is None:
             log.warning("the blobs of segment %d stay: it may never have been a batch", number)
             return []
-        blobs = list(self._blobs(segment))
+        blobs = list(segment_rows(segment, self._today).blobs())
         with self._holder.ledger as ledger:
             return [name for key, name in blobs if key not in ledger]
-
-    def _blobs(self, segment: Segment) -> Iterable[tuple[MessageKey, str]]:
-        """Not that of a message in the poison queue, whose copy names it."""
-        for row in self._log.decisions.rows_of(segment, self._today).rows(is_delivered=False):
-            if row is not None and row.reference:
-                yield row.message.key, row.reference.name
 
 
 class LoggedBatches:
@@ -245,11 +236,11 @@ class LoggedBatches:
             with self._engine.holder.ledger as ledger:
                 ledger.forget(number)
             return []
-        self._segments.check_places(segment)
+        partitions = self._segments.partitions_of(segment)  # if that fails, it is no attempt
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.received))
-        return self._segments.partitions_of(segment, self._set_aside, self._engine.builder.decoding)
+        return partitions
 
     def committed(self, number: int) -> None:
         """The batches up to this one are committed: delete their messages, unless that was done."""
@@ -306,13 +297,6 @@ class LoggedBatches:
             self._log.mark(self._progress.now(has_ended=has_ended))
         except AzQueueError as error:
             log.warning("could not note how far deleting has come: %s", error)
-
-    def _set_aside(self, message: Message, reason: str) -> None:
-        """Copy a message of a segment to its poison queue. Its delete is that of its batch."""
-        self._log.check_claim()
-        self._engine.builder.copy_to_poison_queue(message, reason)
-        with self._engine.holder.ledger as ledger:
-            ledger.counts.poison_moved += 1
 
     def _settle(self, number: int) -> None:
         for each in self._progress.kept_up_to(number):

@@ -7,10 +7,9 @@ import logging
 from spark_azqueue.journal.refusals import another_writer
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.service.last_failure import found
-from spark_azqueue.service.messages import Lease, Message, MessageKey
+from spark_azqueue.service.messages import Lease, MessageKey
 
 from ..driver.engine import DriverLeasing
-from ..logged.undecodable import Reading
 from ..refusals import abandoned
 from ..suspects import IsolationRule
 from .log import WriteAheadLog
@@ -45,7 +44,6 @@ class FailedBatches:
         self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
         self._rule = IsolationRule.of(engine.config)
         self._suspects = engine.suspects
-        self._today = Reading.of(engine.config)
         self._deletes_at_once = deletes_at_once
         self._log = wal
         self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
@@ -125,21 +123,17 @@ class FailedBatches:
         if not self._suspects.is_cut(attempts, is_compared=segment.header.suspect):
             self._tried.add(number)
             return False
-        aside = self._log.decisions.rows_of(segment, self._today).aside
-        rows = [message for message in segment.messages if message.key not in aside]
-        outcome = self._decide(segment, rows, attempts, is_alone=is_alone) if rows else None
-        if outcome is None or not outcome.gives_up:
+        outcome = self._decide(segment, attempts, is_alone=is_alone)
+        if not outcome.gives_up:
             self._tried.add(number)
             return False
         self._carry_out(outcome, segment, attempts)
         return True
 
-    def _decide(
-        self, segment: Segment, rows: list[Message], attempts: int, *, is_alone: bool
-    ) -> BatchOutcome:
-        """Make an outcome of a batch that failed, unless it has one. rows: what has a row."""
+    def _decide(self, segment: Segment, attempts: int, *, is_alone: bool) -> BatchOutcome:
+        """Make an outcome of a batch that failed, unless it has one."""
         number, suspects = segment.number, self._suspects
-        keys = [message.key for message in rows]
+        keys = [message.key for message in segment.messages]
         # Of a suspect's batch it is unknown whether an earlier process that was asked ran it.
         times = 1 if segment.header.suspect else attempts
         error = found(f'"segment":"{segment.digest[:16]}')
@@ -148,7 +142,7 @@ class FailedBatches:
         due = BatchOutcome.SPLIT
         if len(keys) == 1 and is_alone and suspects.is_poison(keys[0]):
             due = BatchOutcome.POISON
-            self._engine.builder.copy_to_poison_queue(rows[0], suspects.why(keys[0]))
+            self._engine.builder.copy_to_poison_queue(segment.messages[0], suspects.why(keys[0]))
             suspects.moved(keys[0])
         final, findings = self._log.outcomes.decide(number, due, suspects.findings)
         suspects.restore(findings)

@@ -28,16 +28,14 @@ from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import QueueRef, Received
 
 from ..columns import Columns
-from ..decoding_record import DecodingRecord
-from ..logged.undecodable import Copy, Reading
+from ..logged.undecodable import Reading
 from ..offsets import STATUS_AT_MOST
 from ..refusals import late_segment
 from ..rows import Row, streams
 from . import names
-from .decisions import Decisions
 from .outcomes import BatchOutcomes
 from .progress import MARK_AT_MOST, LogProgress, PendingList, PendingLists, SegmentHeader
-from .segment import Segment, Segments, encode_segment
+from .segment import Segment, Segments, encode_segment, segment_rows
 from .state import LogOffset, LogState, new_floor
 
 log = logging.getLogger(__name__)
@@ -87,7 +85,6 @@ class WriteAheadLog(Journal):
         self.writer = uuid.uuid4().hex
         self.segments = Segments(self)
         self.outcomes = BatchOutcomes(self, self.writer)
-        self.decisions = Decisions(self)
         self._pending = PendingLists(self, lose=lose)
         self._removable: deque[int] = deque()
         self._may_go = self.remove_segments if removes else self._removable.extend
@@ -122,21 +119,19 @@ class WriteAheadLog(Journal):
         if state.progress.claim >= claim.number:  # and its claim was removed
             raise another_writer(self.where)
         self.outcomes.find()
-        self.decisions.find()
-        known = max(self.outcomes.highest, self.decisions.highest)
-        if known > state.head:
+        if self.outcomes.highest > state.head:
             state = LogState.of(
                 self.segments.sizes,
                 state.floor,
                 state.progress,
                 self.where,
                 lose=self._lose,
-                known=known,
+                known=self.outcomes.highest,
             )
         self._claim, self.state, self._floor = claim, state, state.floor
         self._pending.find(self.newest.progress if self.newest else None, self._mark)
         old = {number for number in self.segments.sizes if number <= state.floor}
-        old |= self.outcomes.up_to(state.floor) | self.decisions.up_to(state.floor)
+        old |= self.outcomes.up_to(state.floor)
         self._may_go(sorted(old))
         return self.state
 
@@ -295,10 +290,9 @@ class WriteAheadLog(Journal):
         """Delete segments that are not needed. What fails is deleted after the next start."""
         for number in numbers:
             segment = names.segment(number)
-            more = [*self.outcomes.names_of(number), *self.decisions.names_of(number)]
-            if segment not in self.remove([*more, segment]):
+            if segment not in self.remove([*self.outcomes.names_of(number), segment]):
                 return
-            for known in (self.outcomes, self.decisions, self.segments):
+            for known in (self.outcomes, self.segments):
                 known.forget(number)
 
 
@@ -383,24 +377,14 @@ class SegmentReader:
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 
-    def check_places(self, segment: Segment) -> None:
-        """Raise UndecodableBody if the options of today cannot show a body of this segment."""
-        self._log.decisions.rows_of(segment, self._today).check_places()
-
-    def partitions_of(self, segment: Segment, copy: Copy, record: DecodingRecord) -> list[bytes]:
+    def partitions_of(self, segment: Segment) -> list[bytes]:
         """The segment's partitions: the same as ever.
 
-        copy: to the poison queue, what is dead-lettered now; record counts it. Raises
-        UndecodableBody and TooManyPoison.
+        Raises UndecodableBody if the options of today cannot show a body of it.
         """
-        rows = self._log.decisions.rows_of(segment, self._today)
-        if rows.decide(copy, record):
-            self._log.decisions.note(segment)
-        parts = _parts(list(rows.rows()), segment.header.cut)
-        return streams((part for part in parts if part), self._columns)
+        rows = segment_rows(segment, self._today).rows()
+        return streams(_parts(rows, segment.header.cut), self._columns)
 
 
-def _parts(rows: Sequence[Row | None], cut: Sequence[int]) -> Iterator[list[Row]]:
-    rest = iter(rows)
-    for size in cut:
-        yield [row for row in islice(rest, size) if row is not None]
+def _parts(rows: Iterator[Row], cut: Sequence[int]) -> Iterator[list[Row]]:
+    return (list(islice(rows, size)) for size in cut)

@@ -7,14 +7,13 @@ marks/<claim>-<sequence>    how far deleting has come, if no segment says so
 pending/<claim>-<sequence>  deletes that are pending, if they are many: headers and marks name it
 attempts/<number>-<writer>  this writer was asked for a segment of another one
 outcomes/<number>           the final outcome of a batch
-decisions/<number>-<n>      how messages that did not decode as the batch was logged have rows
 """
 
 from __future__ import annotations
 
 SEGMENTS, MARKS = "seg", "marks"
 ATTEMPTS, OUTCOMES = "attempts", "outcomes"
-PENDING, DECISIONS = "pending", "decisions"
+PENDING = "pending"
 
 
 def segment(number: int) -> str:
@@ -40,8 +39,3 @@ def attempt(number: int, writer: str) -> str:
 def outcome(number: int) -> str:
     """Name of the outcome of a batch."""
     return f"{OUTCOMES}/{number:012d}"
-
-
-def decision(number: int, place: int) -> str:
-    """Name of a decision about a batch; they count from 0."""
-    return f"{DECISIONS}/{number:012d}-{place:04d}"

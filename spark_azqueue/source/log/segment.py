@@ -6,7 +6,7 @@ A frame (`journal/frame.py`): its head is the header as JSON, its data the messa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_azqueue.journal.codec import Damaged
@@ -25,6 +25,7 @@ from spark_azqueue.journal.messages import pack_messages, unpack_messages
 from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.service.messages import Message, Received
 
+from ..logged.undecodable import LoggedRows, Reading
 from ..refusals import lost_segment
 from . import names
 from .progress import SegmentHeader
@@ -157,3 +158,11 @@ class Segments:
         if header.log != self._journal.uuid or header.number != number:
             raise Damaged("it belongs to another log, or to another place in it")
         return header
+
+
+def segment_rows(
+    segment: Segment, today: Reading, read_as: Callable[[Reading], Reading] | None = None
+) -> LoggedRows:
+    """The rows of a segment. today, read_as: see `LoggedRows`."""
+    header = segment.header
+    return LoggedRows(segment.received, header.reading, today, header.number, read_as)

@@ -129,7 +129,7 @@ class LogState:
         Raises LogDamaged if more are missing than a log can have had.
         lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
         ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
-        known: the highest number that outcomes and decisions name. No number comes a second time,
+        known: the highest number that outcomes name. No number comes a second time,
         also if the newest segments were lost: what is known of a number would be believed of
         another segment.
         """

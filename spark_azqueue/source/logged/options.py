@@ -1,24 +1,36 @@
-"""The options that make rows of messages, as headers and decisions have them. Pure."""
+"""The options that make rows of messages, as headers and plans have them. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from spark_azqueue.journal.codec import Coded, Damaged, object_of, text
+from spark_azqueue.options.choices import LargeBody, OnUndecodable
+from spark_azqueue.service.encoding import BodyType, Encoding
 
-_READING_AT_MOST = 20
-_OPTION = re.compile(r"[!-~ ]{0,100}")
+_THEN = "use the release that wrote it, or a newer one"
+
+_CHOICES: Mapping[str, type[Enum]] = {
+    "messageEncoding": Encoding,
+    "bodyType": BodyType,
+    "onUndecodable": OnUndecodable,
+    "largeBody": LargeBody,
+}
+_OTHERS = {"blobContainer", "deleteAfter"}
 
 
 def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    """Refuse an option that this release does not know: it may decide about bodies."""
     options = object_of(found.get(name), "options")
-    if len(options) > _READING_AT_MOST:
-        raise Damaged("it names too many options")
-    if not all(_OPTION.fullmatch(name) for name in options):
-        raise Damaged("the name of one of its options is not valid")
-    return {name: text(options, name) for name in options}
+    for option in options:
+        value, kind = text(options, option), _CHOICES.get(option)
+        if kind is None and option not in _OTHERS:
+            raise Damaged(f"one of its options is not known: {_THEN}")
+        if kind and not any(each.value == value for each in kind):
+            raise Damaged(f"its {option} is not known: {_THEN}")
+    return {option: text(options, option) for option in options}
 
 
 READING = Coded(_reading, dict)

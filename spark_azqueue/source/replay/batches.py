@@ -37,16 +37,15 @@ class Piece(NamedTuple):
     """An object of a log to read: a segment, or with leaseOn=executors what a slot gave.
 
     logged_at: of its batch, microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
-    has_outcome: it may be decided that the batch has no rows, see `objects.py`. has_decisions: it
-    is decided how some of its messages have rows. plan, slot: with leaseOn=executors. chained: on
-    the first piece of each plan, to be checked against the folder.
+    has_outcome: it may be decided that the batch has no rows, see `objects.py`. plan, slot:
+    with leaseOn=executors. chained: on the first piece of each plan, to be checked against the
+    folder.
     """
 
     batch: int
     logged_at: int
     size: int
     has_outcome: bool = False
-    has_decisions: bool = False
     plan: PlanId | None = None
     slot: int = 0
     chained: Chained | None = None

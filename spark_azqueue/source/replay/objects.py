@@ -15,7 +15,6 @@ from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in
 from spark_azqueue.journal.refusals import tell_loss
-from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import Message
@@ -26,10 +25,9 @@ from ..executors.folder import PlanFolder
 from ..executors.leasing import slot_rows
 from ..large_bodies import carried, resolved
 from ..log import names as segment_names
-from ..log.decisions import segment_rows
 from ..log.outcomes import outcome_on
-from ..log.segment import Segments
-from ..logged.undecodable import LoggedRows, Reading, has_decisions
+from ..log.segment import Segments, segment_rows
+from ..logged.undecodable import LoggedRows, Reading
 from ..partitions import MOST_PARTITION_BYTES, MOST_ROWS, cut
 from ..refusals import lost_batch, removed_under_reader
 from ..rows import TYPES, Row, record_batch
@@ -76,10 +74,7 @@ class SegmentObjects:
             segment = self._segments.read(number)
         except LostSegment:
             raise self._gone(number) from None
-        rows = segment_rows(self._journal, segment, today, read_as)
-        if piece.has_decisions and not rows.load().is_decided:
-            raise self._gone(number)  # the writer removes them just before the segment
-        return rows
+        return segment_rows(segment, today, read_as)
 
     def is_removed(self, number: int) -> bool:
         """See `Objects`."""
@@ -109,14 +104,7 @@ class SlotObjects:
         if found is None:
             raise self._gone(piece.batch)
         segment, _ = found
-        rows = slot_rows(self._folder, segment, today, read_as)
-        if piece.has_decisions and not rows.load().is_decided:
-            raise self._gone(piece.batch)
-        options = segment.header.reading
-        set_aside = options.get("onUndecodable") == OnUndecodable.POISON.value
-        if set_aside and not has_decisions(options):
-            rows.leave_out_undecodable()
-        return rows if segment.received else None
+        return slot_rows(segment, today, read_as) if segment.received else None
 
     def is_removed(self, number: int) -> bool:
         """See `Objects`."""
@@ -206,7 +194,7 @@ def rows_by_piece(
             tell_loss(error, lose=is_tolerated or not config.fail_on_data_loss)
             continue
         if logged is not None:
-            rows = (replace(row, lease=None) for row in logged.rows() if row is not None)
+            rows = (replace(row, lease=None) for row in logged.rows())
             yield piece, rows, logged.encoding_of
 
 

@@ -2,12 +2,11 @@
 
 The order of the steps matters, since the writer continues meanwhile. In a log that a driver writes,
 the newest header and mark say first what is committed. A batch that was given up has its outcome
-before it is committed, and one with messages that did not decode its decisions, so a listing after
-that has them. With leaseOn=executors a plan is closed when its `next` exists, or it is marked as
-committed: every slot has its object then, for ever. So closed plans are listed first, and their
-slots after that; one that Spark asked for again may have been given up: then its `next` says that
-it has no rows (`objects.py` looks). Each writer raises its floor before it removes anything. So the
-floor is read last: above it nothing was removed.
+before it is committed, so a listing after that has it. With leaseOn=executors a plan is closed when
+its `next` exists, or it is marked as committed: every slot has its object then, for ever. So closed
+plans are listed first, and their slots after that; one that Spark asked for again may have been
+given up: then its `next` says that it has no rows (`objects.py` looks). Each writer raises its
+floor before it removes anything. So the floor is read last: above it nothing was removed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Protocol
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.identity import IDENTITY, IDENTITY_AT_MOST, Identity
 from spark_azqueue.journal.journal import Journal
-from spark_azqueue.journal.numbers import number_in, standing, tagged_in
+from spark_azqueue.journal.numbers import number_in, standing
 from spark_azqueue.journal.store import LogStore, log_store
 from spark_azqueue.options.replay import ReplayConfig
 from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Kind
@@ -66,8 +65,6 @@ class SegmentHistory:
             if progress.committed <= head:  # else there are newer segments than were listed
                 break
         outcomes = set(map(number_in, self._store.names(names.OUTCOMES)))
-        listed = map(tagged_in, self._store.names(names.DECISIONS))
-        decided = {each.number for each in listed if each}
         floor = newest.floor if newest else 0
         while newest is not None:
             floor, newest = newest.floor, self._header(newest.number + 1)
@@ -76,7 +73,7 @@ class SegmentHistory:
         for number in standing(range(floor + 1, last + 1), stored):
             each = stored[number]
             at = int(each.written * 1_000_000) if each.written else UNKNOWN
-            piece = Piece(number, at, each.size, number in outcomes, number in decided)
+            piece = Piece(number, at, each.size, number in outcomes)
             batches.append(Logged(number, at, (piece,)))
         return LogSurvey(self._store.where, floor, last, tuple(batches))
 
@@ -109,13 +106,10 @@ class PlanHistory:
         }
         slots: dict[PlanId, dict[int, tuple[int, float]]] = {}
         repeated: set[PlanId] = set()
-        decided: set[tuple[PlanId, int]] = set()
         for stored in self._store.entries(slot_names.SLOTS):
             found = slot_names.as_slot_name(stored.name)
             if found is not None and found.kind == "s":
                 slots.setdefault(found.plan, {})[found.slot] = (stored.size, stored.written)
-            elif found is not None and found.kind == "r":
-                decided.add((found.plan, found.slot))
             elif found is not None and found.kind == "t":
                 repeated.add(found.plan)
         floor, committed = self._folder.floor(), max(closed, default=0)
@@ -123,13 +117,13 @@ class PlanHistory:
         for number in standing(range(floor + 1, committed + 1), closed):
             plan, before = closed[number], closed.get(number - 1)
             if before is not None and plan in slots:
-                batches.append(_logged(plan, before, slots[plan], decided, plan in repeated))
+                batches.append(_logged(plan, before, slots[plan], plan in repeated))
         is_open = uncommitted and committed in closed
         following = self._folder.following(closed[committed]) if is_open else None
         if following is not None and following.id in slots:
             # Tasks may still put objects for it, so its slots are not compared with the plan.
             put = slots[following.id]
-            batch = _logged(following.id, None, put, decided, following.id in repeated)
+            batch = _logged(following.id, None, put, following.id in repeated)
             batches.append(batch)
             committed = following.number
         return LogSurvey(self._store.where, floor, committed, tuple(batches))
@@ -145,7 +139,6 @@ def _logged(
     plan: PlanId,
     before: PlanId | None,
     slots: dict[int, tuple[int, float]],
-    decided: set[tuple[PlanId, int]],
     has_outcome: bool,
 ) -> Logged:
     """A batch. Its time is that of the first object that was put for it. before: see `Chained`."""
@@ -158,7 +151,6 @@ def _logged(
             at,
             slots[place][0],
             has_outcome,
-            (plan, place) in decided,
             plan=plan,
             slot=place,
             chained=Chained(before, places) if before and place == places[0] else None,

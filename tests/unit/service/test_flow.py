@@ -46,6 +46,20 @@ def test_an_error_is_a_result_and_the_others_go_on() -> None:
     assert set(found.values()) == {Outcome.OK}
 
 
+@pytest.mark.parametrize("most", [None, 1])
+def test_a_result_may_have_calls_that_follow(most: int | None) -> None:
+    service = HiddenQueues()
+    first, *rest = shows(service, 5)
+
+    def then(tag: int, result: object) -> list[tuple[int, Show]]:
+        assert result is Outcome.OK
+        return rest[tag : tag + 1]
+
+    found = list(results_of(client(service), [first], SETTLE, most=most, then=then))
+
+    assert [tag for tag, _ in found] == [0, 1, 2, 3, 4]
+
+
 def test_no_more_calls_are_taken_than_have_room() -> None:
     service = HiddenQueues()
     taken = 0

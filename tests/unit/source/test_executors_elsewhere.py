@@ -19,7 +19,7 @@ from spark_azqueue.service.queues.calls import Dequeue
 from spark_azqueue.source.executors import names
 from spark_azqueue.source.executors.folder import PlanFolder
 from spark_azqueue.source.executors.names import START, PlanId
-from spark_azqueue.source.executors.objects import SlotHeader, SlotReport, SlotSegment, encode_slot
+from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment, encode_slot
 from spark_azqueue.source.executors.plan import Plan, Slot
 from spark_azqueue.testing import FakeQueueService
 
@@ -83,21 +83,6 @@ def test_a_task_that_finds_what_its_slot_gave(query: Query) -> None:
 
     assert sent_elsewhere(query) == []
     assert query.fake.count("victim") == 2
-
-
-def test_a_body_that_does_not_decode_is_copied_to_no_other_poison_queue(query: Query) -> None:
-    """Its slot is said to be settled, and nothing to have been set aside."""
-    fill(query, 2)
-    _, plan = first_plan(query)
-    forged = forge(query, plan.log, plan.id)
-    query.store.objects[names.settled(forged.id, 0)] = SlotReport(messages=2, deleted=2).to_bytes()
-
-    with pytest.raises(
-        CheckpointMismatch, match=r"to be dead-lettered, and option 'queue' does not"
-    ):
-        query.rows(forged)
-
-    assert sent_elsewhere(query) == []
 
 
 def without_orders(query: Query) -> SourceConfig:

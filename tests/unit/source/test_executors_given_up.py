@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from executors_query import WITH_BLOBS, Query, fill
 from executors_scene import Scene
 from executors_setting import TRIES
 
-from spark_azqueue.errors import LostSegment, UndecodableBody
+from spark_azqueue.errors import LostSegment
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.source.executors import closing, names
@@ -212,28 +211,6 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     query.close()
 
 
-def test_a_copy_that_was_not_made_is_made_before_messages_are_given_again(
-    fake: FakeQueueService,
-) -> None:
-    """The batch that was given up was settled with onUndecodable=fail."""
-    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", onUndecodable="fail")
-    fake.create_queue("orders-poison")
-    fake.put_many("orders", ["YWI=", "not base64!", "Y2Q="])
-    run = Run(query, sick="none")
-    for _ in range(2):
-        with pytest.raises(UndecodableBody):
-            run.start()
-    query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
-    run.start()
-    assert sorted(row for rows in run.batches for row in rows) == ["ab", "cd"]
-    assert {each.text for each in fake.messages("orders-poison")} == {"not base64!"}
-    copies = fake.count("orders-poison")
-    for offset in run.offsets[1:]:
-        query.rows(query.plan(offset))
-    assert fake.count("orders-poison") == copies
-    query.close()
-
-
 class Down(Run):
     """Its sink is down, whatever the rows are."""
 
@@ -245,19 +222,14 @@ class Down(Run):
         return False
 
 
-@pytest.mark.parametrize("first", [OnUndecodable.POISON, OnUndecodable.FAIL])
 @pytest.mark.parametrize("texts", [["?"], ["?", "YWI="]], ids=["alone", "with another"])
 def test_what_is_dead_lettered_already_is_not_copied_again(
-    fake: FakeQueueService, first: OnUndecodable, texts: list[str]
+    fake: FakeQueueService, texts: list[str]
 ) -> None:
-    """With `fail` it is dead-lettered after its slot was settled."""
     query = Query(fake, maxDequeueCount="1", messageEncoding="base64", executorSlots="1")
     fake.create_queue("orders-poison")
     fake.put_many("orders", texts)
     run = Down(query, sick="")
-    query.config = replace(query.config, on_undecodable=first)
-    with contextlib.suppress(UndecodableBody):
-        run.start()
     query.config = replace(query.config, on_undecodable=OnUndecodable.POISON)
 
     for _ in range(10):

@@ -67,7 +67,6 @@ SETTLED = SlotReport(
     1,
     PENDING[:2],
     (PENDING[2].key,),
-    1,
     90,
     True,
     5,

@@ -158,10 +158,10 @@ def test_a_mark_of_a_higher_claim_that_was_removed_is_a_conflict(store):
         log.claim(0)
 
 
-def test_a_number_that_only_a_decision_knows_is_used(store):
+def test_a_number_that_only_an_outcome_knows_is_used(store):
     """Its segment is lost: another batch of that number would get what was decided."""
     put(a_log(store))
-    store.objects[names.decision(3, 0)] = b"of a segment that is lost"
+    store.objects[names.outcome(3)] = b"of a segment that is lost"
 
     with pytest.raises(LostSegment):
         a_log(store.another())

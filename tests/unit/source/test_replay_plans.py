@@ -201,13 +201,6 @@ def test_a_plan_that_the_folder_does_not_name_is_told(store, writer, log):
         read(log, startingBatch="2")
 
 
-def test_messages_that_were_set_aside_have_no_rows(writer, log):
-    writer.batch(1, messageEncoding="base64", onUndecodable="poison")
-    writer.batch(2, messageEncoding="none", onUndecodable="poison")
-    writer.plan()
-    assert read(log) == rows(2)
-
-
 def test_the_time_of_a_batch_is_that_of_its_first_object(store, writer, log):
     for number in (1, 2, 3):
         writer.batch(number)

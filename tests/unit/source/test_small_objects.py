@@ -24,7 +24,6 @@ from spark_azqueue.source.executors.objects import encode_slot as encode_slot
 from spark_azqueue.source.executors.plan import MORE_THAN_BUDGET, MOST_MESSAGES
 from spark_azqueue.source.log.progress import MARK_AT_MOST, LogProgress, SegmentHeader
 from spark_azqueue.source.log.segment import decode_segment, encode_segment
-from spark_azqueue.source.logged.undecodable import About, Decision
 
 LOG, PLAN = "a" * 32, PlanId(7, "b" * 32)
 MANY = 20_000
@@ -68,11 +67,9 @@ def test_an_object_has_as_many_messages_as_its_bytes_can_hold(
 
 
 EMPTY_LISTS = [[]] * 2_000_000
-ABOUT = About(LOG, "seg/000000000001", 1, ACCOUNT, str)
 READERS: dict[str, Callable[[object], object]] = {
     "mark": lambda value: LogProgress.from_mark(sealed(value), account=ACCOUNT),
     "header": lambda value: SegmentHeader.from_bytes(compact(value)),
-    "decision": lambda value: Decision.from_bytes(sealed(value), ABOUT),
     "slot": lambda value: SlotHeader.from_bytes(compact(value)),
     "report": lambda value: SlotReport.from_bytes(sealed(value), ACCOUNT),
     "known": lambda value: SeenMessages.from_bytes(sealed(value), ACCOUNT),
@@ -88,8 +85,6 @@ def test_values_are_counted_before_they_are_made(kind: str) -> None:
 @pytest.mark.more
 def test_the_most_that_is_written_is_read() -> None:
     keys = [MessageKey(ORDERS, f"{at:064}") for at in range(MOST_MESSAGES + MORE_THAN_BUDGET)]
-    decision = Decision({}, rows=(), aside=tuple(keys))
-    assert Decision.from_bytes(decision.to_bytes(ABOUT), ABOUT) == decision
     pending = tuple(PendingDelete(each, 2**64 - 1, 1_900_000_000) for each in keys)
     progress = LogProgress(1, 2, pending=pending[:PENDING_AT_MOST])
     assert len(progress.to_mark()) < MARK_AT_MOST

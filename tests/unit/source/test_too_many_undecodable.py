@@ -10,7 +10,7 @@ import pytest
 from spark_azqueue.errors import TooManyPoison
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.columns import source_columns
-from spark_azqueue.source.decoding_record import DecodingRecord
+from spark_azqueue.source.dead_letters import DecodingRecord
 from spark_azqueue.source.readers import AzQueueStreamReader
 from spark_azqueue.testing import FakeQueueService
 
@@ -95,10 +95,14 @@ def test_with_the_encoding_corrected_no_message_is_missing(
     reader.stop()
 
     again = reader_of(orders, tmp_path, mode, messageEncoding="auto")
-    end = end or again.latestOffset(start)
-    parts = again.partitions(start, end)
+    rows = 0
+    for _ in range(2):  # with executors the plan with the old options gives nothing
+        end = end or again.latestOffset(start)
+        for part in again.partitions(start, end):
+            rows += sum(batch.num_rows for batch in again.read(part))
+        start, end = end, None
 
-    assert sum(batch.num_rows for part in parts for batch in again.read(part)) == 30
+    assert rows == 30
     again.stop()
 
 

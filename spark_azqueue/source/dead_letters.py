@@ -1,0 +1,196 @@
+"""Bodies are decoded before a batch is stored or delivered: what does not decode is dead-lettered.
+
+So a log holds only what has rows, and no later run decides about a body again. A copy is put before
+its original is deleted: a kill between the two makes a second copy, and loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from spark_azqueue.errors import QueueNotFound, TooManyPoison, UndecodableBody
+from spark_azqueue.options.choices import PoisonFormat
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.encoding import can_be_put
+from spark_azqueue.service.envelopes import poison_envelope, poison_envelopes
+from spark_azqueue.service.messages import (
+    NEVER_EXPIRES,
+    Lease,
+    Message,
+    MessageKey,
+    QueueRef,
+    Received,
+)
+from spark_azqueue.service.queues.calls import DatedDelete, Put
+from spark_azqueue.service.queues.client import QueueClient
+from spark_azqueue.service.queues.flow import results_of
+from spark_azqueue.service.retry import SEND, RetryPolicy
+from spark_azqueue.service.wire.calls import Call
+
+from .refusals import queue_of_dead_letter
+from .rows import Row, decoded, is_dead_letter
+
+log = logging.getLogger(__name__)
+
+_PART = 10
+_WINDOW = 10_000
+_SHORTEST_S = 1.0
+_SEND_S = 60.0
+_AT_ONCE = 32
+"""Most messages whose copies are under way, with deleteParallelism=auto."""
+
+
+class DecodingRecord:
+    """Counts rows and undecodable bodies of about the newest ten thousand messages of a process.
+
+    If too many do not decode, the option may be wrong, and not the senders. Each process begins
+    anew. Used by one thread.
+    """
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._most = config.max_poison_messages
+        self._encoding = config.encoding
+        self._rows = self._undecodable = 0
+
+    def check(self, *, rows: int = 0, undecodable: int = 0) -> None:
+        """Raise TooManyPoison if these, with those before, are too many for the poison queue."""
+        undecodable += self._undecodable
+        read = rows + self._rows + undecodable
+        if undecodable <= self._most or undecodable * _PART <= read:
+            return
+        raise TooManyPoison(
+            f"{undecodable:,} of {read:,} bodies do not decode with messageEncoding="
+            f"{self._encoding.value}, and at most {self._most:,} and a tenth are dead-lettered for"
+            " that. If senders changed their encoding, set 'messageEncoding' ('auto' reads both)."
+            " Else raise 'maxPoisonMessages'"
+        )
+
+    def add(self, *, rows: int = 0, undecodable: int = 0) -> None:
+        """Count rows that were made, and bodies that were dead-lettered."""
+        self._rows += rows
+        self._undecodable += undecodable
+        if self._rows + self._undecodable >= _WINDOW:
+            self._rows, self._undecodable = self._rows // 2, self._undecodable // 2
+
+
+def rows_and_reasons(
+    received: Iterable[Received], config: SourceConfig, record: DecodingRecord
+) -> tuple[list[Row], dict[Message, str]]:
+    """Decode messages. Returns the rows, and what is to be dead-lettered, each with the reason.
+
+    Sends nothing. Raises UndecodableBody with onUndecodable=fail, and TooManyPoison.
+    """
+    rows: list[Row] = []
+    reasons: dict[Message, str] = {}
+    for message, lease in received:
+        try:
+            rows.append(decoded(message, config, lease))
+        except UndecodableBody as error:
+            if not is_dead_letter(message, config.on_undecodable):
+                raise
+            reasons[message] = error.sentence
+    if reasons:
+        record.check(rows=len(rows), undecodable=len(reasons))
+    record.add(rows=len(rows))
+    return rows, reasons
+
+
+def dead_lettered(
+    config: SourceConfig,
+    client: QueueClient,
+    reasons: Mapping[Message, str],
+    within_s: float,
+    clock: Callable[[], float],
+    leases: Mapping[MessageKey, Lease] = MappingProxyType({}),
+) -> Iterator[Message]:
+    """Copy messages to their poison queues, side by side. Yields each one whose copy is there.
+
+    within_s: after this many seconds by `clock` no further copy begins; one always does. leases: an
+    original with one is deleted as soon as its copy is there. If the delete fails, the message
+    comes again, and is copied again. Raises ServiceError, and CheckpointMismatch as
+    `copy_to_poison_queue` does.
+    """
+    if not reasons:
+        return
+    within_s = max(within_s, _SHORTEST_S)
+    until = clock() + within_s
+    left = iter(reasons.items())
+    missing = Counter[MessageKey]()
+    copied = deque[Message]()
+
+    def next_puts() -> Iterator[tuple[_Step, Call[Any]]]:
+        """Those of the next message, if it is not too late."""
+        is_late = missing and clock() >= until
+        for message, reason in () if is_late else islice(left, 1):
+            poison = _poison_queue(config, message)
+            texts = _copies(message, reason, config.poison_format)
+            missing[message.key] = len(texts)
+            for text in texts:
+                yield (message, text), Put(poison, text, ttl_s=NEVER_EXPIRES)
+
+    def then(step: _Step, result: object) -> Iterable[tuple[_Step, Call[Any]]]:
+        message, text = step
+        if text is None:
+            if isinstance(result, Exception):
+                log.warning("a dead letter will be copied again, since it stays: %s", result)
+            return
+        poison = config.poison_queue_for(message.queue)
+        if isinstance(result, QueueNotFound):  # it went since the start, as with its queue
+            client.create(poison)
+            SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
+        elif isinstance(result, Exception):
+            raise result
+        missing[message.key] -= 1
+        if missing[message.key]:
+            return
+        copied.append(message)
+        log.warning(
+            "message %s of queue '%s' was dead-lettered in '%s': %s",
+            *(message.message_id, message.queue.name, poison.name, reasons[message]),
+        )
+        if lease := leases.get(message.key):
+            yield (message, None), DatedDelete(lease)
+        yield from next_puts()
+
+    retry, most = RetryPolicy(within_s, attempt_s=within_s), config.delete_parallelism
+    first = [each for _ in range(most or _AT_ONCE) for each in next_puts()]
+    with closing(results_of(client, first, retry, most=most, then=then)) as results:
+        for _ in results:
+            while copied:
+                yield copied.popleft()
+
+
+_Step = tuple[Message, "str | None"]
+"""A put of this text about a message, or (None) the delete of the message."""
+
+
+def copy_to_poison_queue(
+    config: SourceConfig, client: QueueClient, message: Message, reason: str
+) -> None:
+    """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
+
+    The text is unchanged: by itself, or within an envelope if that fits. A text that no queue can
+    hold is in an envelope whatever the option says, or in several. Raises CheckpointMismatch for a
+    message of a queue that the query does not read: a log has it, and steers no request.
+    """
+    deque(dead_lettered(config, client, {message: reason}, _SEND_S, time.monotonic), maxlen=0)
+
+
+def _poison_queue(config: SourceConfig, message: Message) -> QueueRef:
+    if not config.selection.includes(message.queue):
+        raise queue_of_dead_letter(message.message_id, message.queue.name)
+    return config.poison_queue_for(message.queue)
+
+
+def _copies(message: Message, reason: str, chosen: PoisonFormat) -> list[str]:
+    if not can_be_put(message.text):
+        return poison_envelopes(message, reason)
+    envelope = poison_envelope(message, reason) if chosen is PoisonFormat.ENVELOPE else None
+    return [envelope or message.text]
