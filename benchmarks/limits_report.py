@@ -37,7 +37,7 @@ def limits(saw: Saw) -> str:
             f"One queue that answers 503 to what is beyond {cap:,} requests/s:",
             table(
                 (
-                    *("delete / receiveParallelism", "latency", "messages/s", "share of the cap"),
+                    *("parallelism", "latency", "messages/s", "share of the cap"),
                     *("answers 503", "… at most"),
                 ),
                 one,
@@ -45,7 +45,7 @@ def limits(saw: Saw) -> str:
             f"Eight such queues at {ms(0.01)}:",
             table(
                 (
-                    *("deleteParallelism", "messages/s", "of the best fixed", "answers 503"),
+                    *("parallelism", "messages/s", "of the best fixed", "answers 503"),
                     *("CPU ms/message: source", "all but the server"),
                 ),
                 eight,

@@ -13,7 +13,7 @@ CAP = 2_000
 """Requests/s that the service carries out for one queue."""
 LATENCIES_S = (0.002, 0.01, 0.05)
 FIXED = (16, 32, 64, 96, 128)
-USUAL: Saw = {"deleteParallelism": "64", "receiveParallelism": "8"}
+USUAL: Saw = {"parallelism": "64"}
 ONE_QUEUE = 40_000
 EIGHT_QUEUES = 80_000
 HELD = 40_000
@@ -46,7 +46,7 @@ def limits(lab: Lab) -> Saw:
 
 
 def _fixed(number: int | str) -> Saw:
-    """The options that set so many deletes, and dequeues enough for them."""
+    """The option that sets so many deletes."""
     if number == "auto":
         return {}
-    return {"deleteParallelism": str(number), "receiveParallelism": str(max(8, int(number) // 4))}
+    return {"parallelism": str(number)}

@@ -250,7 +250,7 @@ def queues(saw: Saw) -> str:
         for each in saw["rounds"]
     ]
     head = (
-        *("queues", "delete / receiveParallelism", "requests/s a queue answers", "messages/s"),
+        *("queues", "parallelism", "requests/s a queue answers", "messages/s"),
         *("cores busy", "server's share", "CPU ms/message: source", "all but the server"),
     )
     return table(head, rows)

@@ -221,8 +221,8 @@ def sockets(lab: Lab) -> Saw:
 def queues(lab: Lab) -> Saw:
     """Several queues in one stream at 10 ms, each as fast as the service's, and unbounded."""
     kept = []
-    usual = {"deleteParallelism": "64", "receiveParallelism": "8"}
-    wide = {"deleteParallelism": "128", "receiveParallelism": "32"}
+    usual = {"parallelism": "64"}
+    wide = {"parallelism": "128"}
     with lab.contenders("consume.py", "ours") as (server, (ours,)):
         server.latency(0.01)
         for rate in (2000, 0):

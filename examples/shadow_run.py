@@ -30,7 +30,7 @@ def differences(
 def logged(spark: SparkSession, folder: Path, since: str) -> DataFrame:
     """What the query has read since then, such as 2026-11-17T08:00:00Z."""
     log = spark.read.format("azqueue").option("readLog", f"file:{folder}/log")
-    return log.option("startingTimestamp", since).load()
+    return log.option("startingAt", since).load()
 
 
 # [end]

@@ -118,7 +118,7 @@ class Run:
             "maxMessagesPerTrigger": str(self.given.per_batch),
         }
         if not self.given.overhead:
-            options |= {"visibilityTimeout": self.given.lease, "receiveParallelism": "1"}
+            options |= {"visibilityTimeout": self.given.lease, "parallelism": "1"}
         if self.given.log == "file":
             options["writeAheadLog"] = f"file:{self.folder}/log"
         if self.given.executors:

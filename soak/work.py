@@ -111,8 +111,8 @@ class _Reader:
         if self._given.lease_on:
             mode["leaseOn"] = self._given.lease_on
         kept = "10"
+        mode["maxDequeueCount"] = str(self._given.max_dequeue_count or "none")
         if self._given.max_dequeue_count:
-            mode["maxDequeueCount"] = str(self._given.max_dequeue_count)
             kept = "100000"  # at the end, verdicts tell which rows may have come again
         return {"writeAheadLog": self._place(name), "writeAheadLogRetention": kept, **mode}
 

@@ -110,8 +110,8 @@ class Condition(enum.Enum):
     CORRUPT_PACK = (
         _BODIES,
         "`unpack` cannot open a body: it is no pack, is damaged, or does not fit the schema.",
-        "take corrupt='column' in unpack, or set 'maxDequeueCount' so that such messages are"
-        " dead-lettered; a schema that senders do not write makes all of them corrupt",
+        "take corrupt='column' in unpack, or restart until 'maxDequeueCount' dead-letters such"
+        " messages; a schema that senders do not write makes all of them corrupt",
     )
     INVALID_BLOB_REFERENCE = (
         _BLOBS,
@@ -121,13 +121,14 @@ class Condition(enum.Enum):
     TOO_MANY_POISON = (
         _BODIES,
         "More messages fail each batch that has them than `maxPoisonMessages` allows.",
-        "correct the code, the data, 'messageEncoding' or the target, and start once without"
-        " 'maxDequeueCount'. If the messages are at fault, raise 'maxPoisonMessages'",
+        "correct the code, the data, 'messageEncoding' or the target, and start once with"
+        " maxDequeueCount=none. If the messages are at fault, raise 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,
         "The blob of a message is gone or was changed.",
-        "restore the blob (soft delete), or set maxDequeueCount or onUndecodable=permissive;"
+        "restore the blob (soft delete), restart until it is dead-lettered, or set"
+        " onUndecodable=permissive;"
         " docs/writing.md",
     )
     FUNCTION_FAILED = (
@@ -317,7 +318,7 @@ class Condition(enum.Enum):
         _SERVICE,
         "The service throttled every try.",
         "the queue or the account is over its target: use more queues and accounts, and leave"
-        " sendParallelism and deleteParallelism at auto",
+        " parallelism at auto",
     )
     SERVICE_ERROR = (
         _SERVICE,

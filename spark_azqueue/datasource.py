@@ -5,7 +5,6 @@ Options are checked here, before anything is sent: Spark reports an error raised
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable
 from typing import TypeVar
@@ -37,8 +36,6 @@ from .source.replay.readers import LogReader, LogStreamReader
 
 C = TypeVar("C", SourceConfig, SinkConfig, ReplayConfig)
 
-log = logging.getLogger(__name__)
-
 
 class AzQueueDataSource(DataSource):
     """Azure Storage Queues as a stream source, a stream and batch sink, and a batch read (peek).
@@ -66,11 +63,6 @@ class AzQueueDataSource(DataSource):
     def schema(self) -> str:
         """Return the source's columns as DDL. Raises InvalidOption."""
         columns = _available(self._replay() or self._source())
-        if "connectionString" in self._parsed.written:
-            log.warning(
-                "option 'connectionString' shows in query plans and event logs; use"
-                " 'secret.connectionString' instead"
-            )
         return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
     @short_tracebacks

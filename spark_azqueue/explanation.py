@@ -97,8 +97,8 @@ _UNKNOWN = (
 )
 
 _USERS = (
-    "correct that line, or the row or message that it cannot handle; its batch comes again. With"
-    " maxDequeueCount, a message that makes every run fail is dead-lettered after so many attempts"
+    "correct that line, or the row or message that it cannot handle; its batch comes again. A"
+    " message that makes every run fail is dead-lettered after more than maxDequeueCount failures"
 )
 
 _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]*)")

@@ -159,7 +159,7 @@ has no receipt."""
 _OF_NEW_MESSAGES = frozenset(
     {
         *("messageformat", "onrowerror", "rowerrorqueue"),
-        *("queue", "timetolive", "visibilitydelay", "createqueue", "onfailure"),
+        *("queue", "timetolive", "visibilitydelay", "createqueue"),
     }
 )
 """In lower case: updates and deletes refuse or do not need them. Their rows name the queue."""

@@ -97,7 +97,7 @@ def try_apply(
 
 
 def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
-    """Make the rows to send to a poison queue: the envelopes of `poisonFormat=envelope`.
+    """Make the rows to send to a poison queue: the envelopes that the source makes.
 
     df: with the source's columns `message_id`, `queue` and `body`; `insertion_time`,
         `dequeue_count` and `_corrupt_record` are used if they are there.

@@ -47,7 +47,7 @@ else:
 # MAGIC %md
 # MAGIC ## The stream
 # MAGIC
-# MAGIC `maxDequeueCount` sets messages aside that make their batch fail again and again; `drain` below starts the stream again
+# MAGIC Messages that make their batch fail again and again are dead-lettered; `drain` below starts the stream again
 # MAGIC after a failure, which is what finding them takes. The body is kept: what is no such JSON has NULLs beside it.
 
 # COMMAND ----------
@@ -61,12 +61,7 @@ except Exception as error:
     if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
         raise
 
-messages = (
-    spark.readStream.format("azqueue")
-    .options(**azure)
-    .option("queue", queue)
-    .option("maxDequeueCount", "5")
-)
+messages = spark.readStream.format("azqueue").options(**azure).option("queue", queue)
 if log:
     messages = messages.option("writeAheadLog", log)
 orders = messages.load().selectExpr(

@@ -34,8 +34,8 @@ else:
 # COMMAND ----------
 
 
-# The log is what makes this exact: a pipeline may run an update again. maxDequeueCount: a message that cannot be decoded
-# goes to <queue>-poison, in place of failing each update.
+# The log is what makes this exact: a pipeline may run an update again. A message that cannot be decoded goes to
+# <queue>-poison, in place of failing each update.
 @dp.table(name="orders_received", comment="Each message of the queue, as it came")
 def orders_received():
     return (
@@ -43,7 +43,6 @@ def orders_received():
         .options(**azure)
         .option("queue", queue)
         .option("writeAheadLog", log)
-        .option("maxDequeueCount", "5")
         .load()
         .select("message_id", "insertion_time", "body")
     )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from spark_azqueue.errors import InvalidOption
 from spark_azqueue.journal.refusals import tell_loss
 from spark_azqueue.options import parsers
 from spark_azqueue.options.account import ACCOUNT_OPTIONS
@@ -86,13 +87,11 @@ class LogRange:
         ServiceError.
         """
         given = {name: text for name, text in options.written.items() if name in _OF_LOGS}
-        first, last = found.batch or (None, None)
-        bounds = {
-            "startingTimestamp": found.since,
-            "endingTimestamp": found.until,
-            "startingBatch": first,
-            "endingBatch": last,
-        }
+        bounds = dict(zip(("startingAt", "endingAt"), found.batch or (None, None), strict=True))
+        for name, at in (("startingAt", found.since), ("endingAt", found.until)):
+            if at is not None and bounds[name] is not None:
+                raise InvalidOption("--batch goes with neither --from nor --to-time; keep one")
+            bounds[name] = bounds[name] or at
         given |= {name: text for name, text in bounds.items() if text is not None}
         self._config = replay_config(given | {"readLog": found.log, "onUndecodable": "permissive"})
         self._journal = opened_log(self._config)

@@ -91,7 +91,7 @@ def redrive(arguments: list[str]) -> int:
     """Run the command line behind the word `redrive`; return the exit status."""
     parser = parser_of(
         "redrive",
-        "Move messages of a poison queue back. A message in an envelope (poisonFormat=envelope, or"
+        "Move messages of a poison queue back. A message in an envelope (of a source, or"
         " settle) is taken out of it; of several envelopes about one message one is put back, and"
         " the others are deleted. A dry run without --execute.\n" + _HOW + _COPIES,
         "redrive orders-poison\n"

@@ -297,7 +297,7 @@ class _PutRun:
                     self.access.ref(self.queue),
                     *(tally, stop, progress, place),
                     *(self.config.visibility_delay, self.config.time_to_live, found.rate),
-                    most=self.config.send_parallelism,
+                    most=self.config.parallelism,
                     skips=getattr(found, "skip_broken", False),
                 )
                 result = sending.run(source.groups(stop, tally))

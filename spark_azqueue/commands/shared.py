@@ -124,8 +124,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=of_type(_part),
         metavar="TEXT",
-        help="TEXT is in the reason of a message that was dead-lettered with poisonFormat=envelope,"
-        " or by settle",
+        help="TEXT is in the reason of a message that was dead-lettered",
     )
 
 

@@ -177,7 +177,7 @@ def judge_encoding(
     subject = f"queue '{queue}': the first {len(messages)} visible messages"
     reasons = [reason for message in messages if (reason := _unfit(message, encoding, kind))]
     if reasons:
-        advice = f"{reasons[0]}. Set onUndecodable, to keep such messages from stopping a query"
+        advice = f"{reasons[0]}. onUndecodable says what becomes of such messages"
         if len(reasons) == len(messages) and encoding is Encoding.BASE64:
             advice = f"{reasons[0]}. None fits: is it messageEncoding=none?"
         return Finding(

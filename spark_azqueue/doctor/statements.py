@@ -31,7 +31,6 @@ _VALUES = (
     ("clientSecret", _VALUE),
     ("sasToken", f"sv=2021-12-02&sp=raup&sig={_VALUE}"),
     ("secret.connectionString", f"AccountName=shop;AccountKey={_VALUE};EndpointSuffix=e.net"),
-    ("connectionString", f"QueueEndpoint=https://q;SharedAccessSignature=sp=p&sig={_VALUE}"),
     ("secret.blobConnectionString", f"AccountName=shop;AccountKey={_VALUE}"),
     # A secret in an option that is none.
     ("accountUrl", _KEY),

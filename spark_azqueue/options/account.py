@@ -18,7 +18,7 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind, SasProvider
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.policy import check_destination
-from spark_azqueue.service.providers import check_provider
+from spark_azqueue.service.providers import called, check_provider
 from spark_azqueue.service.sas_provider import is_bound_to_a_user
 
 from . import parsers
@@ -73,11 +73,6 @@ ACCOUNT_OPTIONS = (
         "Connection string of the storage account: with an account key, or with a SAS.",
         shown="environment variable `AZURE_STORAGE_CONNECTION_STRING`",
     ),
-    _secret(
-        "connectionString",
-        "The same under a name that Spark does not redact: query plans and event logs show it in"
-        " plain text. Prefer `secret.connectionString`.",
-    ),
     _text(
         "accountUrl",
         "Queue endpoint, `https://<account>.queue.core.windows.net`, together with"
@@ -91,15 +86,11 @@ ACCOUNT_OPTIONS = (
     ),
     _text(
         "sasProvider",
-        "`package.module:callable` that gives an `azure.core` AzureSasCredential, whose SAS is"
-        " used: a function with the annotation `-> AzureSasCredential`. Called in each process,"
+        "`package.module:callable`, or `package.module:callable(text)` to call it with this text"
+        " (no secret: query plans show it). It gives an `azure.core` AzureSasCredential, whose SAS"
+        " is used: a function with the annotation `-> AzureSasCredential`. Called in each process,"
         " again before the SAS ends and when the service refuses it. See"
         " [permissions.md](permissions.md#a-sas-that-is-renewed).",
-    ),
-    _text(
-        "sasProviderArgument",
-        "A text that the `sasProvider` is called with, such as a name. No secret: query plans show"
-        " it.",
     ),
     Option(
         "credential",
@@ -115,15 +106,11 @@ ACCOUNT_OPTIONS = (
     ),
     _text(
         "credentialProvider",
-        "`package.module:callable` that gives an `azure.core` TokenCredential: a class with"
+        "`package.module:callable`, or `package.module:callable(text)` as above, that gives an"
+        " `azure.core` TokenCredential: a class with"
         " `get_token`, or a function with the annotation `-> TokenCredential`. Called once in each"
         " process. It has to be in an installed module, and a"
         " [policy](permissions.md#policy) can name the only ones that are allowed.",
-    ),
-    _text(
-        "credentialProviderArgument",
-        "A text that the `credentialProvider` is called with, such as a name. No secret: query"
-        " plans show it.",
     ),
     _text("tenantId", "Entra tenant, with `credential`."),
     _text(
@@ -134,7 +121,7 @@ ACCOUNT_OPTIONS = (
 )
 
 _CREDENTIALS = (
-    *("secret.connectionString", "connectionString", "accountAccessKey", "sasToken"),
+    *("secret.connectionString", "accountAccessKey", "sasToken"),
     *("sasProvider", "credential", "credentialProvider"),
 )
 _WAYS = (
@@ -145,7 +132,7 @@ _WAYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedConfig:
-    """What source and sink have both."""
+    """What source and sink have both. parallelism None: chosen from how the service answers."""
 
     account: Account = made_of(*ACCOUNT_OPTIONS)
     encoding: Encoding = option(
@@ -163,6 +150,14 @@ class SharedConfig:
         " `blobContainer`, when it sends the first row.",
         default=False,
     )
+    parallelism: int | None = option(
+        "parallelism",
+        parsers.or_auto(parsers.whole_number(1, 128)),
+        "Most concurrent requests: of a source to dequeue (up to 32 messages each), and as many to"
+        " delete; in each task of a sink to send. `auto`: as many as each queue and the process"
+        " turn out to take, with at most 16 dequeues.",
+        shown="auto",
+    )
 
 
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
@@ -172,7 +167,7 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
     Raises InvalidOption if there is no credential, more than one, or one that must not be used.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    text = given.get("secret.connectionString") or given.get("connectionString")
+    text = given.get("secret.connectionString")
     ways = [name for name in _CREDENTIALS if name in given]
     if len(ways) > 1 and not _is_of_a_user(ways, given):
         raise invalid_account(
@@ -231,11 +226,11 @@ def _from_url(
                 " that user as well: set 'credential' or 'credentialProvider'"
             )
     if way == "sasProvider":
-        check_provider(str(given[way]), environment, way)
-        source = SasProvider(str(given[way]), given.get("sasProviderArgument"))
+        source = SasProvider(*called(str(given[way])))
+        check_provider(source.path, environment, way)
         account = replace(account, sas_provider=source)
     if len(ways) == 1 and way in ("sasToken", "sasProvider"):
-        _check_details(given, f"'{way}'", ("sasProviderArgument",) if account.sas_provider else ())
+        _check_details(given, f"'{way}'")
         return account
     way = ways[-1]
     if not url.startswith("https:"):
@@ -243,22 +238,21 @@ def _from_url(
             f"'{way}' sends a token, which needs an https 'accountUrl', not {url}"
         )
     kind: IdentityKind | None = given.get("credential")
+    provider, argument = None, None
     if kind:
-        needed = _NEEDED.get(kind, ())
-        also = ("sasProviderArgument",) if account.sas_provider else ()
-        taken = _NEEDED.get(kind, _ENTRA)
-        _check_details(given, f"credential={kind.value}", (*taken, *also), needed)
+        taken, needed = _NEEDED.get(kind, _ENTRA), _NEEDED.get(kind, ())
+        _check_details(given, f"credential={kind.value}", taken, needed)
     else:
-        arguments = ("credentialProviderArgument", "sasProviderArgument")
-        _check_details(given, f"'{way}'", arguments[: 1 + bool(account.sas_provider)])
-        check_provider(str(given[way]), environment)
+        _check_details(given, f"'{way}'")
+        provider, argument = called(str(given[way]))
+        check_provider(provider, environment)
     identity = EntraIdentity(
         kind=kind,
-        provider=given.get("credentialProvider"),
+        provider=provider,
         tenant_id=given.get("tenantId"),
         client_id=given.get("clientId"),
         client_secret=given.get("clientSecret"),
-        argument=given.get("credentialProviderArgument"),
+        argument=argument,
         service_credential=given.get("serviceCredential"),
     )
     return replace(account, identity=identity)
@@ -275,8 +269,6 @@ _DETAILS = {
     **dict.fromkeys(_ENTRA, "a Microsoft Entra identity"),
     "clientSecret": "credential=servicePrincipal",
     "serviceCredential": "credential=databricks",
-    "credentialProviderArgument": "'credentialProvider'",
-    "sasProviderArgument": "'sasProvider'",
 }
 
 

@@ -92,13 +92,6 @@ class OnRowError(str, enum.Enum):
     QUEUE = "queue"
 
 
-class OnFailure(str, enum.Enum):
-    """What the sink does with the messages that a failed write had put."""
-
-    KEEP = "keep"
-    RETRACT = "retract"
-
-
 class OnStaleReceipt(str, enum.Enum):
     """What the sink does if a row's pop receipt is no longer valid."""
 

@@ -94,11 +94,9 @@ FAIL_ON_DATA_LOSS = Option(
 class LogConfig:
     """The write-ahead log's settings.
 
-    account: with a place in blobs, the account; its `url` is the blob endpoint. retention: how many
-    batches to keep behind the newest committed one. keep_s: keep a batch this long, too;
-    None: its age does not matter. start: what a new checkpoint does with a log
-    that has committed batches; None: it is refused. delete_after: when the messages of a batch are
-    deleted.
+    account: with a place in blobs, the account; its `url` is the blob endpoint. start: what a new
+    checkpoint does with a log that has committed batches; None: it is refused. delete_after: when
+    the messages of a batch are deleted.
     """
 
     place: LogPlace = option(
@@ -118,19 +116,14 @@ class LogConfig:
         " other consumer gets these messages; the log is then the only place that has them.",
         default=DeleteAfter.COMMIT,
     )
-    retention: int = option(
+    retention: parsers.Retention = option(
         "writeAheadLogRetention",
-        parsers.whole_number(10, 100_000),
-        "How many batches the log keeps behind the newest committed one, at least 10. A checkpoint"
-        " can be rolled back that far.",
-        default=100,
-    )
-    keep_s: int | None = option(
-        "writeAheadLogRetentionTime",
-        parsers.duration(60, 366 * 86_400, whole=True),
-        "Keep each batch in the log for at least this long after it was stored, beside the newest"
-        " `writeAheadLogRetention` ones: `7 days`. For as long, [replay](exactly-once.md#replay)"
-        " works. A log keeps 100,000 batches at most, with `leaseOn=executors` 100,000 objects.",
+        parsers.retention,
+        "How many batches the log keeps behind the newest committed one, at least 10; or for how"
+        " long it keeps each beside the newest 100: `7 days`. A checkpoint can be rolled back, and"
+        " [replay](exactly-once.md#replay) works, that far. A log keeps 100,000 batches at most,"
+        " with `leaseOn=executors` 100,000 objects.",
+        default=parsers.Retention(),
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
     start: LogStart | None = option(

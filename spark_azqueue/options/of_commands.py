@@ -67,7 +67,7 @@ ROWS = (
     OptionRow(("isolationLevel",), taken=("peek", *_TAKES)),
     OptionRow(("poisonQueue",), taken=("count", "watch")),
     OptionRow(("peekMessages",), taken=("peek",)),
-    OptionRow(("sendParallelism",), taken=(*_PUTS, "finish")),
+    OptionRow(("parallelism",), taken=(*_PUTS, "finish")),
     OptionRow(
         ("visibilityDelay",),
         taken=_PUTS,
@@ -100,7 +100,7 @@ ROWS = (
         instead="what cannot be sent is named, and counted; send --skip-broken passes over it",
     ),
     OptionRow(
-        ("operation", "onStaleReceipt", "messageFormat", "onFailure"),
+        ("operation", "onStaleReceipt", "messageFormat"),
         refused=(*_PUTS, *_COPIES),
         instead="the command puts new messages, their texts as they are given, and keeps them",
     ),
@@ -112,7 +112,7 @@ ROWS = (
     OptionRow(("defaultQueue",), argument=(*_PUTS, *_COPIES)),
     OptionRow(("readLog",), refused=("export", "search"), argument=_LOGS, instead="use --log"),
     OptionRow(
-        ("startingBatch", "endingBatch", "startingTimestamp", "endingTimestamp"),
+        ("startingAt", "endingAt"),
         refused=("export", "search", *_LOGS),
         instead="use --batch, --from and --to-time, with --log",
     ),

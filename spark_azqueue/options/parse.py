@@ -73,9 +73,25 @@ _INSTEAD = {
     **dict.fromkeys(("groupid", "group.id", "groupidprefix", "kafka.group.id"), _NO_GROUPS),
     "kafka.bootstrap.servers": _ACCOUNT,
     "maxoffsetspertrigger": "the option for that is 'maxMessagesPerTrigger'",
-    "isolateafter": "with 'maxDequeueCount' the source chooses when to isolate. Remove the option",
     "includeheaders": "messages of a queue have no headers. Remove the option",
 }
+
+_REMOVED = {
+    "isolateafter": "with 'maxDequeueCount' the source chooses when to isolate. Remove the option",
+    "onfailure": "'transactionLog' shows all messages of a write or none. Remove the option",
+    **dict.fromkeys(
+        ("receiveparallelism", "deleteparallelism", "sendparallelism"), "use 'parallelism'"
+    ),
+    "writeaheadlogretentiontime": "'writeAheadLogRetention' takes a time, too",
+    **dict.fromkeys(("startingbatch", "startingtimestamp"), "use 'startingAt'"),
+    **dict.fromkeys(("endingbatch", "endingtimestamp"), "use 'endingAt'"),
+    "sasproviderargument": "write it behind the 'sasProvider': package.module:callable(text)",
+    "credentialproviderargument": (
+        "write it behind the 'credentialProvider': package.module:callable(text)"
+    ),
+    "connectionstring": "query plans would show it; use 'secret.connectionString'",
+}
+"""Options of earlier versions, in lower case: what replaces them."""
 
 
 def source_config(
@@ -195,7 +211,8 @@ def _masked(value: str, option: Option) -> str:
 def _unknown(lower: str, side: Side) -> str:
     if lower == "path":
         return "azqueue takes no path; name the queue with option 'queue'"
-    if instead := _INSTEAD.get(lower) or (_ACCOUNT if lower.startswith("kafka.") else None):
+    kafkas = _ACCOUNT if lower.startswith("kafka.") else None
+    if instead := (_INSTEAD | _REMOVED).get(lower, kafkas):
         return f"unknown option '{lower}': {instead}"
     names = [option.name for option in OPTIONS if option.side & side]
     begun = [name.lower() for name in names if name.lower().startswith(lower)]

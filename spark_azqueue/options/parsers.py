@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from spark_azqueue.service.messages import NEVER_EXPIRES, queue_name
 
@@ -33,6 +33,7 @@ _PATTERN = re.compile(r"[a-z0-9*?-]{1,63}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST_YEAR = 1971  # so that no zone leads to before 1970
+_MOST_BATCHES = 10**12 - 1
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
 T = TypeVar("T")
@@ -78,18 +79,19 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def or_auto(parse: Callable[[str], T]) -> Callable[[str], T | None]:
-    """What `parse` takes, or None for `auto`."""
+def or_auto(parse: Callable[[str], T], *words: str) -> Callable[[str], T | None]:
+    """What `parse` takes, or None for one of these words: `auto` if none is named."""
+    words = words or ("auto",)
 
-    def parse_or_auto(value: str) -> T | None:
-        if value.strip().lower() == "auto":
+    def parse_or_none(value: str) -> T | None:
+        if value.strip().lower() in words:
             return None
         try:
             return parse(value)
         except ValueError as error:
-            raise ValueError(f"auto, or {error}") from None
+            raise ValueError(f"{words[0]}, or {error}") from None
 
-    return parse_or_auto
+    return parse_or_none
 
 
 def seconds(value: str) -> float:
@@ -125,6 +127,48 @@ def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str],
         return int(found) if whole else found
 
     return parse
+
+
+class Retention(NamedTuple):
+    """How long a log keeps batches: so many behind the newest committed one, and for this time."""
+
+    batches: int = 100
+    seconds: int | None = None
+
+    def __str__(self) -> str:  # as in the option
+        return str(self.batches) if self.seconds is None else in_words(self.seconds)
+
+
+def retention(value: str) -> Retention:
+    """A number of batches, or a time with its unit."""
+    try:
+        if value.strip().isdecimal():
+            return Retention(whole_number(10, 100_000)(value))
+        return Retention(seconds=duration(60, 366 * 86_400, whole=True)(value))
+    except ValueError:
+        raise ValueError(
+            "a whole number of batches from 10 to 100,000, or a time from 1 minute to 366 days"
+        ) from None
+
+
+class Bound(NamedTuple):
+    """Where a range of batches begins or ends: a batch, or when one was stored; or nowhere.
+
+    at: microseconds since 1970.
+    """
+
+    batch: int | None = None
+    at: int | None = None
+
+
+def bound(value: str) -> Bound:
+    """The number of a batch, or a point in time."""
+    if value.strip().isdecimal():
+        return Bound(whole_number(1, _MOST_BATCHES)(value))
+    try:
+        return Bound(at=instant(value))
+    except ValueError as error:
+        raise ValueError(f"the number of a batch, or {error}") from None
 
 
 def in_words(duration_s: float) -> str:

@@ -29,7 +29,23 @@ READ_LOG = Option(
     " needs permission to read and list (SAS `rl`). See [replay](exactly-once.md#replay).",
 )
 
-_MOST_BATCHES = 10**12 - 1
+_STARTING_AT = Option(
+    "startingAt",
+    parsers.bound,
+    "With `readLog`: begin with this batch of the log (they count from 1), or with the first that"
+    ' was stored at this time or later: `"2026-11-17T08:00:00Z"`, or `"2026-11-17"` for midnight in'
+    " UTC. A stream takes it for a new checkpoint only.",
+    shown="the oldest that the log still has",
+)
+
+_ENDING_AT = Option(
+    "endingAt",
+    parsers.bound,
+    "With `readLog` and `spark.read`: end with this batch, included, or with the last that was"
+    " stored at this time or before.",
+    shown="the newest committed one",
+)
+
 _ALSO = frozenset(
     {
         *("blobAccountUrl", "secret.blobConnectionString", "largeBody", "blobContainer"),
@@ -42,37 +58,14 @@ _ALSO = frozenset(
 class ReplayConfig:
     """Which log to read, and what of it. Spark pickles it for the processes that read.
 
-    account: of a place in blobs, None for files. first, last: numbers of batches, both included.
-    since, until: when a batch was stored, microseconds since 1970, both included. encoding: None:
+    account: of a place in blobs, None for files. start, end: both included. encoding: None:
     what each batch was logged with. claim_check: set with largeBody=blob.
     """
 
     place: LogPlace = made_of(READ_LOG)
     account: Account | None
-    first: int | None = option(
-        "startingBatch",
-        parsers.whole_number(1, _MOST_BATCHES),
-        "With `readLog`: begin with this batch of the log. They count from 1. A stream takes it"
-        " for a new checkpoint only. Unset: the oldest that the log still has.",
-    )
-    last: int | None = option(
-        "endingBatch",
-        parsers.whole_number(1, _MOST_BATCHES),
-        "With `readLog` and `spark.read`: end with this batch, included.",
-        shown="the newest committed one",
-    )
-    since: int | None = option(
-        "startingTimestamp",
-        parsers.instant,
-        "With `readLog`, instead of `startingBatch`: begin with the first batch that was stored at"
-        ' this time or later: `"2026-11-17T08:00:00Z"`, or `"2026-11-17"` for midnight in UTC.',
-    )
-    until: int | None = option(
-        "endingTimestamp",
-        parsers.instant,
-        "With `readLog` and `spark.read`, instead of `endingBatch`: leave out batches that were"
-        " stored after this time.",
-    )
+    start: parsers.Bound = made_of(_STARTING_AT)
+    end: parsers.Bound = made_of(_ENDING_AT)
     batches_per_trigger: int = option(
         "maxBatchesPerTrigger",
         parsers.whole_number(1, 10_000),
@@ -89,7 +82,7 @@ class ReplayConfig:
     @property
     def has_start(self) -> bool:
         """True if the options say where to begin, so that nothing behind it may be missing."""
-        return self.first is not None or self.since is not None
+        return self.start != parsers.Bound()
 
 
 def check_no_replay(values: ParsedOptions) -> None:
@@ -118,9 +111,12 @@ def read_replay(values: ParsedOptions, environment: Mapping[str, str]) -> Replay
     is_in_blobs = place.container is not None
     needs_account = is_in_blobs or values["largeBody"] is LargeBody.BLOB
     account = read_account(values, environment) if needs_account and not has_own else None
+    start, end = _bounds(values)
     is_permissive = values["onUndecodable"] is OnUndecodable.PERMISSIVE
     return ReplayConfig(
         place=place,
+        start=start,
+        end=end,
         account=read_blob_account(values, account) if is_in_blobs else None,
         encoding=values["messageEncoding"] if "messageEncoding" in values.written else None,
         body_type=values["bodyType"],
@@ -132,20 +128,23 @@ def read_replay(values: ParsedOptions, environment: Mapping[str, str]) -> Replay
     )
 
 
+def _bounds(values: ParsedOptions) -> tuple[parsers.Bound, parsers.Bound]:
+    return values["startingAt"] or parsers.Bound(), values["endingAt"] or parsers.Bound()
+
+
 def _check_combination(values: ParsedOptions) -> None:
-    shared = {each.name for each in options_of(SharedConfig)} - {"createQueue"}
+    shared = {each.name for each in options_of(SharedConfig)} - {"createQueue", "parallelism"}
     allowed = _ALSO | shared | {each.name for each in options_of(ReplayConfig)}
     if idle := values.written.keys() - allowed:
         raise _invalid(
             f"'{min(idle)}' is set, and with 'readLog' no queue is read and nothing is written:"
             f" remove '{min(idle)}'. Rows have a column 'queue', to filter by"
         )
-    for one, other in (("startingBatch", "startingTimestamp"), ("endingBatch", "endingTimestamp")):
-        if values[one] is not None and values[other] is not None:
-            raise _invalid(f"'{one}' and '{other}' are both set; keep one of them")
-    for low, high in (("startingBatch", "endingBatch"), ("startingTimestamp", "endingTimestamp")):
-        if None not in (values[low], values[high]) and values[low] > values[high]:
-            raise _invalid(f"'{low}' lies behind '{high}', so nothing would be read: correct them")
+    for low, high in zip(*_bounds(values), strict=True):
+        if low is not None and high is not None and low > high:
+            raise _invalid(
+                "'startingAt' lies behind 'endingAt', so nothing would be read: correct them"
+            )
     if values["onUndecodable"] is OnUndecodable.POISON:
         raise _invalid(
             "onUndecodable=poison does not go with 'readLog', which moves no message: set"

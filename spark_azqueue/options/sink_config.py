@@ -17,13 +17,13 @@ from spark_azqueue.service.messages import WEEK_S, delay_not_below_ttl, queue_na
 from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
-from .choices import MessageFormat, OnFailure, OnRowError, OnStaleReceipt, Operation
+from .choices import MessageFormat, OnRowError, OnStaleReceipt, Operation
 from .option import ParsedOptions, made_of, option, options_of, taken
 from .selection import is_pattern
 from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
 _FIXED_PARALLELISM = 32
-"""With sendParallelism=auto, for what does not ask the limits."""
+"""With parallelism=auto, for what does not ask the limits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,6 @@ class SinkConfig(SharedConfig):
     """The sink's settings. Times in seconds.
 
     `queue` None: each row names its own, or goes to the default_queue.
-    send_parallelism None: chosen from how the service answers.
     """
 
     queue: str | None
@@ -81,15 +80,6 @@ class SinkConfig(SharedConfig):
         queue_name,
         "The queue for rows that cannot be sent, with `onRowError=queue`, in the same account.",
     )
-    on_failure: OnFailure = option(
-        "onFailure",
-        parsers.one_of(OnFailure),
-        "What to do with the messages that a write had put when it failed: `keep` leaves them, and"
-        " Spark's retry sends them again; `retract` deletes those that no consumer has dequeued, of"
-        " the failed task and of tasks that had finished. For `operation=enqueue`; see"
-        " [writing.md](writing.md#take-back-what-a-failed-write-sent).",
-        default=OnFailure.KEEP,
-    )
     visibility_delay: int = option(
         "visibilityDelay",
         parsers.duration(0, WEEK_S, whole=True),
@@ -104,13 +94,6 @@ class SinkConfig(SharedConfig):
         "How long until a message that was not deleted expires, if a row has no `time_to_live`;"
         " -1 = never. With `transactionLog` a day more, and 7 days at most.",
         shown="the service's: 7 days",
-    )
-    send_parallelism: int | None = option(
-        "sendParallelism",
-        parsers.or_auto(parsers.whole_number(1, 128)),
-        "Most concurrent requests (one per message) in each task. `auto`: as many as each queue and"
-        " the worker's process turn out to take.",
-        shown="auto",
     )
     ignore_extra_columns: bool = option(
         "ignoreExtraColumns",
@@ -137,13 +120,8 @@ class SinkConfig(SharedConfig):
 
     @property
     def fixed_parallelism(self) -> int:
-        """How many requests at once if the limits are not asked: bodies to store, retractions."""
-        return self.send_parallelism or _FIXED_PARALLELISM
-
-    @property
-    def retracts(self) -> bool:
-        """True if the messages of a failed write are deleted again."""
-        return self.on_failure is OnFailure.RETRACT
+        """How many requests at once if the limits are not asked: bodies to store."""
+        return self.parallelism or _FIXED_PARALLELISM
 
 
 def read_sink(values: ParsedOptions, environment: Mapping[str, str]) -> SinkConfig:
@@ -190,11 +168,6 @@ def _check_operation(config: SinkConfig) -> None:
             config.message_format is MessageFormat.CLOUD_EVENTS,
             "messageFormat=cloudevents",
             "; remove the option",
-        ),
-        (
-            config.retracts,
-            "onFailure=retract",
-            ": what was updated or deleted cannot be taken back",
         ),
         (config.default_queue is not None, "'defaultQueue'", ": set 'queue'"),
         (
@@ -250,11 +223,6 @@ def _check_combination(config: SinkConfig) -> None:
 def _check_transaction(config: SinkConfig) -> None:
     """Raise InvalidOption for settings that do not go with `transactionLog`."""
     invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
-    if config.retracts:
-        raise invalid(
-            "onFailure=retract does not go with 'transactionLog': a write that fails shows nothing,"
-            " so there is nothing to take back. Remove 'onFailure'"
-        )
     try:
         life_of(config.time_to_live)
     except ValueError as error:

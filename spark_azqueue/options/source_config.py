@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.service.encoding import BodyType
@@ -23,7 +23,7 @@ from spark_azqueue.service.messages import (
 from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
-from .choices import IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
+from .choices import DeleteAfter, IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
 from .log import (
     LEASE_ON,
     ExecutorsConfig,
@@ -34,12 +34,14 @@ from .log import (
     read_executors,
     read_log,
 )
-from .option import Option, ParsedOptions, made_of, option, options_of, taken
+from .option import Option, ParsedOptions, made_of, option, options_of, shared, taken
 from .replay import check_no_replay
 from .selection import QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
+
+_OF_POISON = {"maxDequeueCount", "poisonQueue", "poisonFormat"}
 
 _LONGEST_S: Mapping[str, tuple[int, str]] = {
     "visibilityTimeout": (3600, "After a crash messages stay hidden for so long"),
@@ -55,8 +57,8 @@ class SourceConfig(SharedConfig):
     """The source's settings. Times in seconds, sizes in bytes.
 
     visibility_timeout None: chosen from how long batches take. max_messages, messages_per_partition
-    None: likewise. max_dequeue_count None: poison messages are not detected. A parallelism None:
-    chosen from how the service answers.
+    None: likewise. max_dequeue_count None: poison messages are not detected. asks_for_poison: the
+    options or a queue's metadata ask for dead-letters, so a start that cannot make them fails.
     """
 
     selection: QueueSelection
@@ -104,7 +106,7 @@ class SourceConfig(SharedConfig):
         "maxBytesPerTrigger",
         parsers.byte_size(65_536, 2**31),
         "No further messages are dequeued for a micro-batch once it holds this many bytes."
-        " Requests already under way (`receiveParallelism`, up to 2 MiB each) are still added.",
+        " Requests already under way (up to 2 MiB each) are still added.",
         default=32 * 2**20,
         shown="32m",
     )
@@ -129,7 +131,7 @@ class SourceConfig(SharedConfig):
         "What to do with a message that does not decode: `fail` stops the query and releases what"
         " it had leased; `poison` moves the message to the poison queue; `permissive` gives a row"
         " with a null `body` and the raw text in the extra column `_corrupt_record`.",
-        shown="fail; poison if `maxDequeueCount` is set",
+        shown="poison; fail with `maxDequeueCount=none`",
     )
     peek_messages: int = option(
         "peekMessages",
@@ -149,12 +151,16 @@ class SourceConfig(SharedConfig):
         )
     )
     """With settingsFromQueue: names of the options that the queues' metadata may still set."""
-    max_dequeue_count: int | None = option(
-        "maxDequeueCount",
-        parsers.whole_number(1, 1_000_000),
-        "Move a message to the poison queue if more batches with it than this failed in a row, the"
-        " last ones with it alone, each directly after a commit of another batch, so often that"
-        " chance does not explain it. Unset: none is moved.",
+    max_dequeue_count: int | None = shared(
+        Option(
+            "maxDequeueCount",
+            parsers.or_auto(parsers.whole_number(1, 1_000_000), "none", "0"),
+            "Move a message to the poison queue if more batches with it than this failed in a row,"
+            " the last ones with it alone, each directly after a commit of another batch, so often"
+            " that chance does not explain it. Off with `none` or 0, and on a driver with"
+            " `deleteAfter=log`.",
+            default=5,
+        )
     )
     max_poison_messages: int = option(
         "maxPoisonMessages",
@@ -167,18 +173,17 @@ class SourceConfig(SharedConfig):
     poison_queue: str | None = option(
         "poisonQueue",
         queue_name,
-        "The queue for poison messages. They are moved unchanged and never expire there. Created if"
-        " it does not exist.",
+        "The queue for poison messages, which never expire there. Created with the first.",
         shown="`<queue>-poison`",
     )
     poison_format: PoisonFormat = option(
         "poisonFormat",
         parsers.one_of(PoisonFormat),
-        "What goes into the poison queue: `copy`, the message's text unchanged; or `envelope`, a"
-        " JSON object with the reason, the queue, the id and the text, which `python -m"
-        " spark_azqueue redrive` opens. A text that leaves no room for the rest is copied"
-        " unchanged; one that the service would refuse is in an envelope with `copy`, too.",
-        default=PoisonFormat.COPY,
+        "What goes into the poison queue: `envelope`, a JSON object with the reason, the queue, the"
+        " id and the text, which `python -m spark_azqueue redrive` opens; or `copy`, the message's"
+        " text unchanged. A text that leaves no room for the rest is copied unchanged; one that the"
+        " service would refuse is in an envelope with `copy`, too.",
+        default=PoisonFormat.ENVELOPE,
     )
     max_poll_interval: float = option(
         "maxPollInterval",
@@ -207,13 +212,6 @@ class SourceConfig(SharedConfig):
         " each.",
         default=IsolationLevel.READ_UNCOMMITTED,
     )
-    receive_parallelism: int | None = option(
-        "receiveParallelism",
-        parsers.or_auto(parsers.whole_number(1, 128)),
-        "Most concurrent dequeue requests (of up to 32 messages each), over all queues. `auto`: up"
-        " to 16, and no more than each queue turns out to take.",
-        shown="auto",
-    )
     dequeue_ahead: bool = option(
         "dequeueAhead",
         parsers.flag,
@@ -222,13 +220,6 @@ class SourceConfig(SharedConfig):
         " minute with `auto` and batches of up to 12 seconds). Not with `deleteOnCommit=false` and"
         " a timeout of more than a minute.",
         default=True,
-    )
-    delete_parallelism: int | None = option(
-        "deleteParallelism",
-        parsers.or_auto(parsers.whole_number(1, 128)),
-        "Most concurrent delete requests (one per message). `auto`: as many as each queue and the"
-        " source's process turn out to take.",
-        shown="auto",
     )
     delete_on_commit: bool = option(
         "deleteOnCommit",
@@ -242,6 +233,7 @@ class SourceConfig(SharedConfig):
     """Set with leaseOn=executors."""
     claim_check: ClaimCheck | None = made_of(*BLOB_OPTIONS)
     """Set with largeBody=blob."""
+    asks_for_poison: bool = False
     doubts: tuple[str, ...] = ()
     """What to warn of at the start."""
 
@@ -276,8 +268,6 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
         raise InvalidOption("option 'queue' is missing: name the queue to read, or several")
     as_they_are = taken(SourceConfig, values)
     left_to_queue = frozenset(QUEUE_DECIDES) if values["settingsFromQueue"] else frozenset()
-    if as_they_are["on_undecodable"] is None:
-        as_they_are["on_undecodable"] = on_undecodable_for(values["maxDequeueCount"])
     if "maxTriggerDelay" in values.written and values["minMessagesPerTrigger"] is None:
         raise InvalidOption(
             "'maxTriggerDelay' is set, and it is for minMessagesPerTrigger: set that, too. A"
@@ -286,16 +276,35 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
     check_no_replay(values)
     check_place(values)
     write_ahead_log = read_log(values, account)
+    executors = read_executors(values, write_ahead_log)
+    is_deleted_early = write_ahead_log and write_ahead_log.delete_after is DeleteAfter.LOG
+    if is_deleted_early and not executors and "maxDequeueCount" not in values.written:
+        as_they_are["max_dequeue_count"] = None
+    if as_they_are["on_undecodable"] is None:
+        as_they_are["on_undecodable"] = on_undecodable_for(as_they_are["max_dequeue_count"])
     config = SourceConfig(
         account=account,
         selection=QueueSelection(account.name, values["queue"], values["poisonQueue"]),
         left_to_queue=left_to_queue.difference(values.written),
         claim_check=read_claim_check(values, account),
         write_ahead_log=write_ahead_log,
-        executors=read_executors(values, write_ahead_log),
+        executors=executors,
+        asks_for_poison=bool(_OF_POISON & values.written.keys())
+        or values["onUndecodable"] is OnUndecodable.POISON,
         doubts=tuple(_doubts_of(values)),
         **as_they_are,
     )
+    try:
+        _check_poison_queues(config)
+    except InvalidOption as error:
+        if config.asks_for_poison:
+            raise
+        config = replace(
+            config,
+            max_dequeue_count=None,
+            on_undecodable=values["onUndecodable"] or OnUndecodable.FAIL,
+            doubts=(*config.doubts, f"no message is dead-lettered: {error.sentence}"),
+        )
     check_combination(config)
     return config
 
@@ -334,17 +343,20 @@ def _check_poison_queues(config: SourceConfig) -> None:
     """Raise InvalidOption for a poison queue that is not allowed, or that would never be used."""
     if not config.uses_poison_queues:
         idle = "poisonQueue" if config.poison_queue else "poisonFormat"
-        is_set = config.poison_queue or config.poison_format is not PoisonFormat.COPY
+        is_set = config.poison_queue or config.poison_format is not PoisonFormat.ENVELOPE
         if is_set and "maxDequeueCount" not in config.left_to_queue:
             raise InvalidOption(
-                f"'{idle}' is set, but nothing would ever go into a poison queue: set"
+                f"'{idle}' is set, but nothing would ever go into a poison queue: remove it, or set"
                 " 'maxDequeueCount', or onUndecodable=poison"
             )
         return
     for queue in config.queues:
         poison = config.poison_queue_for(queue)
         if poison in config.queues:
-            raise InvalidOption(f"the poison queue '{poison.name}' is one of the queues to read")
+            raise InvalidOption(
+                f"the poison queue '{poison.name}' is one of the queues to read; set another"
+                " 'poisonQueue', or maxDequeueCount=none"
+            )
         check_poison_name(poison)
 
 
@@ -355,7 +367,7 @@ def check_poison_name(poison: QueueRef) -> None:
     except ValueError:
         raise InvalidOption(
             f"the default poison queue '{poison.name}' is no legal name (at most 63"
-            " characters); set 'poisonQueue'"
+            " characters); set 'poisonQueue', or maxDequeueCount=none"
         ) from None
 
 

@@ -77,7 +77,7 @@ class UnpackWork:
             which += f" of queue '{batch.column(named['queue'])[place].as_py()}'"
         return UndecodableBody(
             f"unpack: the body of {which} cannot be opened: {reason}. Take corrupt='column' if"
-            " others may send such bodies, or let 'maxDequeueCount' dead-letter them",
+            " others may send such bodies, or restart until 'maxDequeueCount' dead-letters them",
             condition=Condition.CORRUPT_PACK,
         )
 

@@ -13,7 +13,7 @@
     written_by       "spark-azqueue"; older envelopes lack it
     replayed_from    which batch of which write-ahead log it is from; of `replay --mark` only
 
-`settle(dead=…)`, poisonFormat=envelope and `replay --mark` write them. `envelope_of` and
+`settle(dead=…)`, the source and `replay --mark` write them. `envelope_of` and
 `stored_text` undo that.
 
 A user's own JSON may have the same names, and opening it would lose its other fields. So a text is

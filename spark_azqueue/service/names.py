@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
     def for_reading(self) -> Kind:
         """What texts say to who only reads such a log."""
-        last_resort = "leave its batch out with 'startingBatch' and 'endingBatch'"
+        last_resort = "leave its batch out with 'startingAt' and 'endingAt'"
         return self._replace(option="readLog", last_resort=last_resort, needs=_TO_READ)
 
 

@@ -1,4 +1,4 @@
-"""The one way to open a file that somebody else may have put there."""
+"""The one way to open a file in a folder that others may write into."""
 
 from __future__ import annotations
 

@@ -35,6 +35,12 @@ _RUNS_SPARK = ("pyspark", "__main__")
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
+def called(text: str) -> tuple[str, str | None]:
+    """Split `package.module:callable(text)` into the path and the text; None without one."""
+    path, bracket, rest = text.strip().partition("(")
+    return (path, rest[:-1] or None) if bracket and rest.endswith(")") else (text, None)
+
+
 def check_provider(
     path: str, environment: Mapping[str, str], option: str = "credentialProvider"
 ) -> None:
@@ -139,5 +145,5 @@ def _unusable(path: str, reason: str, option: str) -> InvalidOption:
     return _invalid(
         f"option '{option}': {shown(repr(path))} cannot be used ({reason}); expected"
         " 'package.module:callable', importable on the driver and the executors, callable without"
-        f" arguments, or with one text if '{option}Argument' is set"
+        " arguments, or 'package.module:callable(text)', called with this text"
     )

@@ -9,7 +9,7 @@ from spark_azqueue.errors import Outcome, QueueNotFound, ServiceError
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.service.blobs.store import BlobStore
 from spark_azqueue.service.encoding import encode
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.retry import SEND, RetryPolicy
 from spark_azqueue.service.wire.calls import Call
@@ -19,8 +19,8 @@ from .tally import outcome_of
 from .transaction.record import Hidden
 
 
-def _outcome_or_lease(result: object) -> Outcome | Lease | Hidden:
-    return result if isinstance(result, (Lease, Hidden)) else outcome_of(result)
+def _outcome_or_hidden(result: object) -> Outcome | Hidden:
+    return result if isinstance(result, Hidden) else outcome_of(result)
 
 
 class LargeBodies:
@@ -45,26 +45,25 @@ class LargeBodies:
                 create_container=config.create_queue,
             )
 
-    def perform(self, request: RowRequest) -> Outcome | Lease | Hidden:
+    def perform(self, request: RowRequest) -> Outcome | Hidden:
         """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
 
-        With onFailure=retract a put returns the lease of its message instead of OK, if it has one;
-        with transactionLog the hidden message.
+        With transactionLog a put returns the hidden message.
 
         Each attempt stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
         or ServiceError: the request failed, or its outcome is unknown.
         """
         in_doubt = False
 
-        def attempt() -> Outcome | Lease | Hidden:
+        def attempt() -> Outcome | Hidden:
             nonlocal in_doubt
             call = self._stored(request)
             try:
-                return _outcome_or_lease(self._client.now(call))
+                return _outcome_or_hidden(self._client.now(call))
             except QueueNotFound:
                 if not self._missing.create_for(request):
                     raise
-                return _outcome_or_lease(self._client.now(call))
+                return _outcome_or_hidden(self._client.now(call))
             except ServiceError as error:
                 in_doubt |= error.may_have_taken_effect
                 raise

@@ -190,8 +190,7 @@ def put_of(
     quarantined: it never expires, and is hidden for as long as the service allows.
     """
     if config.transaction is None:
-        put = queue, text, delay, ttl, config.retracts
-        return EnqueueRow(*put, row=row, large=large, reason=reason)
+        return EnqueueRow(queue, text, delay, ttl, row=row, large=large, reason=reason)
     life = NEVER_EXPIRES if reason else life_of(ttl)
     hidden = WEEK_S if reason else life - 1
     return HiddenRow(*(queue, text, hidden, life), row=row, large=large, reason=reason, due=delay)

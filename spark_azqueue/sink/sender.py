@@ -17,7 +17,7 @@ from typing import Any
 from spark_azqueue.errors import AzQueueError, Outcome, QueueNotFound, ServiceError, StaleReceipt
 from spark_azqueue.metrics.latency import Latencies
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.service.queues.client import InFlight, QueueClient
 from spark_azqueue.service.queues.flow import MOST_WAITING, FairQueue
 from spark_azqueue.service.retry import CONTROL, SEND
@@ -25,7 +25,6 @@ from spark_azqueue.service.workers import Workers
 
 from .large_bodies import LargeBodies, MissingQueues
 from .requests import RowRequest
-from .retraction import Receipts, in_words, retract
 from .row_errors import instead_of
 from .tally import Sent, TaskCounts, Traffic, TrafficCounter, of_row, outcome_of
 from .transaction.record import Hidden
@@ -60,12 +59,11 @@ class Sender:
         self._workers = Workers(config.fixed_parallelism, "send")
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
         # Large bodies under way.
-        self._storing: dict[Future[Outcome | Lease | Hidden], RowRequest] = {}
+        self._storing: dict[Future[Outcome | Hidden], RowRequest] = {}
         self._waiting: FairQueue[QueueRef, RowRequest] = FairQueue()  # for the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = TaskCounts(config.operation, config.on_stale_receipt)
-        self._receipts = Receipts() if config.retracts else None
         self._is_transaction = config.transaction is not None
         self._allowed: set[QueueRef] = set()  # queues whose messages we may show
         self.hidden: list[Hidden] = []
@@ -81,19 +79,12 @@ class Sender:
         """How long the task's requests took so far."""
         return self._client.latencies()
 
-    @property
-    def receipts(self) -> Receipts | None:
-        """The receipts of what the task put, with onFailure=retract."""
-        if self._receipts is not None:
-            self._receipts.unknown = self._traffic.unanswered
-        return self._receipts
-
     def send(self, requests: Iterable[RowRequest]) -> Sent:
         """Send all requests. Returns the counts, once the service has answered each request.
 
         Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text says
         how many rows were acknowledged nevertheless. Any other error is raised unchanged. With
-        onFailure=retract, messages that were put are deleted before an error is raised.
+        transactionLog, messages that were put are deleted before an error is raised.
         """
         try:
             for request in _ahead(requests):
@@ -126,8 +117,8 @@ class Sender:
     def _full(self) -> bool:
         if self._bytes_under_way > BUFFER_BYTES:
             return True
-        if self._config.send_parallelism is not None:
-            return self._under_way >= self._config.send_parallelism
+        if self._config.parallelism is not None:
+            return self._under_way >= self._config.parallelism
         return (
             len(self._waiting) >= MOST_WAITING
             or len(self._storing) >= self._config.fixed_parallelism
@@ -139,7 +130,7 @@ class Sender:
         self._bytes_under_way += request.size
         if request.large is not None:
             self._storing[self._workers.submit(self._large.perform, request)] = request
-        elif self._config.send_parallelism is not None:
+        elif self._config.parallelism is not None:
             self._flight.begin(request, request, self._retry)
         elif request.queue in self._waiting or not self._try_begin(request):
             self._waiting.add(request.queue, request)
@@ -211,24 +202,20 @@ class Sender:
             self._traffic.taken(request)
             if isinstance(result, Hidden):
                 self.hidden.append(result)
-            if self._receipts is not None:
-                self._receipts.add(result if isinstance(result, Lease) else None)
         self._tally.answered(request, outcome)
 
     def _taken_back(self) -> str:
-        """Delete what the task put, with onFailure=retract or transactionLog.
+        """Delete what the task put, with transactionLog.
 
         Returns what happened to it, in words; "" if nothing is to be taken back. Raises no
         Exception.
         """
-        if self._is_transaction:
-            leases = (each.lease for each in self.hidden)
-            deleted, _, left = delete_hidden(self._client, leases, self._config.send_parallelism)
-            left += self._traffic.unanswered
-            return f"Messages that were put hidden: {deleted} deleted, {left} left to expire."
-        if self.receipts is None:
+        if not self._is_transaction:
             return ""
-        return in_words(retract(self._client, [self.receipts], self._config.fixed_parallelism))
+        leases = (each.lease for each in self.hidden)
+        deleted, _, left = delete_hidden(self._client, leases, self._config.parallelism)
+        left += self._traffic.unanswered
+        return f"Messages that were put hidden: {deleted} deleted, {left} left to expire."
 
     @property
     def abandoned(self) -> int:

@@ -19,7 +19,6 @@ from spark_azqueue.errors import (
 from spark_azqueue.options.choices import OnStaleReceipt, Operation
 from spark_azqueue.service.answers import THROTTLED
 from spark_azqueue.service.encoding import utf8_size
-from spark_azqueue.service.messages import Lease
 
 from .requests import DeleteRow, EnqueueRow, RowRequest
 from .transaction.record import Hidden
@@ -101,7 +100,7 @@ def outcome_of(result: object) -> Outcome:
 
     Raises TypeError for any other result, so that only a known one counts as done.
     """
-    if result is None or isinstance(result, (Lease, Hidden)):  # of a put
+    if result is None or isinstance(result, Hidden):  # of a put
         return Outcome.OK
     outcome = result[0] if isinstance(result, tuple) else result
     if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
@@ -181,7 +180,7 @@ class TaskCounts:
     def with_count(self, error: AzQueueError, taken_back: str = "") -> AzQueueError:
         """Add to an error how many rows were acknowledged nevertheless; return the same error.
 
-        taken_back: what happened to the messages of these rows, with onFailure=retract, say.
+        taken_back: what happened to the messages of these rows, with transactionLog.
         """
         again = ""
         if self._done and not taken_back:

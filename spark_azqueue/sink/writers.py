@@ -1,9 +1,7 @@
 """The writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
 
 At least once: a batch counts as written only when every request was acknowledged. A task that Spark
-runs again sends its rows again. With onFailure=retract what a failed write put is deleted again, as
-far as no consumer has it and no process was killed. With transactionLog exactly once: see
-`transaction/commit.py`.
+runs again sends its rows again. With transactionLog exactly once: see `transaction/commit.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +22,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_azqueue.errors import AzQueueError, short_tracebacks
 from spark_azqueue.metrics.latency import Latencies, added
 from spark_azqueue.options.sink_config import SinkConfig
-from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.queues.reach import check_reachable
 from spark_azqueue.service.workers import freeze_loaded_modules
 
 from .columns import Row, SinkColumns
-from .retraction import Receipts, in_words, retract
 from .row_errors import requests
 from .sender import Sender
 from .tally import Sent, Traffic
@@ -55,12 +51,11 @@ log = logging.getLogger(__name__)
 class Acknowledged(WriterCommitMessage):
     """The counts of one task, sent to the driver.
 
-    receipts: with onFailure=retract. prepared: with transactionLog. latencies: of its requests.
+    prepared: with transactionLog. latencies: of its requests.
     """
 
     sent: Sent
     traffic: Traffic
-    receipts: Receipts | None = None
     prepared: Prepared | None = None
     latencies: Latencies = field(default_factory=dict)
 
@@ -111,7 +106,7 @@ class _Writer:
         if self._plan:
             done = sent.done + sent.set_aside
             prepared = writer.prepared(done, sender.hidden, sender.abandoned, self._plan.log)
-        return Acknowledged(sent, sender.traffic, sender.receipts, prepared, sender.latencies)
+        return Acknowledged(sent, sender.traffic, prepared, sender.latencies)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:
         """Record what the tasks put, and show it, with transactionLog."""
@@ -123,7 +118,6 @@ class _Writer:
     def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete again what finished tasks put, as far as that can be right."""
         if self._plan is None:
-            self._retract(messages)
             return
         try:
             with closing(Transactions(self._config)) as transactions:
@@ -141,21 +135,6 @@ class _Writer:
         elif left:
             log.warning("up to %d messages of the failed write stay hidden until they expire", left)
 
-    def _retract(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete again what finished tasks put, with onFailure=retract."""
-        if not self._config.retracts:
-            return
-        known = [each.receipts for each in messages if isinstance(each, Acknowledged)]
-        client = QueueClient(self._config.account)
-        try:
-            receipts = [each for each in known if each is not None]
-            found = retract(client, receipts, self._config.fixed_parallelism)
-        finally:
-            client.close()
-        log.warning(
-            "the write failed. Of %d tasks that had finished: %s", len(known), in_words(found)
-        )
-
 
 class AzQueueWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame (`df.write`)."""
@@ -167,7 +146,7 @@ class AzQueueWriter(_Writer, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what finished tasks sent nevertheless: another task failed.
 
-        With onFailure=retract or transactionLog delete it again.
+        With transactionLog delete it again.
         """
         _tell("the write failed; of finished tasks", messages, logging.WARNING)
         self._abort(messages)
@@ -186,7 +165,7 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log that a task failed: Spark runs the batch again, which sends its messages again.
 
-        With onFailure=retract or transactionLog delete first what finished tasks put.
+        With transactionLog delete first what finished tasks put.
         """
         _tell(f"batch {batchId} failed and will be sent again", messages, logging.WARNING)
         self._abort(messages)

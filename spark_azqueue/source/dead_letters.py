@@ -44,7 +44,7 @@ _WINDOW = 10_000
 _SHORTEST_S = 1.0
 _SEND_S = 60.0
 _AT_ONCE = 32
-"""Most messages whose copies are under way, with deleteParallelism=auto."""
+"""Most messages whose copies are under way, with parallelism=auto."""
 
 
 class DecodingRecord:
@@ -159,7 +159,7 @@ def dead_lettered(
             yield (message, None), DatedDelete(lease)
         yield from next_puts()
 
-    retry, most = RetryPolicy(within_s, attempt_s=within_s), config.delete_parallelism
+    retry, most = RetryPolicy(within_s, attempt_s=within_s), config.parallelism
     first = [each for _ in range(most or _AT_ONCE) for each in next_puts()]
     with closing(results_of(client, first, retry, most=most, then=then)) as results:
         for _ in results:

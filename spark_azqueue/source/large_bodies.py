@@ -137,8 +137,8 @@ class _Resolver:
         text = f"the body of message {message_id} in queue '{queue}' cannot be read: {error}."
         if isinstance(error, LostBlob):
             text += (
-                " Restore the blob (soft delete), if that can be; else set maxDequeueCount, which"
-                " moves such a message to the poison queue, or onUndecodable=permissive to get it"
+                " Restore the blob (soft delete), if that can be; else restart the query until it"
+                " moves the message to the poison queue, or set onUndecodable=permissive to get it"
                 " as a row with a null body and its reference in _corrupt_record"
             )
         return type(error)(text, condition=error.condition)

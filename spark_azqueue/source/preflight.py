@@ -7,12 +7,13 @@ With settingsFromQueue, a queue's metadata gives settings. The names `defaulttim
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from spark_azqueue.errors import AzQueueError, InvalidOption, QueueNotFound
+from spark_azqueue.errors import AccessDenied, AzQueueError, InvalidOption, QueueNotFound
 from spark_azqueue.options.parse import OPTIONS
 from spark_azqueue.options.source_config import (
     QUEUE_DECIDES,
@@ -28,6 +29,8 @@ from spark_azqueue.service.redaction import shown
 from spark_azqueue.service.retry import CONTROL
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
 """Option -> the metadata name that sets it. Values have the same form as the option's."""
@@ -49,12 +52,14 @@ def with_queue_settings(
 
     Raises InvalidOption for a value that is not allowed, or if the queues do not agree.
     """
-    timeout = config.visibility_timeout
+    timeout, maximum = config.visibility_timeout, config.max_dequeue_count
+    undecodable, asks_for_poison = config.on_undecodable, config.asks_for_poison
     if "visibilityTimeout" in config.left_to_queue:
-        timeout = _agreed("visibilityTimeout", metadata)
-    maximum, undecodable = config.max_dequeue_count, config.on_undecodable
+        (timeout,) = _agreed("visibilityTimeout", metadata) or (timeout,)
     if "maxDequeueCount" in config.left_to_queue:
-        maximum = _agreed("maxDequeueCount", metadata)
+        said = _agreed("maxDequeueCount", metadata)
+        (maximum,) = said or (maximum,)
+        asks_for_poison |= said is not None
         if "onUndecodable" in config.left_to_queue:
             undecodable = on_undecodable_for(maximum)
     settled = dataclasses.replace(
@@ -62,14 +67,15 @@ def with_queue_settings(
         visibility_timeout=timeout,
         max_dequeue_count=maximum,
         on_undecodable=undecodable,
+        asks_for_poison=asks_for_poison,
         left_to_queue=frozenset(),
     )
     check_combination(settled)
     return settled
 
 
-def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> Any:
-    """The value that all queues with this metadata share; None if no queue has it."""
+def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> tuple[Any] | None:
+    """The value that all queues with this metadata share, alone; None if no queue has it."""
     said = {
         queue: _parsed(option, queue, text)
         for queue, noted in metadata.items()
@@ -82,7 +88,7 @@ def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> Any:
             f"the queues do not agree on the metadata '{METADATA[option]}': {listed}; one query has"
             f" one, so set the option '{option}', or read the queues with a query each"
         )
-    return next(iter(said.values()), None)
+    return (next(iter(said.values())),) if said else None
 
 
 def _parsed(option: str, queue: QueueRef, text: str) -> Any:
@@ -151,24 +157,58 @@ def check_queues(
 ) -> dict[QueueRef, datetime | AzQueueError]:
     """Check these queues: each exists, and we may update in it. Creates what the options say.
 
-    poison_too: also the poison queues, if messages may be dead-lettered. Returns for each queue
+    poison_too: also whether messages can be dead-lettered, if they may be. Returns for each queue
     the service's time, or the error: QueueNotFound, AccessDenied, ServiceError, or InvalidOption if
-    its poison queue would have no legal name.
+    its poison queue would have no legal name. By default a poison queue that cannot be used is a
+    warning.
     """
-    poison = config.poison_queues_of(queues) if poison_too else ()
     checks = {
         queue: submit(_checked, client, queue, config.create_queue and queue in config.queues)
         for queue in queues
     }
-    poison_checks = {queue: submit(_poison_checked, client, queue) for queue in poison}
     results: dict[QueueRef, datetime | AzQueueError] = {}
     for queue in queues:
         try:
             results[queue] = checks[queue].result()
-            if poison:
-                poison_checks[config.poison_queue_for(queue)].result()
         except AzQueueError as error:
             results[queue] = error
+    if not (poison_too and config.uses_poison_queues):
+        return results
+    there = [queue for queue, result in results.items() if isinstance(result, datetime)]
+    poison = {
+        each: submit(_takes_messages, client, each) for each in config.poison_queues_of(there)
+    }
+    lacking: dict[QueueRef, AzQueueError] = {}
+    missing = []
+    for queue in there:
+        try:
+            if not poison[config.poison_queue_for(queue)].result():
+                missing.append(queue)
+        except AzQueueError as error:
+            lacking[queue] = error
+    if missing:
+        try:
+            client.create(missing[0])  # it exists: this changes nothing, and takes the same right
+        except AccessDenied as error:
+            name = config.poison_queue_for(missing[0]).name
+            denied = AccessDenied(
+                f"poison queue '{name}' does not exist, and the credential may not create queues"
+                f" ({error.sentence}): create it",
+                condition=error.condition,
+            )
+            lacking |= dict.fromkeys(missing, denied)
+        except AzQueueError as error:
+            lacking |= dict.fromkeys(missing, error)
+    if config.asks_for_poison:
+        return results | lacking
+    if lacking:
+        first, why = next(iter(lacking.items()))
+        others = f" and {len(lacking) - 1} more queues" if len(lacking) > 1 else ""
+        log.warning(
+            "a message of queue '%s'%s that fails every batch will stop the query, since it cannot"
+            " be dead-lettered: %s. Allow that, or set maxDequeueCount=none",
+            *(first.name, others, why),
+        )
     return results
 
 
@@ -182,7 +222,11 @@ def _checked(client: QueueClient, queue: QueueRef, create: bool) -> datetime:
     return CONTROL(client.queue(queue).check)
 
 
-def _poison_checked(client: QueueClient, queue: QueueRef) -> None:
-    check_poison_name(queue)
-    _checked(client, queue, create=True)
-    CONTROL(client.queue(queue).check_put)
+def _takes_messages(client: QueueClient, poison: QueueRef) -> bool:
+    """Check that we may put into this poison queue. Returns False if it does not exist."""
+    check_poison_name(poison)
+    try:
+        CONTROL(client.queue(poison).check_put)
+    except QueueNotFound:
+        return False
+    return True

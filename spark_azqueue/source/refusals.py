@@ -311,10 +311,10 @@ def removed_under_reader(where: str, number: int) -> LostSegment:
 
 
 def stored_later(where: str, first: int, oldest: str) -> LostSegment:
-    """startingTimestamp is older than the log's first batch, and some were removed before it."""
+    """startingAt is older than the log's first batch, and some were removed before it."""
     return LostSegment(
         f"the write-ahead log {where} begins with batch {first}, which was"
-        f" stored at {oldest}: batches that were stored between startingTimestamp and"
+        f" stored at {oldest}: batches that were stored between startingAt and"
         " then may have been removed (see writeAheadLogRetention). Begin later, or set"
         " failOnDataLoss=false to read what is there"
     )

@@ -368,8 +368,8 @@ class IsolationRule:
                 f"{round(max(odds.guilty, evidence.moved + 1))} messages fail each batch that has"
                 f" them, and {evidence.delivered} were delivered or dead-lettered. The query"
                 f" dead-letters no more than {self.most_moved} and a tenth of them: it is the data"
-                " or the code, or a target is down. Correct it and start once without"
-                " 'maxDequeueCount', or raise 'maxPoisonMessages'. The newest of these messages:"
+                " or the code, or a target is down. Correct it and start once with"
+                " maxDequeueCount=none, or raise 'maxPoisonMessages'. The newest of these messages:"
                 f" {why(history)}"
             )
         return verdict is Verdict.POISON

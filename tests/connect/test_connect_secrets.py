@@ -37,7 +37,7 @@ def credentials(fake: FakeQueueService) -> tuple[Credentials, list[str]]:
     (signature,) = urllib.parse.parse_qs(sas)["sig"]
     return {
         "sas_in_string": {
-            "connectionString": f"QueueEndpoint={fake.url};SharedAccessSignature={sas}"
+            "secret.connectionString": f"QueueEndpoint={fake.url};SharedAccessSignature={sas}"
         },
         "key_in_string": {"secret.connectionString": fake.connection_string},
         "key": {"accountUrl": fake.url, "accountAccessKey": fake.key},

@@ -193,7 +193,7 @@ def test_the_message_holds_the_documented_reference(fake, queue, chosen, blobs):
 
 def test_as_many_go_at_once_as_are_asked_for(fake, queue, chosen, blobs, caplog):
     bodies = [(f"{n} {LARGE}",) for n in range(60)]
-    assert send(bodies, BODY, sendParallelism="32", **chosen).done == 60
+    assert send(bodies, BODY, parallelism="32", **chosen).done == 60
     reader = Source(**chosen)
     assert {row["body"] for row in reader.drain()} == {body for (body,) in bodies}
     reader.close()

@@ -188,7 +188,7 @@ def before_commit(job: QueriesJob, query: KilledQuery) -> Iterator[None]:
 @contextmanager
 def in_deletes(job: QueriesJob, query: KilledQuery) -> Iterator[None]:
     """Some messages of the batch are deleted."""
-    assert query.options["deleteParallelism"] == "4"
+    assert query.options["parallelism"] == "4"
     job.fake.faults.add(Fault("delete", "slow", queue=query.queue, seconds=8.0))
     query.send(30)
     job.wait_for(lambda: 0 < job.fake.count(query.queue) < 30, "a delete")

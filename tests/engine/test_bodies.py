@@ -73,11 +73,12 @@ def with_one_bad(fake: FakeQueueService, queue: str) -> tuple[list[str], str]:
     return good, bad
 
 
-def test_by_default_it_stops_the_query_and_everything_leased_is_given_back(
+def test_with_fail_it_stops_the_query_and_everything_leased_is_given_back(
     streams: Streams, fake: FakeQueueService, queue: str
 ) -> None:
     _, bad = with_one_bad(fake, queue)
-    query = streams.collect(streams.read(fake.connection_string, queue, messageEncoding="base64"))
+    options = {"messageEncoding": "base64", "onUndecodable": "fail"}
+    query = streams.collect(streams.read(fake.connection_string, queue, **options))
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(PATIENCE_S)
 

@@ -22,16 +22,11 @@ spark = SparkSession.builder.master("local[1]").getOrCreate()
 print("KNOWN", json.dumps([row.key for row in spark.sql("SET -v").collect()]))
 print("CHECKPOINT", spark.conf.get("spark.sql.streaming.checkpointLocation"))
 stream = spark.readStream.format("azqueue").option("queue", "orders")
-for name, value in (
-    ("connectionString", "AccountName=shop;AccountKey={KEY}"),
-    ("secret.connectionString", "AccountName=shop;AccountKey={KEY}"),
-):
-    stream.option(name, value).load().explain(True)
-    stream = spark.readStream.format("azqueue").option("queue", "orders")
+stream.option("secret.connectionString", "AccountName=shop;AccountKey={KEY}").load().explain(True)
 tasks = "org.apache.spark.scheduler.TaskSetManager"
 tasks = spark._jvm.org.apache.logging.log4j.LogManager.getLogger(tasks)
 tasks.warn("Stage 7 contains a task of very large size (1489 KiB).")
-tasks.warn("Lost task 0.0 (not about connectionString)")
+tasks.warn("Lost task 0.0 (of a test)")
 spark.stop()
 """
 
@@ -77,4 +72,4 @@ def test_spark_takes_both_files_and_hides_what_is_secret(tmp_path: Path) -> None
     assert re.search(r"connectionstring\W+\*+\(redacted\)", done.stdout, re.IGNORECASE), done.stdout
     assert KEY not in done.stdout + done.stderr
     assert "WARN TaskSetManager: Lost task" in done.stderr
-    assert not re.search(r" (WARN|ERROR) (?!.*connectionString)", done.stderr), done.stderr
+    assert not re.search(r" (WARN|ERROR) (?!.*of a test)", done.stderr), done.stderr

@@ -31,8 +31,7 @@ spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "fals
 spark.sparkContext.setLogLevel("ERROR")
 by = {
     "accountUrl": url,
-    "sasProvider": "provider_of_the_test:sas",
-    "sasProviderArgument": str(folder),
+    "sasProvider": f"provider_of_the_test:sas({folder})",
 }
 orders = spark.readStream.format("azqueue").options(**by, queue="orders").load()
 query = (

@@ -70,7 +70,7 @@ def rows(spark: SparkSession, query: KilledQuery) -> list[str]:
 def test_kills_at_every_point_of_a_batch(spark: SparkSession, job: QueriesJob) -> None:
     """One process runs several queries, and a kill meets each of them at another point."""
     short = {"maxMessagesPerTrigger": "20", "visibilityTimeout": "6"}
-    wide = {"maxMessagesPerTrigger": "30", "deleteParallelism": "4"}
+    wide = {"maxMessagesPerTrigger": "30", "parallelism": "4"}
     without = job.query("without-a-log", short)
     kills: list[dict[KilledQuery, Point]] = [{without: before_commit}]
     exact: list[KilledQuery] = []

@@ -245,7 +245,7 @@ def test_a_message_that_breaks_the_query_is_found_and_every_other_comes_once(
 ) -> None:
     """Restarted as a job scheduler would. One of the failures is a kill of the source's process."""
     sent = fill(fake, queues, 60)
-    options = {"maxDequeueCount": "1", "poisonFormat": "envelope", "maxMessagesPerTrigger": "45"}
+    options = {"maxDequeueCount": "1", "maxMessagesPerTrigger": "45"}
     running, kills = processes(), query.folder / "kills"
     (jvm,) = (pid for pid in of_session(os.getsid(0), "java") if running[pid][0] == os.getpid())
 

@@ -90,7 +90,7 @@ def test_with_fail_nothing_is_sent_and_the_error_names_the_first(
 
     short = queues.frame(spark).coalesce(1).where("length(body) < 100")
     with pytest.raises(PythonException, match="row 3 of this task was not accepted") as caught:
-        save(short, queues, sendParallelism="1")
+        save(short, queues, parallelism="1")
     assert f"queue '{queues.refs[3].name}'" in str(caught.value)
     acknowledged = sum(queues.counts())
     assert f"Rows of this task that were acknowledged: {acknowledged} " in str(caught.value)

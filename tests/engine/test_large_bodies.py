@@ -101,6 +101,7 @@ def test_a_message_whose_blob_is_lost_goes_to_the_poison_queue_and_stops_only_it
     fake.create_queue(queue)
     frame = spark.range(3).selectExpr("repeat(string(id), 70000) AS body").coalesce(1)
     frame.write.format("azqueue").mode("append").options(**options).save()
+    options |= {"maxDequeueCount": "2", "poisonFormat": "copy"}
     references = {view.text: view.id for view in fake.messages(queue)}
     lost = next(iter(references))
     blobs.delete_blob(json.loads(lost)["name"])

@@ -53,7 +53,7 @@ def test_of_three_hundred_rows_the_guilty_one_stays_alone(
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
     fake.create_queue(queue)
     fake.put_many(queue, [packed(range(start, start + 100)) for start in range(0, ROWS, 100)])
-    options = {"maxDequeueCount": "1", "poisonFormat": "envelope"}
+    options = {"maxDequeueCount": "1"}
     rows = unpack(streams.read(fake.connection_string, queue, **options), "id BIGINT")
     scored = rows.select(
         sf.when(sf.col("id") == GUILTY, sf.raise_error(sf.lit("guilty"))).otherwise(sf.col("id"))

@@ -137,11 +137,9 @@ def test_the_table_has_the_rows_of_each_committed_batch(
     assert len({row.logged_at for row in rows}) == len(written)
     assert all(row.insertion_time is not None for row in rows)
     numbers = sorted(by_batch(table))
-    assert [*query.logged(startingBatch=str(numbers[1]), endingBatch=str(numbers[2]))] == numbers[
-        1:3
-    ]
+    assert [*query.logged(startingAt=str(numbers[1]), endingAt=str(numbers[2]))] == numbers[1:3]
     at = sorted({row.logged_at for row in rows})[1].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    assert [*query.logged(startingTimestamp=at)] == numbers[1:]
+    assert [*query.logged(startingAt=at)] == numbers[1:]
     picked = query.streams.spark.read.format("azqueue").option("readLog", query.log)
     (row,) = picked.schema("log_batch bigint").load().distinct().where("log_batch = 1").collect()
     assert row.asDict() == {"log_batch": 1}
@@ -257,7 +255,7 @@ def test_a_log_in_blobs_is_read_with_permission_to_read_and_list(
     ("options", "words"),
     [
         ({"queue": "orders"}, "no queue is read"),
-        ({"startingBatch": "99"}, "newest batch that the write-ahead log .* as committed is 0"),
+        ({"startingAt": "99"}, "newest batch that the write-ahead log .* as committed is 0"),
         ({"readLog": "file:/nowhere/at/all"}, "ENOENT"),
     ],
 )
@@ -272,5 +270,5 @@ def test_bad_input_is_told(
 
 
 def test_a_stream_refuses_what_is_for_tables(plain: Written) -> None:
-    with pytest.raises(PySparkException, match=r"'endingBatch' is for spark\.read"):
-        plain.follow("second", endingBatch="3")
+    with pytest.raises(PySparkException, match=r"'endingAt' is for spark\.read"):
+        plain.follow("second", endingAt="3")

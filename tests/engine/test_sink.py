@@ -171,7 +171,7 @@ def test_a_write_fails_when_a_put_does(
     fake.faults.add(Fault("put", "forbidden", nth=row + 1))
     frame = spark.range(20).selectExpr("concat('m', id) AS body").coalesce(1)
     with pytest.raises(PythonException) as caught:
-        writer(frame, fake, queue, sendParallelism="1").save()
+        writer(frame, fake, queue, parallelism="1").save()
 
     text = str(caught.value)
     assert f"row {row} of this task was not accepted" in text

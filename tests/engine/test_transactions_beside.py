@@ -180,8 +180,8 @@ def test_events_of_a_batch_that_comes_again_are_visible_once(chain: Chain) -> No
     )
     chain.run(frame, messageFormat="cloudevents")
     chain.streams.roll_back(1, ("commits",))
-    puts = chain.fake.requests["put"]
+    puts = chain.fake.statuses["put", 201]
     chain.run(frame, messageFormat="cloudevents")
 
     assert len({json.loads(text)["id"] for text in chain.visible()}) == 60
-    assert (len(chain.visible()), chain.fake.requests["put"]) == (60, puts)
+    assert (len(chain.visible()), chain.fake.statuses["put", 201]) == (60, puts)

@@ -455,7 +455,8 @@ def test_a_function_that_kills_its_worker_is_isolated_by_restarts(
             os._exit(7)
         return pd.DataFrame({"n": [int(body) for body in frame["body"]]})
 
-    rows = streams.read(fake.connection_string, queue, maxDequeueCount="1")
+    options = {"maxDequeueCount": "1", "poisonFormat": "copy"}
+    rows = streams.read(fake.connection_string, queue, **options)
     writer = try_apply(rows, cruel, "n INT").writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True)
@@ -475,7 +476,7 @@ def test_a_message_that_restarts_isolate_has_the_error_of_the_query_in_its_dead_
     """The error is one of the JVM, within two wrappers of Spark."""
     fake.create_queue(queue)
     fake.put_many(queue, ['{"id": 1}', '{"id": 2}', "no JSON", '{"id": 4}'])
-    options = {"maxDequeueCount": "1", "poisonFormat": "envelope"}
+    options = {"maxDequeueCount": "1"}
     if mode != "no log":
         options["writeAheadLog"] = f"file:{tmp_path}/log"
     if mode == "executors":

@@ -230,7 +230,7 @@ def test_supervised(
     assert "finished: True" in capsys.readouterr().out
     rows = spark.read.parquet(str(folder / "numbers")).collect()
     assert Counter(row.number for row in rows).keys() == {1, 2, 4}
-    assert bodies(fake, "example-jobs-poison") == ["seven"]
+    assert [*reasons(fake, "example-jobs-poison")] == ["seven"]
     assert fake.count("example-jobs") == 0
 
 

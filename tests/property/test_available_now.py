@@ -70,7 +70,7 @@ def test_a_run_reads_all_that_was_there_in_every_queue(
     old: list[int], parallelism: int, newer: int, most: int
 ) -> None:
     service, spark, texts = a_run(
-        old, receiveParallelism=str(parallelism), maxMessagesPerTrigger=str(most)
+        old, parallelism=str(parallelism), maxMessagesPerTrigger=str(most)
     )
 
     run(spark, service, newer=newer)
@@ -80,7 +80,7 @@ def test_a_run_reads_all_that_was_there_in_every_queue(
 
 def test_newer_messages_in_many_queues_do_not_hide_the_old_ones_of_the_last() -> None:
     """More queues than requests at once, and eight of them never short of newer messages."""
-    service, spark, texts = a_run([0] * 8 + [50], receiveParallelism="8")
+    service, spark, texts = a_run([0] * 8 + [50], parallelism="8")
 
     run(spark, service, newer=3)
 

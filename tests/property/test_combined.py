@@ -34,7 +34,7 @@ class Combined(Poisoned):
     """Three queues, poison, renewals, another consumer, faults, kills, and changes of all kinds."""
 
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "maxDequeueCount": "2"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2", "maxDequeueCount": "2"}
     deletes_at_once = True  # at times
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class CombinedOnOldSpark(Combined):
 class AcknowledgedByTheUser(SeveralQueues):
     """Without a log: deleteOnCommit changes at any restart, and each batch stays whose it was."""
 
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2"}
     renewals_run = False
 
     def __init__(self) -> None:

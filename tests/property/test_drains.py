@@ -202,6 +202,7 @@ class Drains(Disturbed):
     def given(self) -> dict[str, str]:
         return {
             "secret.connectionString": "AccountName=memory;AccountKey=c2VjcmV0",
+            "maxDequeueCount": "none",
             "visibilityTimeout": str(VISIBILITY_S),
             **self.options,
         }

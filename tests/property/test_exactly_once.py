@@ -143,7 +143,7 @@ class WithSurprises(ExactlyOnce):
 
     deletes_at_once = True  # at times
     queues: ClassVar[list[str]] = ["orders", "returns", "audits"]
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "auto", "deleteParallelism": "auto"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "auto"}
 
     @rule(
         most=st.sampled_from(["3", "8"]),

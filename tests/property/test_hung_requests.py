@@ -26,7 +26,7 @@ def a_query(texts: int = 8, *, renewals_run: bool = False, **options: str) -> tu
 @pytest.mark.parametrize("fault", [NEVER, ARRIVES, late(7)], ids=str)
 def test_a_renewal_that_hangs_costs_no_other_its_lease(fault: Fault) -> None:
     """Promise 6, while a second consumer polls: it can only get what hung itself."""
-    service, spark = a_query(renewals_run=True, deleteParallelism="2")
+    service, spark = a_query(renewals_run=True, parallelism="2")
     taken: set[str] = set()
     unsure: set[str] = set()
 
@@ -49,7 +49,7 @@ def test_a_renewal_that_hangs_costs_no_other_its_lease(fault: Fault) -> None:
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_renewals_that_hang_keep_no_other_waiting(parallelism: int) -> None:
     """As many hang as may be under way: the others begin when it shows, not when those end."""
-    service, spark = a_query(deleteParallelism=str(parallelism))
+    service, spark = a_query(parallelism=str(parallelism))
     due = service.clock.now() + VISIBILITY_S / 2
     renewed_at: list[float] = []
 

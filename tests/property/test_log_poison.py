@@ -25,6 +25,7 @@ from world.spark import VISIBILITY_S, FencedError
 from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError, TooManyPoison
 from spark_azqueue.journal.codec import sealed, unsealed
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.options.parsers import Retention
 from spark_azqueue.source.log.segment import decode_segment
 from spark_azqueue.source.suspects import REPEATS
 
@@ -91,7 +92,7 @@ class PoisonedOnOldSpark(Poisoned):
 class PoisonedWithSurprises(Poisoned, WithSurprises):
     """Three queues; options change, checkpoints are rolled back."""
 
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "maxDequeueCount": "2"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2", "maxDequeueCount": "2"}
 
     @rule(batches=st.integers(1, 14))
     def the_checkpoint_is_rolled_back(self, batches: int) -> None:
@@ -389,7 +390,7 @@ def test_a_batch_that_another_process_has_given_up_is_not_deleted_by_who_gave_it
 def test_nor_when_the_log_does_not_keep_that_verdict_any_more() -> None:
     """It renews its leases, so only a look at the claim keeps it from deleting them."""
     service, first = a_query(8, maxDequeueCount="1")
-    first.settings = {"retention": 1}
+    first.settings = {"retention": Retention(1)}
     others = LoggedSpark(
         service,
         dict(first.options),
@@ -539,7 +540,7 @@ def test_too_many_poison_messages_end_the_query_and_none_is_moved() -> None:
 
 def test_after_too_many_the_corrected_code_runs_once_without_the_maximum() -> None:
     service, spark = a_query(8, "m3", maxDequeueCount="1", maxPoisonMessages="0")
-    with pytest.raises(TooManyPoison, match="start once without 'maxDequeueCount'"):
+    with pytest.raises(TooManyPoison, match="start once with maxDequeueCount=none"):
         drain(service, spark)
     spark.kill()
     spark.is_poison = lambda _: False

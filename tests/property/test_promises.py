@@ -237,14 +237,14 @@ class SeveralQueues(Promises):
     """Three queues, of which two at most are asked at once."""
 
     queues: ClassVar[list[str]] = [SOURCE, "returns", "audits"]
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2"}
 
 
 class Strictly(Promises):
     """With queuePriority=strict a queue is read when those before it had nothing more."""
 
     queues: ClassVar[list[str]] = [SOURCE, "returns", "audits"]
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "queuePriority": "strict"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2", "queuePriority": "strict"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,20 +270,20 @@ class StrictlyOnOldSpark(Strictly):
 class OwnSize(SeveralQueues):
     """How many requests are under way is learned from the answers."""
 
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "auto", "deleteParallelism": "auto"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "auto"}
 
 
 class RenewedInTime(SeveralQueues):
     """A renewal thread beside it, which never stands still; few renewals at once."""
 
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "deleteParallelism": "2"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2"}
     renewals_run = True
 
 
 class Isolation(SeveralQueues):
     """Poison among them: batches fail until it stands alone and is set aside."""
 
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "maxDequeueCount": "2"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2", "maxDequeueCount": "2"}
     poison_every = 10
 
 
@@ -297,7 +297,7 @@ class QueuesComeAndGo(Promises):
     """Queues that a pattern finds are made, and removed with what is in them."""
 
     queues: ClassVar[list[str]] = [SOURCE, "returns", "audits"]
-    options: ClassVar[dict[str, str]] = {"receiveParallelism": "2", "queue": f"{SOURCE},*"}
+    options: ClassVar[dict[str, str]] = {"parallelism": "2", "queue": f"{SOURCE},*"}
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,6 +46,7 @@ OPTIONS = {
     "visibilityTimeout": str(LEASE_S),
     "maxMessagesPerTrigger": "5",
     "maxDequeueCount": str(TRIES - 1),
+    "poisonFormat": "copy",
 }
 CONFIG = source_config(OPTIONS, {})
 COMES_AND_GOES = NAMES[2]

@@ -26,6 +26,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.metrics.source_progress import CLOSING
 from spark_azqueue.options.choices import OnUndecodable
+from spark_azqueue.options.parsers import Retention
 from spark_azqueue.source.columns import source_columns
 from spark_azqueue.source.engine_calls import EngineCalls
 from spark_azqueue.source.executors.consumer import ExecutorsConsumer
@@ -182,7 +183,7 @@ class Driver:
         assert config.executors
         consumer = ExecutorsConsumer(
             config,
-            replace(config.write_ahead_log, retention=RETENTION),
+            replace(config.write_ahead_log, retention=Retention(RETENTION)),
             config.executors,
             store=world.store(),
             runtime=Runtime(

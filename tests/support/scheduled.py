@@ -38,7 +38,7 @@ class Scheduled:
         self.options = {
             "secret.connectionString": fake.connection_string,
             "queue": queue,
-            "deleteParallelism": "1",
+            "parallelism": "1",
             **options,
         }
         self.old = old

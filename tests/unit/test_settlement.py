@@ -158,7 +158,6 @@ def test_options_of_new_messages_go_with_the_copies_alone(batch: Any, writes: Wr
         "timeToLive": "60",
         "createqueue": "true",
         "visibilityDelay": "5",
-        "onFailure": "retract",
     }
     of_rows = {"messageFormat": "cloudevents", "onRowError": "queue", "rowErrorQueue": "rejects"}
     given = {**AZURE, **new, **of_rows, "onStaleReceipt": "fail", "Queue": "orders"}

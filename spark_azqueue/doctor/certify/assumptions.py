@@ -87,7 +87,7 @@ ASSUMPTIONS = (
     _receipts(
         "receipt-of-a-put",
         "the answer to a put holds a receipt that deletes and updates the message",
-        "sink/retraction.py, sink/transaction/",
+        "sink/transaction/",
         f"{RECORDED} that there is one; that it works is {_REST}Put Message)",
     ),
     _receipts(
@@ -244,7 +244,7 @@ ASSUMPTIONS = (
     _queues(
         "queue-created-twice",
         "creating a queue that exists with the same metadata changes nothing: 204",
-        "service/queues/management.py",
+        "service/queues/management.py; source/preflight.py",
         RECORDED,
     ),
     _queues(

@@ -351,7 +351,7 @@ class Transactions:
                 done=done,
                 is_ours=is_ours,
                 is_strict=self._settings.fail_on_data_loss,
-                most=self._config.send_parallelism,
+                most=self._config.parallelism,
                 found=found,
             )
         except LogDamaged:
@@ -392,7 +392,7 @@ class Transactions:
     def _leave(self, prepared: Sequence[Prepared]) -> int:
         """Delete what these tasks put. Returns how many messages may stay hidden."""
         leases = leases_of(prepared, self._config.account.name)
-        deleted = delete_hidden(self._client, leases, self._config.send_parallelism)
+        deleted = delete_hidden(self._client, leases, self._config.parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)
 
     def close(self) -> None:

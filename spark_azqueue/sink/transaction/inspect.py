@@ -72,7 +72,7 @@ def finish(
         done=each.done,
         is_ours=False,
         is_strict=config.transaction is None or config.transaction.fail_on_data_loss,
-        most=config.send_parallelism,
+        most=config.parallelism,
     )
 
 
@@ -91,7 +91,7 @@ def discard(
         for chunk in wal.hidden(each.record, each.done):
             yield from (hidden.lease for hidden in chunk)
 
-    found = delete_hidden(client, leases(), config.send_parallelism)
+    found = delete_hidden(client, leases(), config.parallelism)
     if not found.left:
         notes = asdict(Shown(before=found.gone)) | {"discarded": found.deleted}
         wal.mark(each.record.head, each.record.head.rows, notes)

@@ -27,7 +27,7 @@ _MOST_CREDIT_PAGES = 4
 """How many pages for each request under way a slow queue may lag behind and still make up for."""
 
 _ENOUGH = 16
-"""With receiveParallelism=auto. At 50 ms these are 10,000 messages/s, and 32 MiB at most."""
+"""With parallelism=auto. At 50 ms these are 10,000 messages/s, and 32 MiB at most."""
 
 
 class Receiver:

@@ -81,7 +81,7 @@ class DriverLeasing:
         receiver = Receiver(
             self._client,
             self._monitor.queues,
-            config.receive_parallelism,
+            config.parallelism,
             config.max_poll_interval,
             clock,
             config.queue_priority,

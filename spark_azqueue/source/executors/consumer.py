@@ -93,10 +93,10 @@ class ExecutorsConsumer:
         self._cleaning = Cleaning(
             config,
             self._folder,
-            settings.retention,
+            settings.retention.batches,
             runtime.make_workers(1, "clean"),
             removals,
-            keep_s=settings.keep_s,
+            keep_s=settings.retention.seconds,
             now=runtime.now,
         )
         self._sizing = PlanSizing(config, executors, runtime.clock)

@@ -146,7 +146,7 @@ class Leasing:
         return Receiver(
             self._client,
             self._queues,
-            self._config.receive_parallelism,
+            self._config.parallelism,
             self._config.max_poll_interval,
             self._clock,
             self._config.queue_priority,
@@ -303,7 +303,7 @@ def settle(
     deleted = 0
     pending: list[PendingDelete] = []
     calls = [(message, DatedDelete(lease)) for message, lease in segment.received]
-    answers = results_of(client, calls, REPLAY, most=config.delete_parallelism)
+    answers = results_of(client, calls, REPLAY, most=config.parallelism)
     with closing(answers) as results:
         for message, result in results:
             if isinstance(result, QueueNotFound) and config.selection.comes_and_goes(message.queue):
@@ -351,7 +351,7 @@ def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease
     def failed(error: Exception) -> None:
         log.warning("a copy of a message was not deleted, and will come again: %s", error)
 
-    answers = attempt_all(client, calls, REPLAY, failed, most=config.delete_parallelism)
+    answers = attempt_all(client, calls, REPLAY, failed, most=config.parallelism)
     return [lease for lease, result in answers if result.outcome is Outcome.OK]
 
 

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from spark_azqueue.errors import AccessDenied, ServiceUnavailable
+from spark_azqueue.errors import AccessDenied, QueueNotFound, ServiceUnavailable
 from spark_azqueue.metrics.report import MOST_QUEUES_REPORTED
 from spark_azqueue.options.choices import IsolationLevel
 from spark_azqueue.service.messages import ENDLESS_US, UNKNOWN_TIME, Message, QueueRef
@@ -46,17 +46,21 @@ class Backlog:
         clock: Callable[[], float],
         *,
         peeks: int = 0,
+        may_lack: bool = False,
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic.
 
-        peeks: also peek at so many first messages of the first hundred queues. patience_s: how long
-        to wait for the answers.
+        peeks: also peek at so many first messages of the first hundred queues. may_lack: a queue
+        that does not exist is asked for as seldom as an idle one. patience_s: how long to wait for
+        the answers.
         """
         self._client = client
         self._queues = tuple(queues)
         self._denied: set[QueueRef] = set()
         self._blind: set[QueueRef] = set()  # may not be peeked into
+        self._may_lack = may_lack
+        self._lacking: dict[QueueRef, float] = {}  # until when it is not asked for
         self._peeks = peeks
         self._patience_s = patience_s
         self._looked_at: float | None = None
@@ -127,7 +131,7 @@ class Backlog:
         deadline = self._clock() + self._patience_s
         try:
             for queue in self._queues:
-                if queue in self._denied:
+                if queue in self._denied or self._lacking.get(queue, 0) > self._clock():
                     continue
                 flight.begin((queue, False), Count(queue))
             for queue in self._queues[:MOST_QUEUES_REPORTED] if looks else ():
@@ -167,6 +171,8 @@ class Backlog:
     def _failed(self, queue: QueueRef, error: Exception, *, is_peek: bool) -> None:
         what = "the age of the first message" if is_peek else "the backlog"
         self.errors.setdefault(queue, error)
+        if self._may_lack and isinstance(error, QueueNotFound):
+            self._lacking[queue] = self._clock() + IDLE_PAUSE_S
         if isinstance(error, AccessDenied) and error.status == 403:
             (self._blind if is_peek else self._denied).add(queue)
             log.warning(

@@ -62,7 +62,8 @@ class QueueMonitor:
         self.isolation = Isolation(config.isolation_level, clock)
         self.minimum = MinimumBatch(config, client, self.vanished, held, self.isolation, clock)
         self.backlog = Backlog(client, config.queues, clock, peeks=1)
-        self._poison = Backlog(client, config.poison_queues_of(config.queues), clock)
+        poison = config.poison_queues_of(config.queues)
+        self._poison = Backlog(client, poison, clock, may_lack=True)
         self._reader: Reads | None = None
         self.is_open = False
         self.is_limited = False

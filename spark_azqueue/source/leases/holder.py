@@ -68,7 +68,7 @@ class LeaseHolder:
             make_workers(1, "leases"),
             self.lengths,
             clock,
-            parallelism=config.delete_parallelism,
+            parallelism=config.parallelism,
             may_vanish=config.selection.comes_and_goes,
             on_deleted=self._remove_blob,
         )

@@ -75,8 +75,8 @@ class LogConsumer:
         self._log = WriteAheadLog(
             store or log_store(settings.place, settings.account),
             self._account,
-            settings.retention,
-            keep_s=settings.keep_s,
+            settings.retention.batches,
+            keep_s=settings.retention.seconds,
             lose=not settings.fail_on_data_loss,
             removes=removals is None,  # else `bodies` does: blobs go first
             now=runtime.now,

@@ -23,7 +23,7 @@ class LogContents:
 
     def __init__(self, store: LogStore, account: str, settings: LogConfig) -> None:
         self._log = WriteAheadLog(
-            store, account, settings.retention, lose=not settings.fail_on_data_loss
+            store, account, settings.retention.batches, lose=not settings.fail_on_data_loss
         )
         self.is_new = not self._log.identify()
         self.state = LogState(0, 0) if self.is_new else self._log.survey()

@@ -84,10 +84,10 @@ def chosen_batches(
 
     Raises InvalidOption for the number of a batch that is not committed yet.
     """
-    for name, number in (("startingBatch", config.first), ("endingBatch", config.last)):
+    for name, number in (("startingAt", config.start.batch), ("endingAt", config.end.batch)):
         if number is not None and number > found.committed:
             raise not_committed_yet(found.where, name, number, found.committed)
-    first, last = config.first or found.floor + 1, config.last or found.committed
+    first, last = config.start.batch or found.floor + 1, config.end.batch or found.committed
     batches = [
         each
         for each in found.batches
@@ -98,9 +98,9 @@ def chosen_batches(
 
 def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
     """With which batch a stream begins; None if that is not known yet."""
-    if config.first is not None:
-        return config.first
-    since = config.since
+    number, since = config.start
+    if number is not None:
+        return number
     if since is None:
         return found.floor + 1
     return next((each.number for each in found.batches if _is_from(each.logged_at, since)), None)
@@ -111,7 +111,7 @@ def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSeg
     if first <= found.floor:
         return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
-    if config.since is not None and found.floor and config.since < oldest:
+    if config.start.at is not None and found.floor and config.start.at < oldest:
         return stored_later(found.where, found.floor + 1, time_in_words(oldest))
     return None
 
@@ -149,7 +149,7 @@ def _lost(found: LogSurvey, config: ReplayConfig, first: int, last: int) -> Iter
 
 
 def _is_within(logged_at: int, config: ReplayConfig) -> bool:
-    since, until = config.since, config.until
+    since, until = config.start.at, config.end.at
     is_early = since is not None and not _is_from(logged_at, since)
     return not is_early and (until is None or logged_at <= until)
 

@@ -13,6 +13,7 @@ from typing import Any
 from spark_azqueue.errors import LostSegment
 from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.refusals import tell_loss
+from spark_azqueue.options.parsers import Bound
 from spark_azqueue.options.replay import ReplayConfig
 
 from ..calls import BareCalls
@@ -170,6 +171,5 @@ class Follower:
 
 def check_stream(config: ReplayConfig) -> None:
     """Raise InvalidOption for options that are for `spark.read` alone."""
-    for name, value in (("endingBatch", config.last), ("endingTimestamp", config.until)):
-        if value is not None:
-            raise end_of_stream(name)
+    if config.end != Bound():
+        raise end_of_stream("endingAt")

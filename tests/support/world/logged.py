@@ -25,6 +25,7 @@ from spark_azqueue.errors import (
 )
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.log import LogConfig, LogPlace
+from spark_azqueue.options.parsers import Retention
 from spark_azqueue.service.blobs.store import Removals
 from spark_azqueue.source.columns import Columns, source_columns
 from spark_azqueue.source.large_bodies import carried
@@ -104,7 +105,7 @@ class LoggedSpark(Spark):
         return LogConsumer(
             self.config(),
             self.columns(),
-            LogConfig(place, None, **{"retention": 10, **self.settings}),
+            LogConfig(place, None, **{"retention": Retention(10), **self.settings}),
             store=self.store,
             removals=self._removals(),
             runtime=self.runtime(),

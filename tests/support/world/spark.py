@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from doubles import AtOnce
 
 from spark_azqueue.metrics.source_progress import CLOSING
+from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.messages import Lease, QueueRef
@@ -124,12 +125,13 @@ class Spark:
         given = {
             "queue": SOURCE,
             "secret.connectionString": "AccountName=memory;AccountKey=c2VjcmV0",
+            "maxDequeueCount": "none",
             "visibilityTimeout": str(VISIBILITY_S),
-            "receiveParallelism": "1",
+            "parallelism": "1",
             "maxMessagesPerTrigger": "8",
             **self.options,
         }
-        return source_config(given, {})
+        return replace(source_config(given, {}), poison_format=PoisonFormat.COPY)
 
     def next_start_with(self, **options: str) -> None:
         """The next process has these options as well."""

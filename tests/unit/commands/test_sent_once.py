@@ -97,7 +97,7 @@ def cut_off(send, shop):
     faults = [Fault("update", "forbidden", nth=number) for number in range(20, 53)]
     for fault in faults:
         shop.faults.add(fault)
-    found = send(FIFTY, 7, "--option", "sendParallelism=1")
+    found = send(FIFTY, 7, "--option", "parallelism=1")
     shop.faults.clear()
     return found
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_deleted_either_is_said(send, shop, full_disk, caplog):
 
 def test_an_interruption_while_they_become_visible_says_how_many_are(send, shop, tmp_path):
     """As a second Ctrl-C does it."""
-    options = {"queue": QUEUE, "transactionLog": f"file:{tmp_path}/log", "sendParallelism": "1"}
+    options = {"queue": QUEUE, "transactionLog": f"file:{tmp_path}/log", "parallelism": "1"}
     config = sink_config(options | {"txnAppId": "spark-azqueue send", "txnVersion": "7"})
     run = OnceSending(config, ScanCounts(), threading.Event())
     groups = [[Outgoing(at, text) for at, text in enumerate(FIFTY, 1)]]

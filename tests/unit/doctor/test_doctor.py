@@ -70,7 +70,7 @@ def test_it_knows_databricks_and_fabric_and_says_nothing_elsewhere(monkeypatch):
         ([], Encoding.NONE, BodyType.STRING, None, "no visible message"),
         ([encoded("hello, world")], Encoding.BASE64, BodyType.STRING, True, "base64"),
         (["{}", "{}"], Encoding.BASE64, BodyType.STRING, False, "is it messageEncoding=none?"),
-        (["{}", "e30="], Encoding.BASE64, BodyType.STRING, False, "Set onUndecodable"),
+        (["{}", "e30="], Encoding.BASE64, BodyType.STRING, False, "onUndecodable says"),
         ([encoded("hello, world")], Encoding.NONE, BodyType.STRING, None, "look like base64"),
         ([encoded("hello, world"), "{}"], Encoding.NONE, BodyType.STRING, True, "fit"),
         (["abcd"], Encoding.NONE, BodyType.STRING, True, "fit"),  # base64, and a word

@@ -175,7 +175,6 @@ def test_options_that_a_pattern_lets_through_are_named():
         "accountAccessKey",
         "clientSecret",
         "sasToken",
-        "connectionString",
         "accountUrl",
     }
 

@@ -54,7 +54,7 @@ class Shop:
         """A write that is recorded, and shows one message."""
         self.fake.faults.add(Fault("update", "forbidden", nth=4, queue="orders"))
         with pytest.raises(AzQueueError):
-            self.write(number, *bodies, sendParallelism="1")
+            self.write(number, *bodies, parallelism="1")
         self.fake.faults.clear()
 
     def visible(self) -> list[str]:
@@ -132,7 +132,7 @@ def test_a_discard_that_fails_leaves_the_record_as_it_was(
     """Were it marked, the messages that are left would never be shown or deleted."""
     shop.cut_off(1, "a", "b", "c")
     shop.fake.faults.add(Fault("delete", "forbidden", queue="orders"))
-    assert shop.finish("--discard", "--execute", sendParallelism="1") == 1
+    assert shop.finish("--discard", "--execute", parallelism="1") == 1
     assert (
         "0 messages deleted, 0 were visible before or are gone, 3 left" in capsys.readouterr().err
     )

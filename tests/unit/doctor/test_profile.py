@@ -22,7 +22,11 @@ def compared(**changes):
     "changes",
     [
         {},
-        {"deleteAfter": None, "onUndecodable": None},  # their defaults are the profile's
+        {
+            "deleteAfter": None,
+            "maxDequeueCount": None,
+            "onUndecodable": None,
+        },  # their defaults are the profile's
         {"onUndecodable": "permissive"},
         {"maxDequeueCount": None, "onUndecodable": None, "settingsFromQueue": "true"},
         {"leaseOn": "executors", "deleteAfter": "log"},
@@ -38,7 +42,7 @@ def test_a_source_with_the_profile_is_good(changes):
     ("changes", "lacks"),
     [
         ({"writeAheadLog": None, "deleteAfter": None}, "writeAheadLog"),
-        ({"maxDequeueCount": None}, "maxDequeueCount"),
+        ({"maxDequeueCount": "none"}, "maxDequeueCount"),
         ({"onUndecodable": "fail"}, "onUndecodable=poison"),
         ({"maxDequeueCount": None, "deleteAfter": "log"}, "deleteAfter=commit, maxDequeueCount"),
         (
@@ -59,7 +63,7 @@ def test_the_command_says_it_of_a_source_alone_and_it_is_no_problem(fake, capsys
     fake.create_queue("orders")
     fake.put("orders", "hello")
     access = ["orders", "--option", f"secret.connectionString={fake.connection_string}"]
-    lacks = "-    production profile: lacks writeAheadLog, maxDequeueCount, onUndecodable=poison"
+    lacks = "-    production profile: lacks writeAheadLog"
 
     assert main(access) == main([*access, "--as", "sink"]) == 0
     assert main([*access, "--option", "messageEncoding=base64"]) == 1  # this comes first

@@ -10,7 +10,6 @@ from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.choices import (
     IsolationLevel,
     MessageFormat,
-    OnFailure,
     OnRowError,
     OnStaleReceipt,
     OnUndecodable,
@@ -49,12 +48,13 @@ def test_the_defaults_of_a_source():
     assert config.queues == (ref("orders", "acc"),)
     assert config.encoding is Encoding.NONE
     assert config.body_type is BodyType.STRING
-    assert config.on_undecodable is OnUndecodable.FAIL
+    assert config.on_undecodable is OnUndecodable.POISON
     assert config.visibility_timeout is None
     assert config.delete_on_commit is True
     assert config.create_queue is False
-    assert config.max_dequeue_count is None
-    assert not config.uses_poison_queues
+    assert config.max_dequeue_count == 5
+    assert config.poison_format is PoisonFormat.ENVELOPE
+    assert not config.asks_for_poison
 
 
 def test_the_defaults_of_a_sink():
@@ -78,10 +78,8 @@ FOR_THE_SOURCE = [
     ("maxBytesPerTrigger", "1m", "max_bytes", 2**20),
     ("messagesPerPartition", "8", "messages_per_partition", 8),
     ("maxPollInterval", "2", "max_poll_interval", 2),
-    ("receiveParallelism", "3", "receive_parallelism", 3),
-    ("receiveParallelism", "auto", "receive_parallelism", None),
-    ("deleteParallelism", "4", "delete_parallelism", 4),
-    ("deleteParallelism", " AUTO ", "delete_parallelism", None),
+    ("parallelism", "3", "parallelism", 3),
+    ("parallelism", " AUTO ", "parallelism", None),
     ("deleteOnCommit", "false", "delete_on_commit", False),
     ("maxDequeueCount", "5", "max_dequeue_count", 5),
     ("maxPoisonMessages", "7", "max_poison_messages", 7),
@@ -89,7 +87,7 @@ FOR_THE_SOURCE = [
     ("peekMessages", "1", "peek_messages", 1),
     ("dequeueAhead", "false", "dequeue_ahead", False),
     ("poisonQueue", "trash", "poison_queue", "trash"),
-    ("poisonFormat", "ENVELOPE", "poison_format", PoisonFormat.ENVELOPE),
+    ("poisonFormat", "COPY", "poison_format", PoisonFormat.COPY),
     ("queuePriority", "STRICT", "queue_priority", QueuePriority.STRICT),
     ("isolationLevel", "READCOMMITTED", "isolation_level", IsolationLevel.READ_COMMITTED),
 ]
@@ -115,11 +113,10 @@ FOR_THE_SINK = [
     ("onStaleReceipt", "fail", "on_stale_receipt", OnStaleReceipt.FAIL),
     ("visibilityDelay", "1 minute", "visibility_delay", 60),
     ("timeToLive", "-1", "time_to_live", -1),
-    ("sendParallelism", "2", "send_parallelism", 2),
-    ("sendParallelism", "auto", "send_parallelism", None),
+    ("parallelism", "2", "parallelism", 2),
+    ("parallelism", "auto", "parallelism", None),
     ("ignoreExtraColumns", "true", "ignore_extra_columns", True),
     ("onRowError", "QUEUE", "on_row_error", OnRowError.QUEUE),
-    ("onFailure", "RETRACT", "on_failure", OnFailure.RETRACT),
     ("rowErrorQueue", "rejects", "row_error_queue", "rejects"),
 ]
 
@@ -212,8 +209,8 @@ def test_settings_of_the_queue_that_nothing_takes_are_doubted():
 
 
 def test_parsed_options_show_no_values():
-    parsed = parse({"connectionString": "AccountName=a;AccountKey=c2VjcmV0"}, Side.SINK)
-    assert repr(parsed) == "ParsedOptions(connectionString)"
+    parsed = parse({"secret.connectionString": "AccountName=a;AccountKey=c2VjcmV0"}, Side.SINK)
+    assert repr(parsed) == "ParsedOptions(secret.connectionString)"
 
 
 @pytest.mark.parametrize(
@@ -266,8 +263,10 @@ def test_both_need_a_credential():
 @pytest.mark.parametrize(
     ("given", "on_undecodable"),
     [
-        ({}, OnUndecodable.FAIL),
-        ({"maxDequeueCount": "5"}, OnUndecodable.POISON),
+        ({}, OnUndecodable.POISON),
+        ({"maxDequeueCount": "none"}, OnUndecodable.FAIL),
+        ({"maxDequeueCount": "0"}, OnUndecodable.FAIL),
+        ({"writeAheadLog": "file:/log", "deleteAfter": "log"}, OnUndecodable.FAIL),
         ({"maxDequeueCount": "5", "onUndecodable": "fail"}, OnUndecodable.FAIL),
         ({"onUndecodable": "poison"}, OnUndecodable.POISON),
     ],
@@ -287,13 +286,21 @@ def test_each_queue_has_its_poison_queue_unless_one_is_named():
     assert [named.poison_queue_for(q) for q in named.queues] == [ref("trash", "acc")] * 2
 
 
+NONE = {"maxDequeueCount": "none"}
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"poisonQueue": "trash"}, "'poisonQueue' is set, but nothing would ever go into a poison"),
-        ({"poisonFormat": "envelope"}, "'poisonFormat' is set, but nothing would ever go into a"),
+        (
+            {**NONE, "poisonQueue": "trash"},
+            "'poisonQueue' is set, but nothing would ever go into a poison",
+        ),
+        (
+            {**NONE, "poisonFormat": "copy"},
+            "'poisonFormat' is set, but nothing would ever go into a",
+        ),
         ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
-        ({"isolateAfter": "2"}, "'isolateafter': with 'maxDequeueCount' the source chooses when"),
         ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),
     ],
@@ -303,7 +310,21 @@ def test_a_poison_queue_that_cannot_work_is_refused(given, says):
 
 
 def test_a_long_queue_name_is_fine_where_nothing_is_set_aside():
-    assert source(queue="a" * 63).queues == (ref("a" * 63, "acc"),)
+    assert source(queue="a" * 63, **NONE).queues == (ref("a" * 63, "acc"),)
+
+
+@pytest.mark.parametrize(
+    ("queue", "says"),
+    [("a" * 63, "no legal name"), ("orders,orders-poison", "is one of the queues to read")],
+)
+def test_by_default_a_poison_queue_that_cannot_be_is_a_warning(queue, says):
+    config = source(queue=queue)
+
+    assert (config.max_dequeue_count, config.on_undecodable) == (None, OnUndecodable.FAIL)
+    (doubt,) = config.doubts
+    assert doubt.startswith("no message is dead-lettered: ")
+    assert says in doubt
+    assert "'poisonQueue', or maxDequeueCount=none" in doubt
 
 
 @pytest.mark.parametrize(

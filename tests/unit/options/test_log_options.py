@@ -13,6 +13,7 @@ from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.choices import LogStart
 from spark_azqueue.options.log import LogConfig, LogPlace, log_place
 from spark_azqueue.options.parse import OPTIONS, sink_config, source_config
+from spark_azqueue.options.parsers import Retention
 from spark_azqueue.service.blobs.folder import BlobFolder
 
 ACCESS = {"accountUrl": "https://acc.queue.core.windows.net", "sasToken": "sig=s3cr3t"}
@@ -102,7 +103,7 @@ def test_the_defaults_of_a_log():
     assert source(**FILES).write_ahead_log == LogConfig(
         LogPlace(None, "/data/log"),
         None,
-        retention=100,
+        retention=Retention(),
         fail_on_data_loss=True,
         start=None,
     )
@@ -116,7 +117,7 @@ def test_every_option_of_a_log_arrives():
         writeAheadLogStart="aftercommitted",
     ).write_ahead_log
 
-    assert log.retention == 10
+    assert log.retention == Retention(10)
     assert (log.fail_on_data_loss, log.start) == (False, LogStart.AFTER_COMMITTED)
 
 
@@ -186,8 +187,8 @@ def test_an_option_of_a_log_that_is_not_there_is_refused(option, value):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"writeAheadLogRetention": "9"}, "a whole number from 10 to 100,000"),
-        ({"writeAheadLogRetention": "100001"}, "a whole number from 10 to 100,000"),
+        ({"writeAheadLogRetention": "9"}, "a whole number of batches from 10 to 100,000"),
+        ({"writeAheadLogRetention": "100001"}, "batches from 10 to 100,000, or a time"),
         ({"failOnDataLoss": "no"}, "expected true or false"),
         ({"writeAheadLogStart": "latest"}, "expected one of earliest, afterCommitted"),
         ({"deleteOnCommit": "false"}, "deleteOnCommit=false does not go with 'writeAheadLog'"),
@@ -246,9 +247,9 @@ def test_the_store_is_the_one_that_the_option_names():
 
 
 def test_how_long_a_log_is_kept():
-    assert source(**FILES).write_ahead_log.keep_s is None
-    week = source(**FILES, writeAheadLogRetentionTime="7 days").write_ahead_log
-    assert (week.keep_s, week.retention) == (7 * 86_400, 100)
-    for value in ("30", "367 days", "-1", "for ever"):
-        assert "'writeAheadLogRetentionTime'" in refused(**FILES, writeAheadLogRetentionTime=value)
-    assert "there is no write-ahead log" in refused(writeAheadLogRetentionTime="7 days")
+    assert source(**FILES).write_ahead_log.retention == (100, None)
+    week = source(**FILES, writeAheadLogRetention="7 days").write_ahead_log
+    assert week.retention == (100, 7 * 86_400)
+    for value in ("9", "30 s", "367 days", "-1", "for ever"):
+        assert "'writeAheadLogRetention'" in refused(**FILES, writeAheadLogRetention=value)
+    assert "there is no write-ahead log" in refused(writeAheadLogRetention="7 days")

@@ -21,6 +21,30 @@ def test_each_name_is_there_once_however_it_is_spelled():
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("isolateAfter", "'maxDequeueCount'"),
+        ("connectionString", "'secret.connectionString'"),
+        ("onFailure", "'transactionLog'"),
+        ("receiveParallelism", "'parallelism'"),
+        ("deleteParallelism", "'parallelism'"),
+        ("sendParallelism", "'parallelism'"),
+        ("writeAheadLogRetentionTime", "'writeAheadLogRetention'"),
+        ("startingBatch", "'startingAt'"),
+        ("startingTimestamp", "'startingAt'"),
+        ("endingBatch", "'endingAt'"),
+        ("endingTimestamp", "'endingAt'"),
+        ("sasProviderArgument", "package.module:callable(text)"),
+        ("credentialProviderArgument", "package.module:callable(text)"),
+    ],
+)
+def test_an_option_that_was_removed_says_what_replaces_it(name, instead):
+    text = refused({name: "AccountKey=c2VjcmV0"}, Side.BOTH)
+    assert instead in text
+    assert "c2VjcmV0" not in text
+
+
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_is_described(option):
     assert option.doc.strip().endswith(".")
@@ -118,14 +142,14 @@ def test_both_sides_together_know_every_option(option):
         ("maxPollInterval", "0", "a duration from 0.1 seconds to 1 hour"),
         ("bodyType", "bytes", "one of string, binary"),
         ("onUndecodable", "drop", "one of fail, poison, permissive"),
-        ("maxDequeueCount", "0", "from 1 to"),
+        ("maxDequeueCount", "-1", "none, or a whole number from 1 to"),
         ("poisonQueue", "a,b", "a queue name"),
         ("timeToLive", "0", "whole seconds from 1 up, or -1"),
         ("timeToLive", "-2", "whole seconds from 1 up, or -1"),
         ("timeToLive", "1.5", "whole seconds from 1 up, or -1"),
         ("visibilityDelay", "8 days", "from 0 seconds to 7 days"),
-        ("sendParallelism", "129", "from 1 to 128"),
-        ("deleteParallelism", "0", "auto, or a whole number from 1 to 128"),
+        ("parallelism", "129", "from 1 to 128"),
+        ("parallelism", "0", "auto, or a whole number from 1 to 128"),
     ],
 )
 def test_a_bad_value_is_refused_with_name_value_and_what_is_allowed(name, value, says):
@@ -152,7 +176,7 @@ def test_good_values(name, value, found):
     assert parse({name: value}, Side.BOTH)[name] == found
 
 
-SECRETS = ["secret.connectionString", "connectionString", "accountAccessKey", "sasToken"]
+SECRETS = ["secret.connectionString", "accountAccessKey", "sasToken"]
 
 
 @pytest.mark.parametrize("name", [*SECRETS, "clientSecret"])

@@ -55,7 +55,7 @@ def test_a_connection_string_with_a_key(text, name, url):
 def test_a_connection_string_with_a_sas(sas):
     text = f"QueueEndpoint={URL};SharedAccessSignature={sas}"
 
-    assert read_account({"connectionString": text}, {}) == Account("acc", URL, sas=SAS)
+    assert read_account({"secret.connectionString": text}, {}) == Account("acc", URL, sas=SAS)
 
 
 def test_the_emulators_short_form():
@@ -139,8 +139,8 @@ def test_the_accounts_name_is_in_the_host_or_in_the_path(url, name):
         ({}, "no credential: set 'secret.connectionString'"),
         ({}, "AZURE_STORAGE_CONNECTION_STRING"),
         (
-            {"secret.connectionString": WITH_KEY, "connectionString": WITH_KEY},
-            "'secret.connectionString' and 'connectionString'",
+            {"secret.connectionString": WITH_KEY, "sasToken": SAS},
+            "'secret.connectionString' and 'sasToken'",
         ),
         (
             {"accountUrl": URL, "sasToken": SAS, "accountAccessKey": KEY},

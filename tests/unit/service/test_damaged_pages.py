@@ -41,7 +41,7 @@ def test_a_damaged_message_stops_a_query_that_wants_that_and_all_192_are_given_b
 ):
     fake.put_many("orders", [f"body {n}" for n in range(192)])
     spoil(pattern, by)
-    consumer = spark.start(maxMessagesPerTrigger="192", receiveParallelism="6")
+    consumer = spark.start(maxMessagesPerTrigger="192", parallelism="6")
 
     with pytest.raises(UndecodableBody, match="damaged within this message"):
         consumer.latest(consumer.initial, None)

@@ -181,15 +181,7 @@ def test_a_credential_of_another_cloud_is_refused(
         ),
         ({**OPTIONS, "clientId": "c"}, "'clientId' does not go with credential=databricks"),
         ({**OPTIONS, "tenantId": "t"}, "'tenantId' does not go with credential=databricks"),
-        (
-            {**OPTIONS, "credentialProviderArgument": "a"},
-            "'credentialProviderArgument' does not go with credential=databricks, but with 'cred",
-        ),
         ({"sasToken": "sig=a", "serviceCredential": "a"}, "does not go with 'sasToken', but with"),
-        (
-            {"accountAccessKey": "a2V5", "credentialProviderArgument": "a"},
-            "does not go with 'accountAccessKey', but with 'credentialProvider'",
-        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict, says: str) -> None:
@@ -204,12 +196,13 @@ def test_plain_http_is_refused_as_for_any_token() -> None:
 
 def test_a_provider_is_called_with_its_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "providers_of_a_user", SimpleNamespace(make=Credential))
-    given = {"accountUrl": URL, "credentialProvider": "providers_of_a_user:make"}
+    path = "providers_of_a_user:make"
 
-    account = read_account({**given, "credentialProviderArgument": "depot"}, {})
+    account = read_account({"accountUrl": URL, "credentialProvider": f"{path}(depot)"}, {})
     assert token_credential(account.identity).get_token("scope").token == "token-of-depot"
-    with pytest.raises(InvalidOption, match="or with one text if 'credentialProviderArgument'"):
-        token_credential(read_account(given, {}).identity)
+    without = read_account({"accountUrl": URL, "credentialProvider": path}, {})
+    with pytest.raises(InvalidOption, match=r"or 'package\.module:callable\(text\)'"):
+        token_credential(without.identity)
 
 
 @pytest.mark.usefixtures("on_workers")

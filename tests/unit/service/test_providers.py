@@ -97,8 +97,7 @@ def test_the_standard_library_is_not_even_imported(path: str, tmp_path: Any) -> 
     mark = tmp_path / "mark"
     options = {
         "accountUrl": URL,
-        "credentialProvider": path,
-        "credentialProviderArgument": f"touch {mark}",
+        "credentialProvider": f"{path}(touch {mark})",
     }
     for refused in (
         lambda: read_account(options, {}),

@@ -164,7 +164,7 @@ def test_a_sas_that_the_service_refuses_is_replaced_while_the_query_runs(fake, g
     fake.create_queue("orders")
     fake.put("orders", "hello")
     giver.make = lambda: fake.delegated_sas("orders")
-    options = {"accountUrl": fake.url, "sasProvider": giver.path, "sasProviderArgument": "shop"}
+    options = {"accountUrl": fake.url, "sasProvider": f"{giver.path}(shop)"}
     orders = OneQueue(read_account(options, {VARIABLE: LOOPBACK}), ORDERS)
     assert [m.text for m in orders.peek(1)] == ["hello"]
 
@@ -213,10 +213,9 @@ def test_options_of_a_sas_that_is_bound_to_a_user():
     with pytest.raises(InvalidOption, match=r"bound to a user \(sduoid\).*'credential'") as caught:
         read_account({**url, "sasToken": bound}, {})
     assert USER not in str(caught.value)
+    text = f"QueueEndpoint=https://q.e.net;SharedAccessSignature={bound}"
     with pytest.raises(InvalidOption, match="bound to a user"):
-        read_account(
-            {"connectionString": f"QueueEndpoint=https://q.e.net;SharedAccessSignature={bound}"}, {}
-        )
+        read_account({"secret.connectionString": text}, {})
     with pytest.raises(InvalidOption, match="more than one credential"):
         read_account({**url, "sasToken": "sv=1&sig=x", "credentialProvider": "a.b:c"}, {})
 
@@ -226,15 +225,13 @@ def test_options_of_a_sas_that_is_bound_to_a_user():
     account = read_account(
         {
             **url,
-            "sasProvider": "a.b:sas",
-            "sasProviderArgument": "x",
-            "credentialProvider": "a.b:c",
-            "credentialProviderArgument": "y",
+            "sasProvider": "a.b:sas(x)",
+            "credentialProvider": "a.b:c(y(z))",
         },
         {},
     )
     assert account.sas_provider == SasProvider("a.b:sas", "x")
-    assert account.identity == EntraIdentity(provider="a.b:c", argument="y")
+    assert account.identity == EntraIdentity(provider="a.b:c", argument="y(z)")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +240,8 @@ def test_options_of_a_sas_that_is_bound_to_a_user():
         ({"sasProvider": "no path"}, {}, "cannot be used (it is not like that)"),
         ({"sasProvider": "os.path:join"}, {}, "standard library has no provider"),
         ({"sasProvider": "a.b:c"}, {"AZQUEUE_CREDENTIAL_PROVIDERS": "x.y:z"}, "is not among the"),
-        ({"sasToken": "sig=x", "sasProviderArgument": "x"}, {}, "but with 'sasProvider'"),
+        ({"sasProvider": "a.b:c(x"}, {}, "cannot be used (it is not like that)"),
+        ({"sasProvider": "a.b:c(x)"}, {"AZQUEUE_CREDENTIAL_PROVIDERS": "a.b:c(x)"}, "is not among"),
         ({"sasProvider": "a.b:c", "sasToken": "sig=x"}, {}, "more than one credential"),
     ],
 )

@@ -45,7 +45,7 @@ def test_an_error_of_the_credential_fails_the_task(fake, monkeypatch, works, par
     monkeypatch.setattr(
         session_module, "authority_for", lambda a, *_: SignsSome(authority_for(a), works, error)
     )
-    made = task(fake.connection_string, sendParallelism=parallelism)
+    made = task(fake.connection_string, parallelism=parallelism)
 
     with pytest.raises(RuntimeError, match="the vault is closed"):
         send(made, [(str(n),) for n in range(10)])
@@ -144,7 +144,7 @@ def test_a_row_whose_answer_was_lost_on_the_way_fails_the_task(fake, monkeypatch
     client = client_of(fake.connection_string)
     in_flight = client.in_flight
     monkeypatch.setattr(client, "in_flight", lambda: Broken(in_flight(), lost=lost))
-    made = task(fake.connection_string, client, sendParallelism="4")
+    made = task(fake.connection_string, client, parallelism="4")
     came = 10 - len(lost)
 
     with pytest.raises(AzQueueError, match=f"10 rows of this task were sent, and {came} answers"):
@@ -167,7 +167,7 @@ class Queue:
 def test_rows_that_were_answered_together_with_a_failure_are_counted():
     queue = Queue({"2"})
     client = OneByOne(lambda ref: queue)
-    made = task("AccountName=acc;AccountKey=a2V5", client, sendParallelism="64")
+    made = task("AccountName=acc;AccountKey=a2V5", client, parallelism="64")
 
     with pytest.raises(ServiceError, match=r"row 2 of.*2 is refused.*acknowledged: 9") as caught:
         send(made, [(str(n),) for n in range(10)])
@@ -180,7 +180,7 @@ def test_rows_that_are_answered_after_a_failure_are_counted(fake):
     fake.create_queue(QUEUE)
     fake.faults.add(Fault("put", "forbidden", nth=1))
     fake.faults.add(*(Fault("put", "slow", nth=n, seconds=0.2) for n in (2, 3, 4)))
-    made = task(fake.connection_string, sendParallelism="4")
+    made = task(fake.connection_string, parallelism="4")
 
     with pytest.raises(ServiceError) as caught:
         send(made, [(str(n),) for n in range(4)])

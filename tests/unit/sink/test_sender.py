@@ -102,7 +102,7 @@ def test_stale_receipts_are_counted_told_and_change_nothing(
 def test_a_stale_receipt_stops_the_write_where_that_is_asked_for(send, old, leased, operation):
     rows = [(*leased[0], None, None), (*old[1], None, None)]
     with pytest.raises(StaleReceipt) as caught:
-        send(rows, LEASED, operation=operation, onStaleReceipt="fail", sendParallelism="1")
+        send(rows, LEASED, operation=operation, onStaleReceipt="fail", parallelism="1")
 
     text = str(caught.value)
     assert f"row 1 of this task has a stale receipt, for message {leased[1][0]}" in text
@@ -135,7 +135,7 @@ def test_a_queue_is_not_created_for_messages_that_it_cannot_hold(fake, send, lea
 def test_a_missing_queue_is_named_and_the_others_are_written(fake, send):
     columns = SinkColumns(body=0, queue=1)
     with pytest.raises(QueueNotFound, match=r"queue 'missing'.*createQueue=true.*acknowledged: 1"):
-        send([("a", None), ("b", "missing")], columns, sendParallelism="1")
+        send([("a", None), ("b", "missing")], columns, parallelism="1")
     assert texts(fake) == ["a"]
 
     assert send([("b", "missing")], columns, createQueue="true") == Sent(done=1)
@@ -171,7 +171,7 @@ def test_where_the_rows_themselves_fail_nothing_goes_on_behind_the_tasks_back(fa
         raise RuntimeError("of the user's own function")
 
     with pytest.raises(RuntimeError, match="of the user's own function"):
-        send(rows(), sendParallelism="2")
+        send(rows(), parallelism="2")
     sent = fake.requests["put"]
     assert 0 < sent < 25, "those under way were cancelled or waited for"
     # Nobody is left to send more: the threads that did have ended.

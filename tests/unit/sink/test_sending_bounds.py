@@ -76,7 +76,7 @@ def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(
         return QueueNotFound("it is missing", status=404)
 
     watched = Watched(answer)
-    made = task(NOWHERE, WatchedService(watched), createQueue="true", sendParallelism="64")
+    made = task(NOWHERE, WatchedService(watched), createQueue="true", parallelism="64")
 
     # When each is sent twice
     assert send(made, [("x" * 200,) for _ in range(100)]) == Sent(done=100)
@@ -89,7 +89,7 @@ def test_bytes_count_again_when_a_row_is_sent_again_to_a_queue_that_was_created(
 
 def test_rows_under_way_are_bounded_by_number_too(monkeypatch):
     watched = Watched(lambda request: None)
-    made = task(NOWHERE, WatchedService(watched), sendParallelism="3")
+    made = task(NOWHERE, WatchedService(watched), parallelism="3")
 
     assert send(made, [("x",) for _ in range(20)]) == Sent(done=20)
 
@@ -156,7 +156,7 @@ def test_what_a_task_holds_before_its_first_message_is_bounded_whatever_its_rows
             if not held:
                 held.append(tracemalloc.get_traced_memory()[0])
 
-    made = task(NOWHERE, OneByOne(lambda name: First()), sendParallelism="1")
+    made = task(NOWHERE, OneByOne(lambda name: First()), parallelism="1")
 
     # When it is sent
     tracemalloc.start()

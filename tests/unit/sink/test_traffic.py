@@ -34,7 +34,7 @@ def test_repeated_requests_are_counted_and_why(fake: FakeQueueService) -> None:
     fake.faults.add(Fault("put", "busy_503", nth=2), Fault("put", "error_500", nth=3))
     fake.faults.add(Fault("put", "busy_503", nth=4))
 
-    found = send(sender(fake, sendParallelism="1"), "a", "b")
+    found = send(sender(fake, parallelism="1"), "a", "b")
 
     assert found == Traffic(bytes=2, retries=3, throttled=2)
 
@@ -42,7 +42,7 @@ def test_repeated_requests_are_counted_and_why(fake: FakeQueueService) -> None:
 def test_a_retry_that_gives_up_is_none(fake: FakeQueueService) -> None:
     fake.create_queue("orders")
     fake.faults.add(Fault("put", "forbidden", nth=2))
-    made = sender(fake, sendParallelism="1")
+    made = sender(fake, parallelism="1")
 
     with pytest.raises(Exception, match="row 1 of this task"):
         send(made, "a", "b")
@@ -87,7 +87,7 @@ def test_the_log_says_how_long_requests_took(
 ) -> None:
     fake.create_queue("orders")
     fake.faults.add(Fault("put", "slow", nth=2, seconds=0.3), Fault("put", "busy_503", nth=3))
-    made = sender(fake, sendParallelism="1")
+    made = sender(fake, parallelism="1")
     traffic = send(made, *"abcdefghij")
     took = made.sender.latencies
     assert {name: each.count for name, each in took.items()} == {"put": 10, "put 503": 1}

@@ -53,6 +53,21 @@ def test_while_messages_come_it_asks_every_ten_seconds(backlog, fake, clock):
     assert fake.requests["properties"] == 4
 
 
+def test_a_queue_that_may_lack_is_asked_for_every_five_minutes_until_it_is_there(
+    queues, fake, clock
+):
+    backlog = Backlog(queues, (ref("orders"), ref("orders-poison")), clock, may_lack=True)
+    found = []
+    for _ in range(60):
+        found.append(backlog.newest(idle=False))
+        clock.now += BUSY_PAUSE_S
+        if clock.now > 310:
+            fake.create_queue("orders-poison")
+    assert fake.requests["properties"] == 60 + 1 + 30
+    assert "orders-poison" not in found[29]
+    assert "orders-poison" in found[30]
+
+
 def test_idle_it_asks_once_more_soon_and_then_every_five_minutes(backlog, fake, clock):
     backlog.newest(idle=False)
     asked = []

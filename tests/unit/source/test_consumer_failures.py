@@ -19,7 +19,7 @@ def test_a_call_that_fails_gives_back_what_it_had_leased(spark, fake):
 
 def test_an_undecodable_body_stops_the_query_and_everything_is_back(spark, fake):
     fake.put_many("orders", ["YQ==", "no base64!", "Yg=="])
-    consumer = spark.start(messageEncoding="base64")
+    consumer = spark.start(messageEncoding="base64", onUndecodable="fail")
 
     with pytest.raises(UndecodableBody) as caught:
         consumer.latest(consumer.initial, None)

@@ -28,7 +28,7 @@ def test_an_unfinished_batch_is_available_again_at_once(spark, fake, probes):
 def test_a_replay_that_is_broken_off_is_done_again_by_the_next_run(spark, fake, fails_at):
     # Given a replay of three messages that fails at one of them
     e0, e1 = run_one_batch(spark, fake, "a", "b", "c")
-    broken = spark.start(deleteParallelism="1")
+    broken = spark.start(parallelism="1")
     broken.engine.open()
     fake.faults.add(Fault("update", "forbidden", nth=fails_at))
     with pytest.raises(AccessDenied):

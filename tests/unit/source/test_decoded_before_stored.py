@@ -41,10 +41,11 @@ def orders(fake: FakeQueueService) -> FakeQueueService:
 def query(orders: FakeQueueService) -> Iterator[Query]:
     options = {
         "messageEncoding": "base64",
+        "poisonFormat": "copy",
         "onUndecodable": "poison",
         "executorSlots": "1",
         "visibilityTimeout": "30",
-        "deleteParallelism": str(AT_ONCE),
+        "parallelism": str(AT_ONCE),
         "maxPoisonMessages": "1000",
     }
     made = Query(orders, **options)
@@ -90,8 +91,9 @@ def test_a_driver_copies_until_half_of_a_lease_and_the_rest_with_the_next_batch(
         clock=a_second_for_each_copy(orders),
         renews=False,
         messageEncoding="base64",
+        poisonFormat="copy",
         onUndecodable="poison",
-        deleteParallelism=str(AT_ONCE),
+        parallelism=str(AT_ONCE),
         maxPoisonMessages="1000",
     )
     start = consumer.initial

@@ -23,7 +23,7 @@ from spark_azqueue.testing import FakeQueueService
 
 @pytest.fixture
 def query(fake: FakeQueueService) -> Iterator[Query]:
-    made = Query(fake, maxDequeueCount="2", poisonFormat="envelope")
+    made = Query(fake, maxDequeueCount="2")
     for queue in ("orders-poison", "returns-poison"):
         fake.create_queue(queue)
     yield made
@@ -113,7 +113,7 @@ def test_what_waits_does_not_wait_for_more_messages(fake: FakeQueueService) -> N
 
 
 def test_without_the_option_a_batch_is_repeated_for_ever(fake: FakeQueueService) -> None:
-    query = Query(fake)
+    query = Query(fake, maxDequeueCount="none")
     fill(query, 4)
     run = Run(query, sick="m0")
     assert not any(run.start() for _ in range(10))
@@ -178,6 +178,7 @@ def test_large_bodies_go_with_the_batch_that_gave_them_and_those_of_poison_stay(
     query = Query(
         fake,
         maxDequeueCount="2",
+        poisonFormat="copy",
         writeAheadLogRetention="10",
         **WITH_BLOBS,
     )
@@ -226,7 +227,8 @@ class Down(Run):
 def test_what_is_dead_lettered_already_is_not_copied_again(
     fake: FakeQueueService, texts: list[str]
 ) -> None:
-    query = Query(fake, maxDequeueCount="1", messageEncoding="base64", executorSlots="1")
+    asked = {"messageEncoding": "base64", "executorSlots": "1", "poisonFormat": "copy"}
+    query = Query(fake, maxDequeueCount="1", **asked)
     fake.create_queue("orders-poison")
     fake.put_many("orders", texts)
     run = Down(query, sick="")

@@ -27,7 +27,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now = 1_000.0
-        given = {"connectionString": "UseDevelopmentStorage=true", "queue": "orders"}
+        given = {"secret.connectionString": "UseDevelopmentStorage=true", "queue": "orders"}
         config = source_config(given, {})
         self.sizing = PlanSizing(config, ExecutorsConfig(), lambda: self.now)
         self.slots = 0

@@ -168,7 +168,7 @@ def test_a_copy_of_a_message_in_hand_is_no_such_message(query, still):
 def test_pages_of_such_messages_hide_none_behind_them(query, still):
     abandoned(still, count=70)
     still.put("orders", "own")
-    consumer = query.start(receiveParallelism="1", **READ_COMMITTED)
+    consumer = query.start(parallelism="1", **READ_COMMITTED)
 
     assert batch(consumer, consumer.initial)[1] == ["own"]
     assert consumer.report().counters.skipped_near_expiry == 70

@@ -76,7 +76,7 @@ def test_an_error_met_ahead_comes_at_the_next_call_and_nothing_stays_leased(spar
 
 def test_bytes_bound_what_is_leased_ahead(spark, fake):
     fake.put_many("orders", ["x" * 60_000 for _ in range(96)])
-    consumer = spark.start(maxBytesPerTrigger="300k", receiveParallelism="1")
+    consumer = spark.start(maxBytesPerTrigger="300k", parallelism="1")
 
     _, first = batch(consumer, consumer.initial)
     spark.wait_for("prefetch")

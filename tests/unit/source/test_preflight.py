@@ -34,11 +34,12 @@ def refused(*metadata, **given):
     ("metadata", "given", "expected"),
     [
         (BOTH, {}, (90, 3, OnUndecodable.POISON)),
-        ({"DefaultTimeout": "5 minutes"}, {}, (300, None, OnUndecodable.FAIL)),
-        ({"defaulttimeout": "auto"}, {}, (None, None, OnUndecodable.FAIL)),
+        ({"DefaultTimeout": "5 minutes"}, {}, (300, 5, OnUndecodable.POISON)),
+        ({"defaulttimeout": "auto"}, {}, (None, 5, OnUndecodable.POISON)),
         ({"POISONTHRESHOLD": " 7 "}, {}, (None, 7, OnUndecodable.POISON)),
-        ({"other": "1"}, {}, (None, None, OnUndecodable.FAIL)),
-        ({}, {}, (None, None, OnUndecodable.FAIL)),
+        ({"poisonthreshold": "none"}, {}, (None, None, OnUndecodable.FAIL)),
+        ({"other": "1"}, {}, (None, 5, OnUndecodable.POISON)),
+        ({}, {}, (None, 5, OnUndecodable.POISON)),
         # What is set explicitly wins, also where it is set to the default.
         (BOTH, {"visibilityTimeout": "30"}, (30, 3, OnUndecodable.POISON)),
         (BOTH, {"visibilityTimeout": "auto"}, (None, 3, OnUndecodable.POISON)),
@@ -73,7 +74,7 @@ def test_without_the_option_nothing_is_left_to_the_queue():
         ("defaulttimeout", "soon", "auto, or a duration such as", "visibilityTimeout"),
         ("defaulttimeout", "0", "from 1 second to 7 days", "visibilityTimeout"),
         ("defaulttimeout", "8 days", "from 1 second to 7 days", "visibilityTimeout"),
-        ("poisonthreshold", "-1", "a whole number from 1", "maxDequeueCount"),
+        ("poisonthreshold", "-1", "none, or a whole number from 1", "maxDequeueCount"),
         ("poisonthreshold", "", "a whole number from 1", "maxDequeueCount"),
     ],
 )
@@ -100,8 +101,10 @@ def test_poison_queues_are_checked_once_it_is_known_that_there_are_any():
     # Nothing is known before the queue was asked…
     assert config(BOTH, poisonQueue="elsewhere").poison_queue == "elsewhere"
     # …and then it is checked.
-    assert "nothing would ever go into" in refused({}, poisonQueue="elsewhere")
-    assert "nothing would ever go into" in refused({}, poisonFormat="envelope")
+    assert "nothing would ever go into" in refused(
+        {"poisonthreshold": "0"}, poisonQueue="elsewhere"
+    )
+    assert "nothing would ever go into" in refused({"poisonthreshold": "0"}, poisonFormat="copy")
     assert "one of the queues to read" in refused(BOTH, poisonQueue="queue-0")
 
 

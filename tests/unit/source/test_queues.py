@@ -161,16 +161,27 @@ def test_at_the_start_such_a_queue_is_an_error(fake, watch):
         watch("orders-*", maxDequeueCount="3").open(poison_too=True)
 
 
-def test_the_poison_queue_of_a_new_queue_is_made_and_never_read(fake, watch, clock):
-    queues = watch("orders-*", maxDequeueCount="3")
+def test_a_start_asks_for_each_poison_queue_and_once_whether_it_may_create(fake, watch):
+    for number in range(30):
+        fake.create_queue(f"orders-{number}")
+
+    watch("orders-*").open(poison_too=True)
+
+    assert (fake.requests["update"], fake.requests["put"], fake.requests["create"]) == (30, 30, 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"maxDequeueCount": "3"}])
+def test_a_look_makes_no_poison_queue_and_reads_none(fake, watch, clock, options):
+    queues = watch("orders-*", **options)
     queues.open(poison_too=True)
     fake.create_queue("orders-1")
 
     assert look_again(queues, clock)
 
-    assert names(queues) == ["orders-1"]
-    assert "orders-1-poison" in there(fake)
+    assert "orders-1-poison" not in there(fake)
+    fake.create_queue("orders-1-poison")
     assert not look_again(queues, clock)
+    assert names(queues) == ["orders-1"]
 
 
 def test_too_many_queues_are_refused_at_the_start_and_left_out_later(

@@ -142,7 +142,7 @@ def test_what_was_given_up_has_no_rows_and_no_batch_is_missing(writer, log):
     writer.batch(4)
     writer.plan()
     assert read(log) == [(1, "m1"), (3, "m2"), (4, "m4")]
-    assert read(log, startingBatch="2", endingBatch="2") == []
+    assert read(log, startingAt="2", endingAt="2") == []
 
 
 def test_what_was_asked_for_again_and_committed_has_its_rows(writer, log):
@@ -171,9 +171,9 @@ def test_what_the_writer_removes_meanwhile_is_left_out_or_told(writer, log, capl
     assert read(log, between=lambda: writer.clean(2)) == rows(3, 4, 5)
     assert "batch 2 was removed" in caplog.text
     with pytest.raises(LostSegment, match=r"batch 3 was removed .* while it was read"):
-        read(log, startingBatch="3", between=lambda: writer.clean(3))
+        read(log, startingAt="3", between=lambda: writer.clean(3))
     with pytest.raises(LostSegment, match="batches 2 to 3 were removed"):
-        read(log, startingBatch="2")
+        read(log, startingAt="2")
 
 
 def test_a_slot_that_somebody_else_removes_is_told(store, writer, log):
@@ -198,7 +198,7 @@ def test_a_plan_that_the_folder_does_not_name_is_told(store, writer, log):
     name = names.following(writer.plans[1].id)
     store.objects[name] = other.store.objects[name]
     with pytest.raises(LogDamaged, match="not the plan whose slots are there"):
-        read(log, startingBatch="2")
+        read(log, startingAt="2")
 
 
 def test_the_time_of_a_batch_is_that_of_its_first_object(store, writer, log):
@@ -209,8 +209,8 @@ def test_the_time_of_a_batch_is_that_of_its_first_object(store, writer, log):
         for slot in (0, 1):
             name = names.slot(writer.plans[number].id, slot)
             store.times[name] = 1_800_000_000 + number * 60 + slot * 30
-    at_2 = {"startingTimestamp": "2027-01-15T08:02:00Z"}
-    assert read(log, **at_2, endingTimestamp="2027-01-15T08:02:00Z") == rows(2)
+    at_2 = {"startingAt": "2027-01-15T08:02:00Z"}
+    assert read(log, **at_2, endingAt="2027-01-15T08:02:00Z") == rows(2)
     assert read(log, **at_2) == rows(2, 3)
 
 

@@ -155,8 +155,8 @@ def test_what_the_writer_removes_meanwhile_is_left_out_or_told(writer, log, capl
         "batch 4 was removed from the write-ahead log memory:log while it was read" in caplog.text
     )
     with pytest.raises(LostSegment, match=r"batch 9 was removed .* failOnDataLoss=false"):
-        read(log, startingBatch="9", **goes_on)
-    assert read(log, startingBatch="14", failOnDataLoss="false", **goes_on) == rows(*range(19, 24))
+        read(log, startingAt="9", **goes_on)
+    assert read(log, startingAt="14", failOnDataLoss="false", **goes_on) == rows(*range(19, 24))
 
 
 def test_what_somebody_else_removes_is_told(store, writer, log):
@@ -165,16 +165,16 @@ def test_what_somebody_else_removes_is_told(store, writer, log):
         read(log, between=lambda: store.remove(names.segment(3)))
     with pytest.raises(LostSegment, match=r"batch 3 is missing"):
         read(log)
-    assert read(log, endingBatch="2") == rows(1, 2)
+    assert read(log, endingAt="2") == rows(1, 2)
     assert read(log, failOnDataLoss="false") == rows(1, 2, 4, 5)
 
 
 def test_a_damaged_segment_is_told_with_what_a_reader_can_do(store, writer, log):
     writer.write(4)
     store.damage(names.segment(2))
-    with pytest.raises(LogDamaged, match=r"seg/000000000002.*'startingBatch' and 'endingBatch'"):
+    with pytest.raises(LogDamaged, match=r"seg/000000000002.*'startingAt' and 'endingAt'"):
         read(log)
-    assert read(log, startingBatch="3") == rows(3)
+    assert read(log, startingAt="3") == rows(3)
 
 
 def test_a_damaged_mark_is_left_out(store, writer, log, caplog):
@@ -187,12 +187,12 @@ def test_a_damaged_mark_is_left_out(store, writer, log, caplog):
 
 def test_batches_by_number(writer, log):
     writer.write(15)
-    assert read(log, startingBatch="6", endingBatch="8") == rows(6, 7, 8)
+    assert read(log, startingAt="6", endingAt="8") == rows(6, 7, 8)
     with pytest.raises(LostSegment, match=r"batches 2 to 4 were removed .* from 5 on"):
-        read(log, startingBatch="2", endingBatch="8")
-    some = read(log, startingBatch="2", endingBatch="8", failOnDataLoss="false")
+        read(log, startingAt="2", endingAt="8")
+    some = read(log, startingAt="2", endingAt="8", failOnDataLoss="false")
     assert some == rows(5, 6, 7, 8)
-    for option in ("startingBatch", "endingBatch"):
+    for option in ("startingAt", "endingAt"):
         with pytest.raises(InvalidOption, match=f"'{option}' is 15, and the newest .* is 14"):
             read(log, **{option: "15"})
 
@@ -202,15 +202,13 @@ def test_batches_by_time(store, writer, log):
     for number in range(1, 17):
         store.times[names.segment(number)] = 1_800_000_000 + number * 60
     at_7 = "2027-01-15T08:07:00Z"
-    assert read(log, startingTimestamp=at_7, endingTimestamp="2027-01-15T09:09:00+01:00") == rows(
-        7, 8, 9
-    )
-    assert read(log, startingTimestamp="2027-01-15T08:07:00.000001Z") == rows(*range(8, 16))
-    assert read(log, startingTimestamp="2027-01-16") == []
+    assert read(log, startingAt=at_7, endingAt="2027-01-15T09:09:00+01:00") == rows(7, 8, 9)
+    assert read(log, startingAt="2027-01-15T08:07:00.000001Z") == rows(*range(8, 16))
+    assert read(log, startingAt="2027-01-16") == []
     with pytest.raises(LostSegment, match=r"begins with batch 6, .* at 2027-01-15T08:06:00Z"):
-        read(log, startingTimestamp="2027-01-15", endingTimestamp=at_7)
-    late = {"startingTimestamp": "2027-01-15", "failOnDataLoss": "false"}
-    assert read(log, endingTimestamp=at_7, **late) == rows(6, 7)
+        read(log, startingAt="2027-01-15", endingAt=at_7)
+    late = {"startingAt": "2027-01-15", "failOnDataLoss": "false"}
+    assert read(log, endingAt=at_7, **late) == rows(6, 7)
 
 
 def test_bodies_are_decoded_as_they_were_logged_unless_an_option_says_otherwise(writer, log):

@@ -1,4 +1,4 @@
-"""`writeAheadLogRetentionTime`: batches of both kinds of logs stay for so long."""
+"""`writeAheadLogRetention` as a time: batches of both kinds of logs stay for so long."""
 
 from __future__ import annotations
 

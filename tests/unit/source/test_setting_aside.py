@@ -23,13 +23,14 @@ def texts(fake, queue):
 def start(spark, **options):
     """A consumer whose clock only sleeping moves: an idle queue is asked again at once."""
     slept = []
+    spark.fake.create_queue(POISON)
     return spark.start(clock=lambda: sum(slept), sleep=slept.append, **options)
 
 
 def one_that_failed_alone(spark, fake):
     """A consumer whose next look finds a message that was alone in each batch that failed."""
     fake.put("orders", "bad")
-    return after_failures(spark, maxDequeueCount="1")
+    return after_failures(spark, maxDequeueCount="1", poisonFormat="copy")
 
 
 def after_failures(spark, **options):
@@ -46,7 +47,8 @@ def after_failures(spark, **options):
 
 def one_that_does_not_decode(spark, fake):
     """A consumer whose next look finds a message that is no base64."""
-    consumer = start(spark, onUndecodable="poison", messageEncoding="base64")
+    asked = {"messageEncoding": "base64", "poisonFormat": "copy"}
+    consumer = start(spark, onUndecodable="poison", **asked)
     consumer.engine.open()
     fake.put("orders", "bad")
     return consumer, consumer.initial
@@ -166,10 +168,8 @@ def test_a_text_that_xml_cannot_hold_is_set_aside_in_an_envelope(spark, fake, fo
     assert fake.count("orders") == 0
 
 
-def test_with_envelopes_the_copy_says_why_and_holds_the_text_unchanged(spark, fake):
-    consumer = start(
-        spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="envelope"
-    )
+def test_the_copy_says_why_and_holds_the_text_unchanged(spark, fake):
+    consumer = start(spark, onUndecodable="poison", messageEncoding="base64")
     consumer.engine.open()
     fake.put("orders", "no base64 <&>\r\n")
 
@@ -185,9 +185,7 @@ def test_with_envelopes_the_copy_says_why_and_holds_the_text_unchanged(spark, fa
 
 
 def test_a_text_that_leaves_no_room_for_an_envelope_is_copied_unchanged(spark, fake):
-    consumer = start(
-        spark, onUndecodable="poison", messageEncoding="base64", poisonFormat="envelope"
-    )
+    consumer = start(spark, onUndecodable="poison", messageEncoding="base64")
     consumer.engine.open()
     fake.put("orders", "?" * 65_536)
 
@@ -212,6 +210,7 @@ def test_a_log_outlives_the_queue_and_the_poison_queue_of_its_message(fake, tmp_
     fake.create_queue("orders-1")
     fake.put("orders-1", "bad")
     given = {"queue": "orders-*", "maxDequeueCount": "1", "writeAheadLog": f"file:{tmp_path}/log"}
+    given["poisonFormat"] = "copy"
     config = source_config({"secret.connectionString": fake.connection_string, **given}, {})
     columns = source_columns(config.body_type, permissive=False)
     start = end = None
@@ -229,7 +228,6 @@ def test_a_log_outlives_the_queue_and_the_poison_queue_of_its_message(fake, tmp_
         reader.stop()
         if number == REPEATS:
             fake.delete_queue("orders-1")
-            fake.delete_queue("orders-1-poison")
 
     assert (planned, texts(fake, "orders-1-poison")) == ([*[1] * REPEATS, 0, 0], ["bad"])
 

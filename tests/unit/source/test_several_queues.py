@@ -35,9 +35,7 @@ def test_a_queue_that_is_never_short_does_not_starve_another(spark, fake):
 def test_of_ten_full_queues_each_is_in_the_first_batches(spark, fake):
     names = queues(fake, **{f"q-{n}": 400 for n in range(10)})
 
-    found = shares(
-        spark.start(queue=names, maxMessagesPerTrigger="1000", receiveParallelism="16"), 2
-    )
+    found = shares(spark.start(queue=names, maxMessagesPerTrigger="1000", parallelism="16"), 2)
 
     assert sum(found[0].values()) == 1_000
     both = sum(found, Counter())

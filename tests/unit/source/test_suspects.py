@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from refs import ref
 
 from spark_azqueue.errors import TooManyPoison
 from spark_azqueue.options.parse import source_config
-from spark_azqueue.source import suspects
+from spark_azqueue.service.messages import MessageKey
+from spark_azqueue.source import suspects as module
+from spark_azqueue.source.batches.poison import Suspects
 from spark_azqueue.source.suspects import (
     LAST,
     REPEATS,
@@ -29,6 +32,9 @@ STEADY = Evidence(committed=8, in_a_row=60, firsts=40, firsts_failed=1, delivere
 FLAPPING = Evidence(8, recovered=50, in_a_row=50, firsts=100, firsts_failed=50, delivered=5_000)
 
 
+EXECUTORS = {"leaseOn": "executors", "deleteAfter": "log", "writeAheadLog": "file:/log"}
+
+
 def config(**options: str) -> IsolationRule | None:
     given = {"queue": "orders", "secret.connectionString": "AccountName=a;AccountKey=c2VjcmV0"}
     return IsolationRule.of(source_config(given | options, {}))
@@ -37,10 +43,13 @@ def config(**options: str) -> IsolationRule | None:
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({}, None),
-        ({"maxDequeueCount": "5"}, IsolationRule(5, 20, "a/orders")),
+        ({"maxDequeueCount": "none"}, None),
+        ({"deleteAfter": "log", "writeAheadLog": "file:/log"}, None),
+        (EXECUTORS, IsolationRule(5, 20, "a/orders")),
+        ({"deleteOnCommit": "false"}, IsolationRule(5, 20, "a/orders")),
+        ({}, IsolationRule(5, 20, "a/orders")),
         (
-            {"maxDequeueCount": "5", "writeAheadLog": "file:/log", "queue": "orders,later-*"},
+            {"writeAheadLog": "file:/log", "queue": "orders,later-*"},
             IsolationRule(5, 20, "a/orders,later-*"),
         ),
         ({"maxDequeueCount": "9", "maxPoisonMessages": "7"}, IsolationRule(9, 7, "a/orders")),
@@ -48,6 +57,21 @@ def config(**options: str) -> IsolationRule | None:
 )
 def test_the_rule_of_these_options(options: dict[str, str], rule: IsolationRule | None) -> None:
     assert config(**options) == rule
+
+
+@pytest.mark.parametrize("messages", [1, 40])
+def test_an_outage_convicts_nobody_in_its_first_twelve_failures(messages: int) -> None:
+    """A user who sets nothing restarts a query whose sink is down: each batch fails."""
+    rule = config()
+    suspects = Suspects(rule)
+    keys = [MessageKey(ref("orders"), f"m{each}") for each in range(messages)]
+    batch = keys
+    for number in range(1, 13):
+        suspects.batch_failed(number, batch)
+        batch = [*keys[:1]] if number >= REPEATS else keys
+        assert not any(map(suspects.is_poison, keys)), number
+    suspects.batch_failed(13, batch)
+    assert suspects.is_poison(keys[0]) == (messages == 1)
 
 
 # ── chance ────────────────────────────────────────────────────────────────────────────────────────
@@ -134,10 +158,10 @@ def test_others_are_kept_back_for_lone_suspects() -> None:
 
 def test_suspects_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a commit a lone suspect; else the newest piece, and lone ones last."""
-    monkeypatch.setattr(suspects, "hashed", lambda *parts: 0)
+    monkeypatch.setattr(module, "hashed", lambda *parts: 0)
     piece, deeper, single = SET, FailureHistory(5, 1, 0, 3, 5, 32), ALONE
     more = ALONE._replace(counted=4, tries=4)
-    failing = suspects.replace(STEADY, has_failed=True)
+    failing = module.replace(STEADY, has_failed=True)
 
     def order(evidence: Evidence) -> list[FailureHistory]:
         return sorted([single, more, piece, deeper], key=lambda each: RULE.turn(each, evidence))
@@ -145,7 +169,7 @@ def test_suspects_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order(STEADY) == [more, single, deeper, piece]
     assert order(failing) == [deeper, piece, single, more], "the one that was tried least"
     assert RULE.turn(single, failing)[0] == LAST
-    monkeypatch.setattr(suspects, "hashed", lambda *parts: 1)
+    monkeypatch.setattr(module, "hashed", lambda *parts: 1)
     assert order(STEADY) == [deeper, piece, more, single]
 
 
@@ -189,9 +213,9 @@ def test_two_sources_of_a_query_do_not_test_after_the_same_commits() -> None:
         (ALONE._replace(counted=2, tries=2), Evidence(8, in_a_row=20), Verdict.AGAIN),
         (ALONE._replace(counted=2, tries=9), Evidence(8, in_a_row=20), Verdict.POISON),
         # Too many were moved.
-        (ALONE, suspects.replace(STEADY, moved=20, delivered=180), Verdict.TOO_MANY),
-        (ALONE, suspects.replace(STEADY, moved=20, delivered=300), Verdict.POISON),
-        (ALONE, suspects.replace(STEADY, moved=19, delivered=19), Verdict.POISON),
+        (ALONE, module.replace(STEADY, moved=20, delivered=180), Verdict.TOO_MANY),
+        (ALONE, module.replace(STEADY, moved=20, delivered=300), Verdict.POISON),
+        (ALONE, module.replace(STEADY, moved=19, delivered=19), Verdict.POISON),
     ],
 )
 def test_which_suspect_is_poison(
@@ -201,7 +225,7 @@ def test_which_suspect_is_poison(
 
 
 def test_too_many_end_the_query_with_the_reason() -> None:
-    evidence = suspects.replace(STEADY, moved=20, delivered=180)
+    evidence = module.replace(STEADY, moved=20, delivered=180)
     odds = Odds.of(evidence, [ALONE])
     with pytest.raises(
         TooManyPoison, match=r"21 messages fail .* 180 were .* data or the code.*'maxPoison"
