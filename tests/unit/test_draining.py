@@ -278,7 +278,7 @@ def _lease(service: FakeQueueService, seconds: int) -> None:
     other = Scheduled(service, old=True, visibilityTimeout=str(seconds))
     source = other.source()
     source.latest(None, None)
-    source.close()  # what it returned stays leased
+    source.consumer.close()  # as if a batch ran: what it returned stays leased
 
 
 def _renew(service: FakeQueueService, seconds: int) -> None:
