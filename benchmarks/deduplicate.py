@@ -26,7 +26,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from spark_azqueue.duplicates import without_duplicates
+from spark_azqueue.rows.duplicates import without_duplicates
 
 if TYPE_CHECKING:
     import pandas

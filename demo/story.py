@@ -26,7 +26,7 @@ from orders import LONGEST_DELAY_S, make_orders
 from picture import Sample, picture
 from screen import Screen
 
-from spark_azqueue.testing.azurite import Azurite
+from spark_azqueue.testing import Azurite
 
 ORDERS = 3000
 KILL_AFTER = 1000

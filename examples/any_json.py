@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue.events import bounded_json
+from spark_azqueue import bounded_json
 
 from surroundings import from_command_line, send
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue.files import read_new_files
+from spark_azqueue import read_new_files
 
 from surroundings import bodies_of, from_command_line, send
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue.duplicates import without_duplicates
+from spark_azqueue import without_duplicates
 
 from surroundings import from_command_line, send
 

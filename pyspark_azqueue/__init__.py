@@ -6,4 +6,4 @@ If this import failed, Spark would find no data source of any `pyspark_*` packag
 import contextlib
 
 with contextlib.suppress(Exception):
-    from spark_azqueue.datasource import AzQueueDataSource as DefaultSource  # noqa: F401
+    from spark_azqueue import AzQueueDataSource as DefaultSource  # noqa: F401

@@ -1,99 +1,227 @@
 """Azure Storage Queues for Apache Spark: `format("azqueue")`.
 
-Names are imported when they are first used, so that modules without need for Spark
-(`spark_azqueue.testing`, the doctor and others) work if pyspark is not installed.
+Users import everything from here, and the test kit from `spark_azqueue.testing`. A name is imported
+when it is first used: without pyspark, what needs no Spark works, and no import of this package
+loads pyspark or pyarrow.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .interpreter import is_in_doubt
+from .errors.interpreter import is_in_doubt
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .datasource import AzQueueDataSource
-    from .doctor.redaction import redaction_conf
-    from .draining import DrainResult, drain
-    from .explanation import explain
-    from .metrics.listener import AzQueueListener
-    from .settlement import DeadLetter, Retry, Settled, backoff, settle
-    from .supervisor import RunResult, run_until_done
-    from .transactions import transaction_reader
-    from .trying import SplitRows, dead_letters, split_apply, try_apply
-    from .watching import queue_watch
+    from .commands.doctor.redaction import redaction_conf as redaction_conf
+    from .commands.watching import queue_watch as queue_watch
+    from .datasource import AzQueueDataSource as AzQueueDataSource
+    from .errors import (
+        AccessDenied as AccessDenied,
+    )
+    from .errors import (
+        AzQueueError as AzQueueError,
+    )
+    from .errors import (
+        CheckpointMismatch as CheckpointMismatch,
+    )
+    from .errors import (
+        FunctionFailed as FunctionFailed,
+    )
+    from .errors import (
+        InvalidOption as InvalidOption,
+    )
+    from .errors import (
+        InvalidRow as InvalidRow,
+    )
+    from .errors import (
+        InvalidSchema as InvalidSchema,
+    )
+    from .errors import (
+        LateSegment as LateSegment,
+    )
+    from .errors import (
+        LoadConflict as LoadConflict,
+    )
+    from .errors import (
+        LogConflict as LogConflict,
+    )
+    from .errors import (
+        LogDamaged as LogDamaged,
+    )
+    from .errors import (
+        LogUnavailable as LogUnavailable,
+    )
+    from .errors import (
+        LostBlob as LostBlob,
+    )
+    from .errors import (
+        LostSegment as LostSegment,
+    )
+    from .errors import (
+        NotDrained as NotDrained,
+    )
+    from .errors import (
+        QueueNotFound as QueueNotFound,
+    )
+    from .errors import (
+        RowsLost as RowsLost,
+    )
+    from .errors import (
+        ServiceError as ServiceError,
+    )
+    from .errors import (
+        ServiceUnavailable as ServiceUnavailable,
+    )
+    from .errors import (
+        StaleReceipt as StaleReceipt,
+    )
+    from .errors import (
+        TooManyPoison as TooManyPoison,
+    )
+    from .errors import (
+        TransactionConflict as TransactionConflict,
+    )
+    from .errors import (
+        TransactionExpired as TransactionExpired,
+    )
+    from .errors import (
+        TransactionUnknown as TransactionUnknown,
+    )
+    from .errors import (
+        UndecodableBody as UndecodableBody,
+    )
+    from .errors.explanation import (
+        Explanation as Explanation,
+    )
+    from .errors.explanation import (
+        explain as explain,
+    )
+    from .files import read_new_files as read_new_files
+    from .files.events.blobs import blob_events as blob_events
+    from .files.events.parsing import (
+        bounded_json as bounded_json,
+    )
+    from .files.events.parsing import (
+        parsed_events as parsed_events,
+    )
+    from .metrics.listener import AzQueueListener as AzQueueListener
+    from .metrics.opentelemetry import export_to_opentelemetry as export_to_opentelemetry
+    from .metrics.prometheus import export_to_prometheus as export_to_prometheus
+    from .rows.duplicates import without_duplicates as without_duplicates
+    from .rows.packing.functions import (
+        pack as pack,
+    )
+    from .rows.packing.functions import (
+        unpack as unpack,
+    )
+    from .rows.try_apply.trying import (
+        SplitRows as SplitRows,
+    )
+    from .rows.try_apply.trying import (
+        dead_letters as dead_letters,
+    )
+    from .rows.try_apply.trying import (
+        split_apply as split_apply,
+    )
+    from .rows.try_apply.trying import (
+        try_apply as try_apply,
+    )
+    from .running.draining import (
+        DrainResult as DrainResult,
+    )
+    from .running.draining import (
+        drain as drain,
+    )
+    from .running.supervisor import (
+        RunResult as RunResult,
+    )
+    from .running.supervisor import (
+        run_until_done as run_until_done,
+    )
+    from .sink.settlement import (
+        DeadLetter as DeadLetter,
+    )
+    from .sink.settlement import (
+        Retry as Retry,
+    )
+    from .sink.settlement import (
+        Settled as Settled,
+    )
+    from .sink.settlement import (
+        backoff as backoff,
+    )
+    from .sink.settlement import (
+        settle as settle,
+    )
+    from .sink.transactions import transaction_reader as transaction_reader
 
-__all__ = [
-    "AzQueueDataSource",
-    "AzQueueListener",
-    "DeadLetter",
-    "DrainResult",
-    "Retry",
-    "RunResult",
-    "Settled",
-    "SplitRows",
-    "__version__",
-    "backoff",
-    "dead_letters",
-    "drain",
-    "explain",
-    "queue_watch",
-    "redaction_conf",
-    "run_until_done",
-    "settle",
-    "split_apply",
-    "transaction_reader",
-    "try_apply",
-]
+NAMES = {
+    "commands.doctor.redaction": ("redaction_conf",),
+    "commands.watching": ("queue_watch",),
+    "datasource": ("AzQueueDataSource",),
+    "errors": (
+        "AccessDenied",
+        "AzQueueError",
+        "CheckpointMismatch",
+        "FunctionFailed",
+        "InvalidOption",
+        "InvalidRow",
+        "InvalidSchema",
+        "LateSegment",
+        "LoadConflict",
+        "LogConflict",
+        "LogDamaged",
+        "LogUnavailable",
+        "LostBlob",
+        "LostSegment",
+        "NotDrained",
+        "QueueNotFound",
+        "RowsLost",
+        "ServiceError",
+        "ServiceUnavailable",
+        "StaleReceipt",
+        "TooManyPoison",
+        "TransactionConflict",
+        "TransactionExpired",
+        "TransactionUnknown",
+        "UndecodableBody",
+    ),
+    "errors.explanation": ("Explanation", "explain"),
+    "files": ("read_new_files",),
+    "files.events.blobs": ("blob_events",),
+    "files.events.parsing": ("bounded_json", "parsed_events"),
+    "metrics.listener": ("AzQueueListener",),
+    "metrics.opentelemetry": ("export_to_opentelemetry",),
+    "metrics.prometheus": ("export_to_prometheus",),
+    "rows.duplicates": ("without_duplicates",),
+    "rows.packing.functions": ("pack", "unpack"),
+    "rows.try_apply.trying": ("SplitRows", "dead_letters", "split_apply", "try_apply"),
+    "running.draining": ("DrainResult", "drain"),
+    "running.supervisor": ("RunResult", "run_until_done"),
+    "sink.settlement": ("DeadLetter", "Retry", "Settled", "backoff", "settle"),
+    "sink.transactions": ("transaction_reader",),
+}
+"""The public names, by the module that has them."""
+_HOMES = {name: home for home, names in NAMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOMES)]
 
 # Spark's own error says only that there is no such format: docs/decisions/0039-another-python.md
 if is_in_doubt(os.environ, sys.modules):
-    from .doctor.installation import warn_of_another_python
+    from .commands.doctor.installation import warn_of_another_python
 
     warn_of_another_python()
 
 
 def __getattr__(name: str) -> Any:
-    if name == "AzQueueDataSource":
-        from .datasource import AzQueueDataSource
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
 
-        return AzQueueDataSource
-    if name == "AzQueueListener":
-        from .metrics.listener import AzQueueListener
 
-        return AzQueueListener
-    if name in ("DrainResult", "drain"):
-        from . import draining
-
-        return getattr(draining, name)
-    if name == "explain":
-        from .explanation import explain
-
-        return explain
-    if name in ("DeadLetter", "Retry", "Settled", "backoff", "settle"):
-        from . import settlement
-
-        return getattr(settlement, name)
-    if name == "queue_watch":
-        from .watching import queue_watch
-
-        return queue_watch
-    if name == "redaction_conf":
-        from .doctor.redaction import redaction_conf
-
-        return redaction_conf
-    if name == "transaction_reader":
-        from .transactions import transaction_reader
-
-        return transaction_reader
-    if name in ("RunResult", "run_until_done"):
-        from . import supervisor
-
-        return getattr(supervisor, name)
-    if name in ("SplitRows", "dead_letters", "split_apply", "try_apply"):
-        from . import trying
-
-        return getattr(trying, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return __all__

@@ -12,27 +12,22 @@ from typing import TypeVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from spark_azqueue.errors import AzQueueError, InvalidOption, short_tracebacks
+from spark_azqueue.errors.conditions import Condition
+from spark_azqueue.options.choices import OnUndecodable, Side
+from spark_azqueue.options.option import ParsedOptions
+from spark_azqueue.options.parse import parse, replay_config, sink_config, source_config
+from spark_azqueue.options.replay import ReplayConfig
+from spark_azqueue.options.sink_config import SinkConfig
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.options.transaction import check_batch, check_stream
+from spark_azqueue.sink.columns import SinkColumns, check_supplied
+from spark_azqueue.sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter, plan_of
+from spark_azqueue.source.columns import Columns, source_columns
+from spark_azqueue.source.readers import AzQueueReader, AzQueueStreamReader, RefusedStreamReader
+from spark_azqueue.source.replay.follower import check_stream as check_log_stream
 from spark_azqueue.source.replay.objects import OWN_COLUMNS
-
-from .conditions import Condition
-from .errors import AzQueueError, InvalidOption, short_tracebacks
-from .options.choices import OnUndecodable, Side
-from .options.option import ParsedOptions
-from .options.parse import parse, replay_config, sink_config, source_config
-from .options.replay import ReplayConfig
-from .options.sink_config import SinkConfig
-from .options.source_config import SourceConfig
-from .options.transaction import check_batch, check_stream
-from .sink.columns import SinkColumns, check_supplied
-from .sink.writers import STREAM_WRITER, AzQueueStreamWriter, AzQueueWriter, plan_of
-from .source.columns import Columns, source_columns
-from .source.readers import (
-    AzQueueReader,
-    AzQueueStreamReader,
-    RefusedStreamReader,
-)
-from .source.replay.follower import check_stream as check_log_stream
-from .source.replay.readers import LogReader, LogStreamReader
+from spark_azqueue.source.replay.readers import LogReader, LogStreamReader
 
 C = TypeVar("C", SourceConfig, SinkConfig, ReplayConfig)
 

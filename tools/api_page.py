@@ -60,7 +60,7 @@ GROUPS = (
     Group(
         "Pack many rows into one message",
         "See [many rows in one message](packing.md).",
-        (("spark_azqueue.packing", ("pack", "unpack")),),
+        ((_TOP, ("pack", "unpack")),),
     ),
     Group(
         "Start again after a failure",
@@ -70,31 +70,30 @@ GROUPS = (
     Group(
         "Explain an error",
         "See [troubleshooting](troubleshooting.md).",
-        ((_TOP, ("explain",)), ("spark_azqueue.explanation", ("Explanation",))),
+        ((_TOP, ("explain", "Explanation")),),
     ),
     Group(
         "See what happens",
         "See [metrics](metrics.md), which also lists the metrics.",
         (
             (_TOP, ("AzQueueListener", "transaction_reader", "queue_watch")),
-            ("spark_azqueue.prometheus", ("export",)),
-            ("spark_azqueue.opentelemetry", ("export",)),
+            (_TOP, ("export_to_prometheus", "export_to_opentelemetry")),
         ),
     ),
     Group(
         "Read files as they arrive",
         "See [files](files.md).",
-        (("spark_azqueue.files", ("read_new_files",)),),
+        ((_TOP, ("read_new_files",)),),
     ),
     Group(
         "Drop duplicates",
         "See [one of each](cookbook.md#one-of-each).",
-        (("spark_azqueue.duplicates", ("without_duplicates",)),),
+        ((_TOP, ("without_duplicates",)),),
     ),
     Group(
         "Read events",
         "See [events](files.md#events-as-columns) and [files](files.md).",
-        (("spark_azqueue.events", ("parsed", "blob_events", "bounded_json")),),
+        ((_TOP, ("parsed_events", "blob_events", "bounded_json")),),
     ),
     Group(
         "Test a job",
@@ -107,7 +106,7 @@ GROUPS = (
                     *("MessageView", "LogEntry", "Refusal"),
                 ),
             ),
-            ("spark_azqueue.testing.azurite", ("Azurite", "AzuriteUnavailable")),
+            ("spark_azqueue.testing", ("Azurite", "AzuriteUnavailable")),
         ),
     ),
 )
@@ -126,7 +125,7 @@ def api_page() -> str:
 
 def _entry(module: str, name: str) -> str:
     thing = getattr(importlib.import_module(module), name)
-    lines = [f"### `{_heading(module, name)}`", "", "```py", f"from {module} import {name}", ""]
+    lines = [f"### `{name}`", "", "```py", f"from {module} import {name}", ""]
     lines += [_declared(thing, name), "```", "", markdown(_doc(thing), _parameters(thing))]
     if inspect.isclass(thing):
         first = thing.__dict__.get("__init__")
@@ -135,10 +134,6 @@ def _entry(module: str, name: str) -> str:
         members = list(_members(thing))
         lines += ["", "Members:", "", *members] if members else []
     return "\n".join(lines) + "\n"
-
-
-def _heading(module: str, name: str) -> str:
-    return f"{module.rpartition('.')[2]}.{name}" if name == "export" else name
 
 
 def _doc(thing: Any) -> str:
@@ -232,7 +227,7 @@ def _errors() -> str:
     lines = [
         "## Errors",
         "",
-        "They are in `spark_azqueue.errors`. Each message begins with the id of",
+        "They are in `spark_azqueue`, too. Each message begins with the id of",
     ]
     lines += ["its [condition](troubleshooting.md#conditions). Inside a query Spark wraps them:"]
     lines += ["[`explain`](#explain) finds them.", "", "| error | is a | when |", "|---|---|---|"]

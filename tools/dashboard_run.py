@@ -43,7 +43,7 @@ def chain(folder: str, port: str, name: str) -> None:
     from pyspark.sql import DataFrame, SparkSession
 
     from spark_azqueue import AzQueueListener, queue_watch, transaction_reader
-    from spark_azqueue.prometheus import export
+    from spark_azqueue.metrics.prometheus import export
 
     spark = SparkSession.builder.master("local[1]").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -73,7 +73,7 @@ def fails(folder: str, port: str) -> None:
     from pyspark.sql import DataFrame, SparkSession
 
     from spark_azqueue import AzQueueListener, queue_watch, run_until_done
-    from spark_azqueue.prometheus import export
+    from spark_azqueue.metrics.prometheus import export
 
     options = {"queue": "refunds", "poisonQueue": "refunds-poison", "maxDequeueCount": "99"}
     options["createQueue"] = "true"

@@ -13,9 +13,9 @@ from pathlib import Path
 from api_page import api_page
 from option_groups import grouped
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS, Area, Assumption
-from spark_azqueue.explanation import SYMPTOMS
+from spark_azqueue.commands.certify.assumptions import ASSUMPTIONS, Area, Assumption
+from spark_azqueue.errors.conditions import Condition
+from spark_azqueue.errors.explanation import SYMPTOMS
 from spark_azqueue.options.account import ACCOUNT_OPTIONS
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.of_commands import COMMANDS, ROWS, Use, use_of
@@ -32,12 +32,12 @@ NAME_THE_REPOSITORY = (
 )
 """Files that say where the repository is."""
 BEGIN = (
-    "<!-- The tables of spark_azqueue/conditions.py and explanation.py, written by `make docs`; do"
-    " not edit. -->\n"
+    "<!-- The tables of spark_azqueue/errors/conditions.py and explanation.py, written by"
+    " `make docs`; do not edit. -->\n"
 )
 BEGIN_ASSUMPTIONS = (
-    "<!-- The tables of spark_azqueue/doctor/certify/assumptions.py, written by `make docs`; do not"
-    " edit. -->\n"
+    "<!-- The tables of spark_azqueue/commands/certify/assumptions.py, written by `make docs`; do"
+    " not edit. -->\n"
 )
 BEGIN_COMMANDS = (
     "<!-- The table of spark_azqueue/options/of_commands.py, written by `make docs`; do not edit."

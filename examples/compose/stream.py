@@ -12,8 +12,7 @@ import sys
 import prometheus_client
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue import AzQueueListener, run_until_done
-from spark_azqueue.prometheus import export
+from spark_azqueue import AzQueueListener, export_to_prometheus, run_until_done
 
 DATA = os.environ.get("DATA", "/data")
 BAD_SHARE = float(os.environ.get("BAD_SHARE", "0.002"))
@@ -74,7 +73,7 @@ def main() -> int:
     """Run both until the reader cannot go on. Returns the exit status."""
     spark = SparkSession.builder.master("local[2]").appName("orders").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    export(AzQueueListener.attach(spark))
+    export_to_prometheus(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(PORT)
     azure: dict[str, str] = {}  # the account is in the environment
     sender = send(spark, azure)

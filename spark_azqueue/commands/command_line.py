@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_azqueue.doctor.finding import advice_on, say
+from spark_azqueue.commands.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError
 
 
@@ -38,7 +38,7 @@ class Command(NamedTuple):
         return status
 
 
-_HERE, _DOCTOR = "spark_azqueue.commands", "spark_azqueue.doctor"
+_HERE, _DOCTOR = "spark_azqueue.commands", "spark_azqueue.commands.doctor"
 
 COMMANDS: Mapping[str, Command] = {
     "check": Command(
@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, Command] = {
     "watch": Command(
         "QUEUE",
         "export backlog, age and poison messages, also while no query runs",
-        "spark_azqueue.watching:watch",
+        "spark_azqueue.commands.watching:watch",
     ),
     "peek": Command("QUEUE", "show the first messages of a queue", f"{_HERE}.looking:peek"),
     "redrive": Command("QUEUE", "move messages of a poison queue back", f"{_HERE}.moving:redrive"),
@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, Command] = {
     "certify": Command(
         "",
         "try on an account what this package assumes of the service",
-        f"{_DOCTOR}.certify.command:main",
+        "spark_azqueue.commands.certify.command:main",
     ),
 }
 

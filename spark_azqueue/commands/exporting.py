@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from spark_azqueue.doctor.command_line import Parser, taken_options
-from spark_azqueue.doctor.finding import say
+from spark_azqueue.commands.doctor.command_line import Parser, taken_options
+from spark_azqueue.commands.doctor.finding import say
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import UNKNOWN_TIME, Message

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
 
-from spark_azqueue.doctor.finding import say
+from spark_azqueue.commands.doctor.finding import say
 from spark_azqueue.errors import AzQueueError, InvalidRow
 from spark_azqueue.service.encoding import Encoding, encode
 

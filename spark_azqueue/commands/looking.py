@@ -12,8 +12,8 @@ from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from spark_azqueue.doctor.command_line import taken_options
-from spark_azqueue.doctor.finding import advice_on, say
+from spark_azqueue.commands.doctor.command_line import taken_options
+from spark_azqueue.commands.doctor.finding import advice_on, say
 from spark_azqueue.errors import AzQueueError, QueueNotFound
 from spark_azqueue.options import parsers
 from spark_azqueue.options.choices import IsolationLevel

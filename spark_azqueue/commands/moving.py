@@ -14,8 +14,8 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from spark_azqueue.doctor.command_line import Parser, taken_options
-from spark_azqueue.doctor.finding import say
+from spark_azqueue.commands.doctor.command_line import Parser, taken_options
+from spark_azqueue.commands.doctor.finding import say
 from spark_azqueue.errors import InvalidRow
 from spark_azqueue.options.selection import POISON_SUFFIX
 from spark_azqueue.service.messages import MAX_PER_REQUEST, Message

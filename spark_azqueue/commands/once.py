@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from threading import Event
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AzQueueError, InvalidOption, TransactionUnknown
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.sink_config import SinkConfig
 from spark_azqueue.sink.columns import SinkColumns
 from spark_azqueue.sink.row_errors import requests

@@ -26,8 +26,8 @@ def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
     stored = body.envelope.body if body.envelope else text
     if not stored.startswith(_MARKS):
         return None
-    from spark_azqueue.packs.bounds import CorruptPack
-    from spark_azqueue.packs.splitting import stored_pack
+    from spark_azqueue.rows.packing.bounds import CorruptPack
+    from spark_azqueue.rows.packing.splitting import stored_pack
 
     pack = stored_pack(stored)
     if pack is None:
@@ -45,8 +45,8 @@ def rows_of_pack(stored: str) -> Sequence[str] | None:
     """The rows of a stored text as JSON, none of what is no pack; None if it cannot be opened."""
     if not stored.startswith(_MARKS):
         return ()
-    from spark_azqueue.packs.bounds import CorruptPack
-    from spark_azqueue.packs.splitting import stored_pack
+    from spark_azqueue.rows.packing.bounds import CorruptPack
+    from spark_azqueue.rows.packing.splitting import stored_pack
 
     pack = stored_pack(stored)
     try:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from threading import Event
 
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.packs.bodies import FORMATS
-from spark_azqueue.packs.bounds import MAX_ROWS, CorruptPack
-from spark_azqueue.packs.filling import Filled, Filling
-from spark_azqueue.packs.json_values import parsed
+from spark_azqueue.rows.packing.bodies import FORMATS
+from spark_azqueue.rows.packing.bounds import MAX_ROWS, CorruptPack
+from spark_azqueue.rows.packing.filling import Filled, Filling
+from spark_azqueue.rows.packing.json_values import parsed
 
 from .lines import LinesToSend
 from .scan import ScanCounts

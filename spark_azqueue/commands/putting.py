@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Protocol
 
-from spark_azqueue.doctor.command_line import taken_options
-from spark_azqueue.doctor.finding import say
+from spark_azqueue.commands.doctor.command_line import taken_options
+from spark_azqueue.commands.doctor.finding import say
 from spark_azqueue.errors import AzQueueError, InvalidRow
 from spark_azqueue.options import parsers
 from spark_azqueue.options.option import ParsedOptions

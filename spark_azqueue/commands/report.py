@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from spark_azqueue.doctor.finding import advice_on, say
+from spark_azqueue.commands.doctor.finding import advice_on, say
 
 from .scan import LEASE_S, MOST_PAGES_WITHOUT_NEWS, End, ScanCounts
 from .shared import as_json

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
-from spark_azqueue.doctor.command_line import Parser, add_options
+from spark_azqueue.commands.doctor.command_line import Parser, add_options
 from spark_azqueue.errors import AccessDenied, QueueNotFound
 from spark_azqueue.options import parsers
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE, read_account

@@ -224,7 +224,7 @@ class Transfer:
         """The texts to put in place of one: of a packed message each row, if the plan says so."""
         if not self.plan.splits:
             return [text]
-        from spark_azqueue.packs.splitting import split  # it takes pyarrow
+        from spark_azqueue.rows.packing.splitting import split  # it takes pyarrow
 
         return split(text)
 

@@ -16,15 +16,7 @@ from spark_azqueue.service.names import FILES
 from spark_azqueue.service.redaction import shown
 
 from .bodies import of_bodies
-from .decide import (
-    Announced,
-    Looks,
-    Quarantined,
-    changed,
-    listed_by,
-    not_matched,
-    without,
-)
+from .decide import Announced, Looks, Quarantined, changed, listed_by, not_matched, without
 from .hadoop import is_sparks, said
 from .listing import (
     SETTLED_S,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_azqueue.eventgrid.blobs import blob_events
+from spark_azqueue.files.events.blobs import blob_events
 
 from .decide import Announced, announced
 

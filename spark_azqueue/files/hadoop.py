@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, PySparkException
 
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.raised import without_sql_state
 from spark_azqueue.options.log import LogPlace, log_place
-from spark_azqueue.raised import without_sql_state
 from spark_azqueue.service.redaction import shown
 
 from .decide import Look

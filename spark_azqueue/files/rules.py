@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from spark_azqueue.eventgrid.trusted import TrustedPlace, places
+from spark_azqueue.files.events.trusted import TrustedPlace, places
 
 from .globs import Glob
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.account import Account, EntraIdentity, IdentityKind, SasProvider
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.policy import check_destination

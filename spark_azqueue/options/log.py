@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import container_name
 from spark_azqueue.service.policy import check_log_root

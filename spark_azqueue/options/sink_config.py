@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.messages import WEEK_S, delay_not_below_ttl, queue_name
 

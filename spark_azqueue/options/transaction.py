@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.messages import NEVER_EXPIRES, WEEK_S
 

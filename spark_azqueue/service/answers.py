@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     AccessDenied,
     Outcome,
@@ -10,6 +9,7 @@ from spark_azqueue.errors import (
     ServiceError,
     ServiceUnavailable,
 )
+from spark_azqueue.errors.conditions import Condition
 
 from .redaction import shown
 

@@ -13,8 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
+from spark_azqueue.errors.conditions import Condition
 
 from .account import Account, EntraIdentity, IdentityKind, account_sas, container_sas, queue_sas
 from .databricks import service_credential

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
+from spark_azqueue.errors.conditions import Condition
 
 from .policy import check_installed
 from .redaction import shown

@@ -10,8 +10,8 @@ import functools
 import re
 from datetime import datetime, timezone
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, InvalidRow
+from spark_azqueue.errors.conditions import Condition
 
 MAX_ID = 64
 MAX_RECEIPT = 512

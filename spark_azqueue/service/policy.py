@@ -24,8 +24,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 
 from .account import Account
 from .redaction import hide_secrets, shown

@@ -17,8 +17,8 @@ from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 
 from .policy import check_provider_allowed, not_allowed, untrusted_file_of
 from .redaction import shown

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from urllib.parse import parse_qsl
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied
+from spark_azqueue.errors.conditions import Condition
 
 from .account import Account, SasProvider
 from .providers import provided_sas

@@ -5,8 +5,8 @@ Types are Spark's short names ("string", "timestamp", …).
 
 from __future__ import annotations
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidSchema
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.service.message_fields import Form
 from spark_azqueue.service.messages import FIELDS

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import LostBlob, UndecodableBody, short_tracebacks
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.blobs import ClaimCheck
 from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.service.blobs.references import Reference, read_reference

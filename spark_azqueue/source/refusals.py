@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     CheckpointMismatch,
     InvalidOption,
@@ -20,6 +19,7 @@ from spark_azqueue.errors import (
     LostSegment,
     UndecodableBody,
 )
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.log import WRAPPER
 from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.service.messages import QueueRef, Received

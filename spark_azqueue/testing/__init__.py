@@ -11,13 +11,22 @@ Everything here needs only the standard library.
 From a shell: `python -m spark_azqueue.testing --queue orders`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .answering import LogEntry
 from .errors import Refusal
 from .faults import Fault, FaultScript
 from .model import MessageView
 from .server import FakeClock, FakeQueueService
 
+if TYPE_CHECKING:
+    from .azurite import Azurite, AzuriteUnavailable
+
 __all__ = [
+    "Azurite",
+    "AzuriteUnavailable",
     "FakeClock",
     "FakeQueueService",
     "Fault",
@@ -26,3 +35,11 @@ __all__ = [
     "MessageView",
     "Refusal",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Azurite", "AzuriteUnavailable"):
+        from . import azurite
+
+        return getattr(azurite, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_azqueue.doctor.log_checks import examine_log
+from spark_azqueue.commands.doctor.log_checks import examine_log
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS

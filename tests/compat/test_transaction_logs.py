@@ -12,8 +12,8 @@ import pytest
 from log_stores import MemoryLogStore
 from world.transactions import QUERY, HiddenQueues, Process, of_service
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import TransactionUnknown
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction.inspect import records
 from spark_azqueue.sink.transaction.listing import Step

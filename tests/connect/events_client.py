@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_azqueue.events import blob_events, parsed
+from spark_azqueue import blob_events, parsed_events
 
 address, file, queue = sys.argv[1:]
 bodies = json.loads(Path(file).read_text())
@@ -33,6 +33,8 @@ own = spark.sql("SELECT 'order-7' AS id, 'order' AS type, '/shop' AS source, '7'
 sink = own.write.format("azqueue").mode("append").options(**options)
 sink.option("messageFormat", "cloudevents").save()
 peek = spark.read.format("azqueue").options(**options).load()
-rows += [list(row) for row in parsed(peek).select("id", "source", "data", "reason").collect()]
+rows += [
+    list(row) for row in parsed_events(peek).select("id", "source", "data", "reason").collect()
+]
 spark.stop()
 print(json.dumps(rows))

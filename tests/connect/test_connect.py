@@ -52,7 +52,7 @@ def test_a_client_without_the_connector_uses_source_and_sink(
 def test_a_client_reads_events_by_functions_of_the_server(
     client: Path, server: str, fake: FakeQueueService, queue: str, tmp_path: Path
 ) -> None:
-    """The client has `spark_azqueue.events` on its path, and nothing that the package needs."""
+    """The client has the package on its path, and nothing that the package needs."""
     cases = [
         (event, form, text)
         for event in storage_events.EVENTS

@@ -36,9 +36,9 @@ from entra import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_azqueue.commands.doctor.finding import Finding
+from spark_azqueue.commands.doctor.queue_checks import examine
 from spark_azqueue.datasource import AzQueueDataSource
-from spark_azqueue.doctor.finding import Finding
-from spark_azqueue.doctor.queue_checks import examine
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.queues.management import create_queue
@@ -285,7 +285,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
-        "spark_azqueue.doctor.queue_checks._PATIENT", lambda ask, *given: ask(*given)
+        "spark_azqueue.commands.doctor.queue_checks._PATIENT", lambda ask, *given: ask(*given)
     )
     options = {"secret.connectionString": azurite.connection_string, "queue": queue}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from accounts import account_of
 
-from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
-from spark_azqueue.doctor.certify.measures import introduction
-from spark_azqueue.doctor.certify.sandbox import Sandbox
-from spark_azqueue.doctor.certify.trial import TrialOutcome, rows
+from spark_azqueue.commands.certify.assumptions import ASSUMPTIONS
+from spark_azqueue.commands.certify.measures import introduction
+from spark_azqueue.commands.certify.sandbox import Sandbox
+from spark_azqueue.commands.certify.trial import TrialOutcome, rows
 
 
 @pytest.mark.core

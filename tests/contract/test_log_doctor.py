@@ -11,7 +11,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from spark_azqueue.doctor.log_checks import examine_log
+from spark_azqueue.commands.doctor.log_checks import examine_log
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.account import API_VERSION
 from spark_azqueue.service.blobs.folder import BlobFolder

@@ -11,8 +11,8 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from spark_azqueue.doctor.output_checks import compare
-from spark_azqueue.duplicates import without_duplicates
+from spark_azqueue.commands.doctor.output_checks import compare
+from spark_azqueue.rows.duplicates import without_duplicates
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from spark_azqueue.duplicates import without_duplicates
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.rows.duplicates import without_duplicates
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams

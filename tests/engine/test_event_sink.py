@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 
-from spark_azqueue.events import parsed
+from spark_azqueue import parsed_events
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams
@@ -48,7 +48,9 @@ def test_events_come_back_as_they_were_sent(
     for frame in (texts, binary):
         frame.write.format("azqueue").mode("append").options(**options).save()
 
-    streams.collect(parsed(streams.read(azurite_connection_string, queue)), availableNow=True)
+    streams.collect(
+        parsed_events(streams.read(azurite_connection_string, queue)), availableNow=True
+    )
     finish(streams.queries[0])
 
     found = {row.id: row for row in streams.rows}

@@ -1,4 +1,4 @@
-"""`spark_azqueue.events`: every event of Azure Storage, and what is no event."""
+"""`parsed_events` and `blob_events`: every event of Azure Storage, and what is no event."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from storage_events import (
     subject_of,
 )
 
-from spark_azqueue.eventgrid import blobs
-from spark_azqueue.events import blob_events, bounded_json, parsed
+from spark_azqueue import blob_events, bounded_json, parsed_events
+from spark_azqueue.files.events import blobs
 
 CREATED = OF_BLOBS[1]
 AZURITE = "http://127.0.0.1:10000/devstoreaccount1"
@@ -83,7 +83,7 @@ def test_a_time_without_a_zone_is_utc_whatever_the_sessions_zone(spark: SparkSes
     body = json.dumps(event.event_grid())
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        seconds = parsed(frame(spark, [body])).selectExpr("unix_micros(time)").first()
+        seconds = parsed_events(frame(spark, [body])).selectExpr("unix_micros(time)").first()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
@@ -323,21 +323,21 @@ def test_data_as_a_variant(spark: SparkSession) -> None:
     given = [cloud(data=data) for data in ({"n": [1, {"m": 2}]}, "text", 7, None, "{")]
     given += [json.dumps(binary), json.dumps(text), cloud(data="[" * 100), "no JSON"]
 
-    found = parsed(frame(spark, given), "variant")
+    found = parsed_events(frame(spark, given), "variant")
 
     assert found.schema["data"].dataType.simpleString() == "variant"
     data = [row.data and row.data.toPython() for row in found.collect()]
     expected = [{"n": [1, {"m": 2}]}, "text", 7, None, "{", {"n": 3}, 'say "n"', "[" * 100, None]
     assert data == expected
     with pytest.raises(TypeError, match="struct or variant, not int"):
-        parsed(frame(spark, []), "int")
+        parsed_events(frame(spark, []), "int")
 
 
 def test_data_by_a_schema(spark: SparkSession) -> None:
     given = [GOOD, with_data(contentLength="x"), changed(data=[1]), changed(data=None), "no event"]
     schema = "api STRING, contentLength BIGINT, storageDiagnostics STRUCT<batchId: STRING>"
 
-    events = parsed(frame(spark, given), schema)
+    events = parsed_events(frame(spark, given), schema)
     found = events.collect()
 
     assert events.schema["data"].dataType.simpleString() == (
@@ -354,7 +354,7 @@ def test_columns_and_types_are_those_of_the_docstrings(spark: SparkSession) -> N
     empty = spark.createDataFrame([], "body STRING")
     fields = blob_events(empty, trusted=TRUSTED).schema.fields[1:]
 
-    documented = f"{parsed.__doc__}{blob_events.__doc__}"
+    documented = f"{parsed_events.__doc__}{blob_events.__doc__}"
     for field in fields:
         kind = field.dataType.simpleString().upper()
         assert f"`{field.name}`".ljust(16) + kind in documented, field
@@ -362,11 +362,11 @@ def test_columns_and_types_are_those_of_the_docstrings(spark: SparkSession) -> N
 
 def test_columns_that_are_there_already_are_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="has id, Reason already: rename or drop it"):
-        parsed(spark.createDataFrame([], "body STRING, id INT, Reason INT"))
+        parsed_events(spark.createDataFrame([], "body STRING, id INT, Reason INT"))
     with pytest.raises(ValueError, match="has path already"):
         blob_events(spark.createDataFrame([], "body STRING, path INT"), trusted=TRUSTED)
     with pytest.raises(TypeError, match="not array<int>"):
-        parsed(spark.createDataFrame([], "body STRING"), "ARRAY<INT>")
+        parsed_events(spark.createDataFrame([], "body STRING"), "ARRAY<INT>")
     assert set(SCHEMAS) == {"EventGridSchema", "CloudEventSchemaV1_0"}
 
 

@@ -12,7 +12,7 @@ from hostile_events import CREATED, ELSEWHERE, PATH, TOO_MUCH, event
 from pyspark.sql import Row, SparkSession
 from storage_events import BLOB, DFS, base64_of
 
-from spark_azqueue.events import blob_events
+from spark_azqueue import blob_events
 
 AZURITE = "http://127.0.0.1:10000/devstoreaccount1"
 TRUSTED = ["shopdata/landing", f"{AZURITE}/landing"]

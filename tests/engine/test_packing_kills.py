@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_azqueue.packs.bodies import FORMATS
+from spark_azqueue.rows.packing.bodies import FORMATS
 from spark_azqueue.testing import FakeQueueService
 
 from .test_chain_kills import Chain

@@ -14,7 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_azqueue.options.parse import OPTIONS
-from spark_azqueue.supervisor import RestartLimits
+from spark_azqueue.running.supervisor import RestartLimits
 from spark_azqueue.testing import FakeQueueService
 
 from .databricks import BREAK, HEAD, Dbutils, cells, execute, magic

@@ -24,9 +24,9 @@ from world.process import Simulated
 from world.service import SOURCE, Service
 from world.spark import DIES, VISIBILITY_S, Spark
 
-from spark_azqueue.draining import DrainResult, drain
 from spark_azqueue.errors import AzQueueError
 from spark_azqueue.options.choices import DeleteAfter
+from spark_azqueue.running.draining import DrainResult, drain
 from spark_azqueue.source.driver import left
 
 from .test_promises import run_machine

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spark_azqueue.finished import (
+from spark_azqueue.running.finished import (
     Again,
     Enough,
     Finish,

@@ -18,8 +18,8 @@ from spark_azqueue.errors import (
     LostSegment,
 )
 from spark_azqueue.options.choices import DeleteAfter, LogStart
+from spark_azqueue.running.supervisor import PERMANENT
 from spark_azqueue.source.leases.timing import RENEWED_S
-from spark_azqueue.supervisor import PERMANENT
 
 from .test_log_scenarios import a_query, bodies, drain, each_once, send
 

@@ -9,7 +9,7 @@ import pytest
 from world.service import POISON, SOURCE, Service
 from world.spark import Spark
 
-from spark_azqueue.supervisor import RunResult, run_until_done
+from spark_azqueue.running.supervisor import RunResult, run_until_done
 
 pytestmark = pytest.mark.usefixtures("simulated_time")
 

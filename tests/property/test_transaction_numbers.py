@@ -29,7 +29,6 @@ from world.transactions import (
 from world.turns import Killed
 from world.writes import Writes
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     AzQueueError,
     LogDamaged,
@@ -38,6 +37,7 @@ from spark_azqueue.errors import (
     TransactionExpired,
     TransactionUnknown,
 )
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.names import TRANSACTIONS
 from spark_azqueue.sink.transaction import commit, names, task
 from spark_azqueue.sink.transaction.commit import Committed, Transactions

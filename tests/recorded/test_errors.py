@@ -8,8 +8,8 @@ import pytest
 from cassettes import Recorded, recorded
 from feeding import Feeding
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, Outcome, ServiceError
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.account import Account
 from spark_azqueue.service.blobs.calls import LookAtContainer
 from spark_azqueue.service.blobs.container import Container

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_azqueue.applying.task import Work
+from spark_azqueue.rows.try_apply.task import Work
 
 
 def batches(

@@ -97,7 +97,7 @@ def unsettled(patch: Patch) -> None:
     ) -> SlotReport:
         return SlotReport.of(segment.header, size)
 
-    patch.setattr(closing, "settle", settled)
+    patch.setattr(closing, "settle_slot", settled)
 
 
 def rows_before_deletes(patch: Patch) -> None:
@@ -105,11 +105,11 @@ def rows_before_deletes(patch: Patch) -> None:
         config: Any, client: Any, segment: SlotSegment, size: int, *more: Any
     ) -> SlotReport:
         try:
-            return leasing.settle(config, client, segment, size, *more)
+            return leasing.settle_slot(config, client, segment, size, *more)
         except ServiceError:
             return SlotReport.of(segment.header, size)
 
-    patch.setattr(slot, "settle", settled)
+    patch.setattr(slot, "settle_slot", settled)
 
 
 def deletes_before_put(patch: Patch) -> None:

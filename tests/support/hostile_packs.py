@@ -22,9 +22,9 @@ import pyarrow as pa
 from packed import EVERY_TYPE, arrow_pack, json_pack, stream_of
 from shared_tables import END, shared_batch_metadata, shared_schema
 
-from spark_azqueue.packs.arrow_format import MAGIC, ArrowFormat
-from spark_azqueue.packs.bodies import FORMATS, rows_of
-from spark_azqueue.packs.bounds import CorruptPack, PackBounds
+from spark_azqueue.rows.packing.arrow_format import MAGIC, ArrowFormat
+from spark_azqueue.rows.packing.bodies import FORMATS, rows_of
+from spark_azqueue.rows.packing.bounds import CorruptPack, PackBounds
 
 _EMPTY = pa.struct([])
 Hostile = tuple[Callable[[], bytes], pa.Schema]

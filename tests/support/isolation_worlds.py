@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from refs import ORDERS, ref
 
 from spark_azqueue.errors import TooManyPoison
+from spark_azqueue.running.supervisor import Isolating
 from spark_azqueue.service.messages import Message
 from spark_azqueue.source.batches.poison import Suspects
 from spark_azqueue.source.findings import Findings
 from spark_azqueue.source.suspects import IsolationRule
-from spark_azqueue.supervisor import Isolating
 
 RESTART_S, BATCH_S, MOST, PAGE = 4.0, 1.0, 200, 32
 GIVEN_UP_AFTER = 20

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from spark_azqueue.packs.arrow_format import MAGIC
+from spark_azqueue.rows.packing.arrow_format import MAGIC
 
 _BERLIN = datetime.timezone(datetime.timedelta(hours=1))
 _EVERY: dict[str, tuple[pa.DataType, list[object]]] = {

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import spark_azqueue
 from spark_azqueue import errors
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AzQueueError
+from spark_azqueue.errors.conditions import Condition
 
 PACKAGE = Path(spark_azqueue.__file__).parent
 ANY = "…"

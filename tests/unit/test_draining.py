@@ -16,10 +16,10 @@ from scheduled import Run, Scheduled, numbered
 
 import spark_azqueue
 from spark_azqueue import errors
-from spark_azqueue.draining import DrainBar, DrainResult, drain
+from spark_azqueue.running.draining import DrainBar, DrainResult, drain
+from spark_azqueue.running.supervisor import run_until_done
 from spark_azqueue.service.messages import Lease
 from spark_azqueue.source.driver.left import QueuesLeft, SourceLeft
-from spark_azqueue.supervisor import run_until_done
 from spark_azqueue.testing import FakeQueueService, Fault
 
 QUEUE = "orders"

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from spark_azqueue import errors
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     AccessDenied,
     AzQueueError,
@@ -19,6 +18,7 @@ from spark_azqueue.errors import (
     ServiceUnavailable,
     short_tracebacks,
 )
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.service.answers import classify, service_error
 
 

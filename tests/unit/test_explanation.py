@@ -12,9 +12,9 @@ import pytest
 from raised import CLASSES
 
 import spark_azqueue
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AzQueueError, QueueNotFound
-from spark_azqueue.explanation import explain, page_address
+from spark_azqueue.errors.conditions import Condition
+from spark_azqueue.errors.explanation import explain, page_address
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = (

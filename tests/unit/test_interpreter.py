@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_azqueue.doctor import installation
-from spark_azqueue.doctor.finding import Finding
-from spark_azqueue.interpreter import is_in_doubt, is_this_python
+from spark_azqueue.commands.doctor import installation
+from spark_azqueue.commands.doctor.finding import Finding
+from spark_azqueue.errors.interpreter import is_in_doubt, is_this_python
 
 DRIVER = {"pyspark": None, "__main__": SimpleNamespace(__spec__=None)}
 

@@ -13,9 +13,9 @@ import pytest
 from ambiguity import is_ambiguous
 
 import spark_azqueue
-from spark_azqueue.doctor.redaction import STATEMENTS
-from spark_azqueue.eventgrid.trusted import places
-from spark_azqueue.explanation import SYMPTOMS
+from spark_azqueue.commands.doctor.redaction import STATEMENTS
+from spark_azqueue.errors.explanation import SYMPTOMS
+from spark_azqueue.files.events.trusted import places
 
 PACKAGE = Path(spark_azqueue.__file__).parent
 FUNCTIONS = ("compile", "search", "match", "fullmatch", "sub", "split", "findall", "finditer")
@@ -24,17 +24,17 @@ OTHERS += [each.pattern for each in places(["shopdata/landing", "http://127.0.0.
 
 LINEAR = {
     "service/redaction.py": "each repeat ends where another could begin",
-    "doctor/certify/trial.py": "a repeat begins where no character of it is before",
+    "commands/certify/trial.py": "a repeat begins where no character of it is before",
     "sink/events.py": "matched from the beginning, by `_FORMS`",
     "testing/azurite.py": "a repeat begins where no character of it is before",
-    "doctor/command_line.py": "its last part goes to the end of the text, so it never fails",
+    "commands/doctor/command_line.py": "its last part goes to the end of the text: it never fails",
 }
 """Files with expressions that assertions make linear, which `is_ambiguous` leaves out."""
 
 NOT_FROM_OUTSIDE = {
     "files/checks.py": "the user's own glob",
     "files/hadoop.py": "names of Java's classes",
-    "eventgrid/parsing.py": "possessive, and too large for this test",
+    "files/events/parsing.py": "possessive, and too large for this test",
 }
 
 

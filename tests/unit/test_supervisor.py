@@ -7,9 +7,10 @@ import math
 import pytest
 from progress_events import ended, started
 
-from spark_azqueue import errors, supervisor
+from spark_azqueue import errors
 from spark_azqueue.metrics.listener import AzQueueListener
-from spark_azqueue.supervisor import PERMANENT, RunResult, run_until_done
+from spark_azqueue.running import supervisor
+from spark_azqueue.running.supervisor import PERMANENT, RunResult, run_until_done
 
 
 class Query:

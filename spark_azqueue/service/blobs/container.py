@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.errors.conditions import Condition
 
 from ..account import Account
 from ..credentials import Plane

@@ -6,8 +6,8 @@ writers one wins, and none is seen before it is whole.
 
 from __future__ import annotations
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import ServiceError
+from spark_azqueue.errors.conditions import Condition
 
 from ..account import Account
 from ..names import MOST_NAMES, WRITE_AHEAD, Kind, Stored, checked_folder, checked_object, is_listed

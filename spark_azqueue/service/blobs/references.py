@@ -15,8 +15,8 @@ import uuid
 from dataclasses import dataclass
 from functools import partial
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.errors.conditions import Condition
 
 from ..messages import is_queue_name
 from ..redaction import shown

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import (
     LogConflict,
     TransactionConflict,
     TransactionExpired,
     TransactionUnknown,
 )
+from spark_azqueue.errors.conditions import Condition
 
 from .names import Transaction
 

@@ -16,12 +16,7 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
 from ..columns import Columns
-from ..dead_letters import (
-    DecodingRecord,
-    copy_to_poison_queue,
-    dead_lettered,
-    rows_and_reasons,
-)
+from ..dead_letters import DecodingRecord, copy_to_poison_queue, dead_lettered, rows_and_reasons
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder

@@ -29,7 +29,7 @@ from ..logged.undecodable import Reading
 from ..refusals import check_held
 from . import names
 from .folder import PlanFolder, PlanStatus, tombstone
-from .leasing import settle, slot_rows, without_deletes
+from .leasing import settle_slot, slot_rows, without_deletes
 from .names import START, PlanId
 from .objects import Closed, SeenMessages, SlotReport
 from .plan import Plan
@@ -281,6 +281,6 @@ class Closing:
         if plan.slots[slot].again is not None:
             answered = without_deletes(segment, size)
         else:
-            answered = settle(self._config, self._client, segment, size)
+            answered = settle_slot(self._config, self._client, segment, size)
         self._folder.put_settled(plan, slot, answered)
         return answered

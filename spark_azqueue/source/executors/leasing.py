@@ -285,7 +285,7 @@ MARGIN_S = 5
 """Times of the service are whole seconds, and those of its servers differ."""
 
 
-def settle(
+def settle_slot(
     config: SourceConfig,
     client: QueueClient,
     segment: SlotSegment,

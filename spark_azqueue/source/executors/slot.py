@@ -40,7 +40,7 @@ from .leasing import (
     Leasing,
     delete_all,
     release,
-    settle,
+    settle_slot,
     slot_rows,
     without_deletes,
     without_undecodable,
@@ -178,7 +178,7 @@ class SlotTask:
     def _settled(self, segment: SlotSegment, size: int, copies: Sequence[Lease]) -> SlotReport:
         if self._plan.slots[self._slot].again is not None:
             return without_deletes(segment, size)
-        return settle(self._config, self._client, segment, size, copies)
+        return settle_slot(self._config, self._client, segment, size, copies)
 
     def _put(self) -> tuple[SlotSegment, int, Leased | None]:
         """Put what this slot gives. Returns what is stored then, and what was leased if it is

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import UndecodableBody
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.choices import LargeBody, OnUndecodable
 from spark_azqueue.service.blobs.references import Reference
 from spark_azqueue.service.encoding import BodyType, Encoding, looks_like_base64, raw_bytes

@@ -19,15 +19,7 @@ from spark_azqueue.options.replay import ReplayConfig
 from ..calls import BareCalls
 from ..offsets import OffsetJson
 from ..refusals import behind, end_of_stream, lost_batch, of_another, overlapping, removed
-from .batches import (
-    LogSurvey,
-    Piece,
-    ReplayOffset,
-    first_batch,
-    lost_at_start,
-    parted,
-    pieces_of,
-)
+from .batches import LogSurvey, Piece, ReplayOffset, first_batch, lost_at_start, parted, pieces_of
 from .survey import History, history_of, opened_log
 
 _NAP_AT_MOST_S = 0.25

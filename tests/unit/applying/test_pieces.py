@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_azqueue.applying.pieces import (
+from spark_azqueue.errors import FunctionFailed
+from spark_azqueue.rows.try_apply.pieces import (
     BatchesOfFailures,
     EarlierTasks,
     Failures,
@@ -18,7 +19,6 @@ from spark_azqueue.applying.pieces import (
     isolated,
     name_of,
 )
-from spark_azqueue.errors import FunctionFailed
 
 
 class Function:

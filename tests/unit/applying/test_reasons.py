@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_azqueue.applying.reasons import ResultMismatch, reason_of
+from spark_azqueue.rows.try_apply.reasons import ResultMismatch, reason_of
 
 KEY = "A" * 86 + "=="
 
@@ -51,7 +51,9 @@ def test_of_an_installed_package_it_names_the_function_that_was_called(
     (tmp_path / "shop_parsing.py").write_text("def price(x):\n    return inner(x)\n\n"
                                               "def inner(x):\n    return x['price']\n")  # fmt: skip
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("spark_azqueue.applying.reasons._LIBRARIES", (str(tmp_path), __file__))
+    monkeypatch.setattr(
+        "spark_azqueue.rows.try_apply.reasons._LIBRARIES", (str(tmp_path), __file__)
+    )
     module = importlib.import_module("shop_parsing")
     try:
         text, _ = reason_of(raised(lambda: module.price({})))

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from applied import applied, batches, work
 
-from spark_azqueue.applying.conversion import uses_arrow
 from spark_azqueue.errors import FunctionFailed
+from spark_azqueue.rows.try_apply.conversion import uses_arrow
 
 UTC = datetime.timezone.utc
 INSTANT = pa.timestamp("us", "Europe/Berlin")

@@ -9,8 +9,8 @@ from reference import with_command_options
 
 from spark_azqueue.commands.command_line import COMMANDS as WORDS
 from spark_azqueue.commands.command_line import main
-from spark_azqueue.doctor import command_line
-from spark_azqueue.doctor.command_line import options_in
+from spark_azqueue.commands.doctor import command_line
+from spark_azqueue.commands.doctor.command_line import options_in
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.options.account import ACCOUNT_OPTIONS, ENVIRONMENT_VARIABLE
 from spark_azqueue.options.of_commands import COMMANDS, ROWS, Use, for_command, rest, use_of

@@ -11,10 +11,10 @@ from refs import ORDERS
 import spark_azqueue
 from spark_azqueue.commands import looking
 from spark_azqueue.commands.command_line import main
+from spark_azqueue.commands.doctor.command_line import tell
+from spark_azqueue.commands.doctor.finding import Finding, say
 from spark_azqueue.commands.scan import ScanCounts
 from spark_azqueue.commands.shared import ProgressBar, age_of, as_json, fields_of, lines_of
-from spark_azqueue.doctor.command_line import tell
-from spark_azqueue.doctor.finding import Finding, say
 from spark_azqueue.errors import ServiceError
 from spark_azqueue.service.encoding import Encoding
 from spark_azqueue.service.envelopes import poison_envelope

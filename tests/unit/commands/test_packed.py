@@ -17,9 +17,9 @@ from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
 
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.packs.bodies import FORMATS, rows_of
-from spark_azqueue.packs.bounds import PackBounds
-from spark_azqueue.packs.splitting import PARTS, split
+from spark_azqueue.rows.packing.bodies import FORMATS, rows_of
+from spark_azqueue.rows.packing.bounds import PackBounds
+from spark_azqueue.rows.packing.splitting import PARTS, split
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 from spark_azqueue.testing import Fault
 

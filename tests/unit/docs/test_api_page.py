@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
 
 import pytest
 from api_page import api_page
@@ -10,7 +13,7 @@ from docstrings import markdown
 from site_pages import REPOSITORY
 
 import spark_azqueue
-from spark_azqueue import duplicates, errors, events, files, testing
+from spark_azqueue import errors, testing
 
 PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -19,14 +22,38 @@ def test_the_page_is_what_the_code_says() -> None:
     assert api_page() == PAGE, "run: python tools/reference.py"
 
 
-@pytest.mark.parametrize(
-    "module", [spark_azqueue, duplicates, events, files, testing], ids=lambda each: each.__name__
-)
+@pytest.mark.parametrize("module", [spark_azqueue, testing], ids=lambda each: each.__name__)
 def test_every_public_name_is_on_the_page_with_where_it_is_imported_from(module: object) -> None:
+    """Users import from these two alone."""
     name: str = module.__name__  # type: ignore[attr-defined]
     imports = set(re.findall(rf"^from {re.escape(name)} import (\w+)$", PAGE, re.MULTILINE))
 
-    assert imports == set(module.__all__) - {"__version__"}  # type: ignore[attr-defined]
+    names = set(module.__all__) - {"__version__"}  # type: ignore[attr-defined]
+    assert imports == {each for each in names if not _is_error(getattr(module, each))}
+
+
+def test_the_door_says_the_same_to_python_and_to_tools_that_check_types() -> None:
+    """The names are written twice: for imports, and for who reads the code without running it."""
+    tree = ast.parse((REPOSITORY / "spark_azqueue" / "__init__.py").read_text(encoding="utf-8"))
+    for_types = {
+        alias.name: node.module
+        for branch in tree.body
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert for_types == {
+        name: home for home, names in spark_azqueue.NAMES.items() for name in names
+    }
+
+
+def test_the_door_loads_neither_spark_nor_arrow() -> None:
+    code = "import sys, spark_azqueue; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "set()"
 
 
 def test_every_error_is_on_the_page() -> None:

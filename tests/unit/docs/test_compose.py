@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from site_pages import REPOSITORY
 
 from spark_azqueue import AzQueueListener
+from spark_azqueue.metrics.prometheus import export_to_prometheus
 from spark_azqueue.options.account import read_account
-from spark_azqueue.prometheus import export
 
 FOLDER = REPOSITORY / "examples" / "compose"
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
@@ -104,7 +104,7 @@ def test_the_health_check_asks_the_metrics_of_the_job() -> None:
 
     try:
         assert status() != 0, "another program's metrics"
-        export(AzQueueListener(), registry)
+        export_to_prometheus(AzQueueListener(), registry)
         assert status() == 0
     finally:
         server.shutdown()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from refs import ref
 
-from spark_azqueue.doctor.command_line import options_in
+from spark_azqueue.commands.doctor.command_line import options_in
 from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import OPTIONS, sink_config, source_config
 

@@ -16,13 +16,13 @@ from broken import BREAKS
 from budget import more
 from reference import DOCS, with_assumptions
 
+from spark_azqueue.commands.certify import sandbox as sandboxes
+from spark_azqueue.commands.certify.assumptions import ASSUMPTIONS
+from spark_azqueue.commands.certify.checks import CHECKS
+from spark_azqueue.commands.certify.command import run
+from spark_azqueue.commands.certify.sandbox import Sandbox
+from spark_azqueue.commands.certify.trial import TrialOutcome, rows
 from spark_azqueue.commands.command_line import main
-from spark_azqueue.doctor.certify import sandbox as sandboxes
-from spark_azqueue.doctor.certify.assumptions import ASSUMPTIONS
-from spark_azqueue.doctor.certify.checks import CHECKS
-from spark_azqueue.doctor.certify.command import run
-from spark_azqueue.doctor.certify.sandbox import Sandbox
-from spark_azqueue.doctor.certify.trial import TrialOutcome, rows
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.service.queues.management import create_queue
 from spark_azqueue.testing import Fault
@@ -276,7 +276,7 @@ def test_what_was_made_is_removed_after_an_interruption(fake, number):
 
 
 def test_the_rate_at_which_a_queue_throttles_is_measured(fake, monkeypatch, capsys):
-    monkeypatch.setattr("spark_azqueue.doctor.certify.measures.LOAD_REQUESTS", 500)
+    monkeypatch.setattr("spark_azqueue.commands.certify.measures.LOAD_REQUESTS", 500)
     fake.faults.add(Fault("put", "busy_503", every=100))
     account = account_of(fake.connection_string)
 
@@ -294,7 +294,7 @@ def test_the_page_is_what_the_assumptions_say():
 
 
 def test_what_relies_on_an_assumption_exists():
-    folders = ("spark_azqueue", "spark_azqueue/doctor", "spark_azqueue/service", "")
+    folders = ("spark_azqueue", "spark_azqueue/commands/doctor", "spark_azqueue/service", "")
     for each in ASSUMPTIONS:
         for path in re.findall(r"[\w/]+(?:\.py|\.md|/)(?=[ ,;:)]|$)", each.where):
             there = [(DOCS.parent / folder / path).exists() for folder in folders]

@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, quote
 import pytest
 from refs import ORDERS
 
-from spark_azqueue.doctor import installation as surroundings
-from spark_azqueue.doctor.command_line import main
-from spark_azqueue.doctor.finding import Finding
-from spark_azqueue.doctor.queue_checks import examine, judge_encoding
+from spark_azqueue.commands.doctor import installation as surroundings
+from spark_azqueue.commands.doctor.command_line import main
+from spark_azqueue.commands.doctor.finding import Finding
+from spark_azqueue.commands.doctor.queue_checks import examine, judge_encoding
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.encoding import BodyType, Encoding
 from spark_azqueue.service.messages import Message
@@ -182,7 +182,7 @@ def test_a_queue_that_is_to_be_created_is_no_problem(service):
 
 def test_an_account_that_cannot_be_reached(monkeypatch):
     monkeypatch.setattr(
-        "spark_azqueue.doctor.queue_checks._PATIENT", lambda ask, *given: ask(*given)
+        "spark_azqueue.commands.doctor.queue_checks._PATIENT", lambda ask, *given: ask(*given)
     )
     found = look({"accountUrl": "http://127.0.0.1:1/a", "sasToken": "sig=x", "queue": "orders"})
 
@@ -301,7 +301,7 @@ def test_it_speaks_where_libraries_are_missing():
         "        if name == 'pycurl':\n"
         "            raise ImportError('blocked', name=name)\n"
         "sys.meta_path.insert(0, Block())\n"
-        "from spark_azqueue.doctor.command_line import main\n"
+        "from spark_azqueue.commands.doctor.command_line import main\n"
         "sys.exit(main(['orders']))\n"
     )
     done = subprocess.run(
@@ -337,7 +337,7 @@ def test_extras_are_named_with_what_needs_them(monkeypatch):
     assert "prometheus (prometheus-client 1.0), opentelemetry" in everything.text
     assert some.good is None
     assert some.text == "extras: prometheus (prometheus-client 1.0); not installed: opentelemetry"
-    assert "spark_azqueue.opentelemetry: pip install opentelemetry-api" in some.advice
+    assert "spark_azqueue.metrics.opentelemetry: pip install opentelemetry-api" in some.advice
     monkeypatch.setattr(surroundings, "_version", lambda name: None)
     assert surroundings.extras().text.startswith("extras: none; not installed: prom")
 

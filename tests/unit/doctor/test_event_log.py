@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_azqueue import redaction_conf
-from spark_azqueue.doctor.redaction import PATTERNS, STATEMENTS
-from spark_azqueue.doctor.statements import (
+from spark_azqueue.commands.doctor.redaction import PATTERNS, STATEMENTS
+from spark_azqueue.commands.doctor.statements import (
     ENABLED,
     judge,
     of_defaults,

@@ -15,10 +15,10 @@ from misbehaving import Server, says
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor import log_checks
-from spark_azqueue.doctor.finding import Finding
-from spark_azqueue.doctor.log_checks import examine_log
-from spark_azqueue.doctor.queue_checks import examine
+from spark_azqueue.commands.doctor import log_checks
+from spark_azqueue.commands.doctor.finding import Finding
+from spark_azqueue.commands.doctor.log_checks import examine_log
+from spark_azqueue.commands.doctor.queue_checks import examine
 from spark_azqueue.journal import file_system
 from spark_azqueue.journal.codec import sealed
 from spark_azqueue.journal.file_store import FileStore

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from spark_azqueue.commands.command_line import main
-from spark_azqueue.doctor import output_checks
-from spark_azqueue.doctor.finding import Finding
-from spark_azqueue.doctor.output_checks import compare
+from spark_azqueue.commands.doctor import output_checks
+from spark_azqueue.commands.doctor.finding import Finding
+from spark_azqueue.commands.doctor.output_checks import compare
 
 QUERY = "8d42c1f0-0000-4000-8000-000000000001"
 

@@ -9,8 +9,8 @@ import pytest
 from refs import ref
 from segments import a_message
 
-from spark_azqueue.doctor.finding import Finding
-from spark_azqueue.doctor.log_checks import examine_log
+from spark_azqueue.commands.doctor.finding import Finding
+from spark_azqueue.commands.doctor.log_checks import examine_log
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from log_stores import MemoryLogStore
 from refs import ref
 
-from spark_azqueue.doctor.plan_checks import plan_findings
+from spark_azqueue.commands.doctor.plan_checks import plan_findings
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.service.names import EXECUTORS
 from spark_azqueue.source.executors.folder import PlanFolder, tombstone

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_azqueue.doctor.command_line import main, options_in
-from spark_azqueue.doctor.profile import compare_with_profile
+from spark_azqueue.commands.doctor.command_line import main, options_in
+from spark_azqueue.commands.doctor.profile import compare_with_profile
 
 PROFILE = options_in(Path(__file__).resolve().parents[3] / "conf" / "production.options")
 CREDENTIAL = {"secret.connectionString": "AccountName=shop;AccountKey=a2V5"}

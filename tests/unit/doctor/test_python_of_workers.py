@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.doctor.installation import surroundings, workers
-from spark_azqueue.interpreter import VARIABLES
+from spark_azqueue.commands.doctor.installation import surroundings, workers
+from spark_azqueue.errors.interpreter import VARIABLES
 from spark_azqueue.version import __version__
 
 HERE = platform.python_version()
@@ -93,7 +93,7 @@ def test_the_workers_of_a_connect_server_are_elsewhere(
     package: str, looked_at: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = {package: "4.3.0"}
-    monkeypatch.setattr("spark_azqueue.doctor.installation._version", versions.get)
+    monkeypatch.setattr("spark_azqueue.commands.doctor.installation._version", versions.get)
 
     told = [finding.text for finding in surroundings()]
     assert any(text.startswith("the workers' Python") for text in told) is looked_at

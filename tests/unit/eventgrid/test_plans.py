@@ -1,4 +1,4 @@
-"""What `parsed` and `blob_events` ask of Spark, without a Spark: their plans for Spark Connect."""
+"""What the functions of events ask of Spark, without a Spark: their plans for Spark Connect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StructType
 
-from spark_azqueue.events import blob_events, parsed
+from spark_azqueue import blob_events, parsed_events
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ OF_SPARK_4_0 = {
 
 def test_they_use_functions_of_spark_4_0_alone(frame: Any) -> None:
     schema = StructType().add("api", "string")
-    kinds = (parsed(frame), parsed(frame, schema), parsed(frame, "variant"))
+    kinds = (parsed_events(frame), parsed_events(frame, schema), parsed_events(frame, "variant"))
     for made in (*kinds, blob_events(frame, trusted=TRUSTED)):
         text = plan(made)
         assert "python" not in text.lower(), "no function of Python"
@@ -53,7 +53,7 @@ def test_they_use_functions_of_spark_4_0_alone(frame: Any) -> None:
 def test_every_reason_is_on_the_page(frame: Any) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "files.md").read_text(encoding="utf-8")
     schema = StructType().add("api", "string")
-    text = plan(parsed(frame, schema)) + plan(blob_events(frame, trusted=TRUSTED))
+    text = plan(parsed_events(frame, schema)) + plan(blob_events(frame, trusted=TRUSTED))
 
     found = {
         found.replace("\\'", "'") for found in re.findall(r'string: "(\w+ [^"]*|\w+: )"', text)
@@ -66,11 +66,11 @@ def test_every_reason_is_on_the_page(frame: Any) -> None:
 
 def test_what_does_not_fit_is_refused(frame: Any) -> None:
     with pytest.raises(ValueError, match="has id, Reason already: rename or drop it"):
-        parsed(named(frame, ["body", "id", "Reason"]))
+        parsed_events(named(frame, ["body", "id", "Reason"]))
     with pytest.raises(ValueError, match="has path already"):
         blob_events(named(frame, ["body", "path"]), trusted=TRUSTED)
     with pytest.raises(TypeError, match="the schema of data is a struct or variant, not int"):
-        parsed(frame, IntegerType())
+        parsed_events(frame, IntegerType())
 
 
 def named(frame: Any, columns: list[str]) -> Any:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from spark_azqueue.eventgrid.trusted import TrustedPlace, places
+from spark_azqueue.files.events.trusted import TrustedPlace, places
 
 
 def test_a_container_of_azures_public_cloud() -> None:

@@ -21,9 +21,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.prometheus import export_to_prometheus
 from spark_azqueue.metrics.report import TransactionReport
 from spark_azqueue.metrics.watched import Watched
-from spark_azqueue.prometheus import export
 
 CONF = REPOSITORY / "conf"
 RULES = yaml.safe_load((CONF / "alerts.rules.yml").read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def exported() -> dict[str, set[str]]:
         transactions=lambda _: transaction, watch=lambda: {"orders": watched}
     )
     registry = CollectorRegistry()
-    export(listener, registry)
+    export_to_prometheus(listener, registry)
     report = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
     report |= {
         "heads": {"orders": 9},
@@ -213,7 +213,7 @@ def test_a_query_whose_first_batch_fails_is_in_the_panels() -> None:
     )
     listener = AzQueueListener(watch=lambda: {"orders": seen})
     registry = CollectorRegistry()
-    export(listener, registry)
+    export_to_prometheus(listener, registry)
     started(listener)
     ended(listener, exception="the first batch failed")
     started(listener, run="the next")

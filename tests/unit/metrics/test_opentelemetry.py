@@ -13,7 +13,7 @@ from progress_events import LOG, REPORT, ended, source, started, went_on
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_azqueue import opentelemetry, prometheus
+from spark_azqueue.metrics import opentelemetry, prometheus
 from spark_azqueue.metrics.listener import AzQueueListener
 
 FULL = REPORT | {"log": LOG, "poison": {"orders-poison": 1}, "expires": 1_795_255_300}
@@ -29,7 +29,7 @@ def collected(listener):
     """Collect from OpenTelemetry: (name, labels) -> value."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
-    opentelemetry.export(listener, provider.get_meter("test"))
+    opentelemetry.export_to_opentelemetry(listener, provider.get_meter("test"))
 
     def collect():
         data = reader.get_metrics_data()
@@ -52,7 +52,7 @@ def collected(listener):
 
 def by_prometheus(listener):
     registry = CollectorRegistry()
-    prometheus.export(listener, registry)
+    prometheus.export_to_prometheus(listener, registry)
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
         (sample.name.removesuffix("_total"), tuple(sorted(sample.labels.items()))): sample.value
@@ -75,7 +75,9 @@ def test_the_series_are_those_of_prometheus(listener, collected):
 
 
 def test_the_global_meter_is_the_default(listener):
-    opentelemetry.export(listener)  # without a MeterProvider nothing is collected, and all is well
+    opentelemetry.export_to_opentelemetry(
+        listener
+    )  # without a MeterProvider nothing is collected, and all is well
 
 
 # ── the conventions for messaging ─────────────────────────────────────────────────────────────────
@@ -95,7 +97,7 @@ def points(listener):
     """Collect all data points: (name, attributes)."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
-    opentelemetry.export(listener, provider.get_meter("test"))
+    opentelemetry.export_to_opentelemetry(listener, provider.get_meter("test"))
 
     def collect(name):
         data = reader.get_metrics_data()

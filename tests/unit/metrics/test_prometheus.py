@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_azqueue.metrics.exported import METRICS
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.prometheus import export_to_prometheus
 from spark_azqueue.metrics.query_metrics import QueryMetrics
 from spark_azqueue.metrics.report import Counters
-from spark_azqueue.prometheus import export
 from spark_azqueue.version import __version__
 
 
@@ -24,7 +24,7 @@ def listener():
 @pytest.fixture
 def registry(listener):
     made = CollectorRegistry()
-    export(listener, made)
+    export_to_prometheus(listener, made)
     return made
 
 
@@ -225,7 +225,7 @@ def test_every_figure_and_every_counter_is_exported():
 
 def test_an_export_can_be_undone(listener):
     registry = CollectorRegistry()
-    collector = export(listener, registry)
+    collector = export_to_prometheus(listener, registry)
     started(listener)
     went_on(listener)
     registry.unregister(collector)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from spark_azqueue import prometheus
+from spark_azqueue.metrics import prometheus
 from spark_azqueue.metrics.exported import Snapshot
 
 

@@ -19,10 +19,10 @@ from spark_azqueue import queue_watch
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.metrics.listener import AzQueueListener
+from spark_azqueue.metrics.prometheus import export_to_prometheus
 from spark_azqueue.metrics.query_metrics import rate_of
 from spark_azqueue.metrics.watched import Watched
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
-from spark_azqueue.prometheus import export
 
 SEEN = Watched(
     answers={"orders": 1},
@@ -36,7 +36,7 @@ SEEN = Watched(
 def series(listener, *names):
     """Those with these names, and their values."""
     registry = CollectorRegistry()
-    export(listener, registry)
+    export_to_prometheus(listener, registry)
     lines = generate_latest(registry).decode().splitlines()
     found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("azqueue_"))
     return {key: float(value) for key, value in found.items() if key.split("{")[0] in names}
@@ -227,7 +227,7 @@ def test_a_port_that_is_taken_is_said(fake, monkeypatch, capsys):
 
 
 def test_without_prometheus_it_says_what_to_install(fake, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "spark_azqueue.prometheus", None)
+    monkeypatch.setitem(sys.modules, "spark_azqueue.metrics.prometheus", None)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, fake.connection_string)
 
     assert main(["watch", "orders"]) == 1

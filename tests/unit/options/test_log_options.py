@@ -7,7 +7,7 @@ import re
 import pytest
 
 from spark_azqueue.errors import InvalidOption
-from spark_azqueue.explanation import explain
+from spark_azqueue.errors.explanation import explain
 from spark_azqueue.journal.file_store import FileStore
 from spark_azqueue.journal.store import log_store
 from spark_azqueue.options.choices import LogStart

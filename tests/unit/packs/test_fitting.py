@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from packed import arrow_pack, json_pack, stream_of
 
-from spark_azqueue.packs.bodies import rows_of
-from spark_azqueue.packs.bounds import CorruptPack, PackBounds
+from spark_azqueue.rows.packing.bodies import rows_of
+from spark_azqueue.rows.packing.bounds import CorruptPack, PackBounds
 from spark_azqueue.service.envelopes import BodyEncoding, envelope_text
 
 D = Decimal

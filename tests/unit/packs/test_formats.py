@@ -15,11 +15,11 @@ import pytest
 from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
 
 from spark_azqueue.errors import InvalidRow
-from spark_azqueue.packs.arrow_format import ArrowFormat
-from spark_azqueue.packs.bodies import FORMATS, BodyKind, body_of, rows_of
-from spark_azqueue.packs.bounds import PackBounds
-from spark_azqueue.packs.json_format import lines_of
-from spark_azqueue.packs.splitting import split, stored_pack
+from spark_azqueue.rows.packing.arrow_format import ArrowFormat
+from spark_azqueue.rows.packing.bodies import FORMATS, BodyKind, body_of, rows_of
+from spark_azqueue.rows.packing.bounds import PackBounds
+from spark_azqueue.rows.packing.json_format import lines_of
+from spark_azqueue.rows.packing.splitting import split, stored_pack
 
 GOLDEN = Path(__file__).parent / "golden"
 IN_UTC = ArrowFormat.prepared(EVERY_TYPE)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from packed import EVERY_TYPE, arrow_pack, in_base64, json_pack, stream_of
 from shared_tables import END, shared_batch_metadata, shared_schema
 
-from spark_azqueue.packs.arrow_format import ArrowFormat, open_arrow
-from spark_azqueue.packs.bodies import FORMATS, rows_of
-from spark_azqueue.packs.bounds import CorruptPack, PackBounds
-from spark_azqueue.packs.framing import check_stream
-from spark_azqueue.packs.opening import UnpackWork
+from spark_azqueue.rows.packing.arrow_format import ArrowFormat, open_arrow
+from spark_azqueue.rows.packing.bodies import FORMATS, rows_of
+from spark_azqueue.rows.packing.bounds import CorruptPack, PackBounds
+from spark_azqueue.rows.packing.framing import check_stream
+from spark_azqueue.rows.packing.opening import UnpackWork
 
 HOSTILE = {name: (data, wanted) for name, data, wanted in hostile() if len(data) < 2**20}
 

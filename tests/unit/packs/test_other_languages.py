@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 from packed import EVERY_TYPE, in_base64
 
-from spark_azqueue.packs.arrow_format import ArrowFormat
-from spark_azqueue.packs.bodies import FORMATS, rows_of
-from spark_azqueue.packs.bounds import PackBounds
+from spark_azqueue.rows.packing.arrow_format import ArrowFormat
+from spark_azqueue.rows.packing.bodies import FORMATS, rows_of
+from spark_azqueue.rows.packing.bounds import PackBounds
 
 PAGE = (Path(__file__).parents[3] / "docs" / "packing.md").read_text(encoding="utf-8")
 NODE = shutil.which("node")

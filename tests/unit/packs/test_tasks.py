@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from packed import json_pack
 
 from spark_azqueue.errors import UndecodableBody
-from spark_azqueue.packs.bodies import FORMATS, FULL_BYTES, rows_of
-from spark_azqueue.packs.bounds import PackBounds
-from spark_azqueue.packs.filling import Filling, PackWork
-from spark_azqueue.packs.opening import UnpackWork
+from spark_azqueue.rows.packing.bodies import FORMATS, FULL_BYTES, rows_of
+from spark_azqueue.rows.packing.bounds import PackBounds
+from spark_azqueue.rows.packing.filling import Filling, PackWork
+from spark_azqueue.rows.packing.opening import UnpackWork
 
 WANTED = pa.schema({"id": pa.int64(), "text": pa.string()})
 ROWS_AT_MOST = 100_000

@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from azure.core.credentials import AccessToken
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import IdentityKind
 from spark_azqueue.service.credentials import authority_for, token_credential

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import AccessDenied, InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.account import read_account
 from spark_azqueue.service.account import IdentityKind
 from spark_azqueue.service.credentials import authority_for, token_credential

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_azqueue.conditions import Condition
+from spark_azqueue.commands.doctor.installation import policy
 from spark_azqueue.datasource import AzQueueDataSource
-from spark_azqueue.doctor.installation import policy
 from spark_azqueue.errors import InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.files.hadoop import place_of_log
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.blobs import read_blob_account
@@ -306,7 +306,7 @@ def test_the_doctor_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
 LOOK = """
 import sys
 from pyspark import SparkFiles
-from spark_azqueue.doctor.installation import policy
+from spark_azqueue.commands.doctor.installation import policy
 from spark_azqueue.service.providers import provided
 from spark_azqueue.errors import InvalidOption
 from importlib import import_module

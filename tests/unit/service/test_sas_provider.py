@@ -9,9 +9,9 @@ from azure.core.credentials import AccessToken, AzureSasCredential, TokenCredent
 from queues import OneQueue
 from refs import ORDERS
 
-from spark_azqueue.conditions import Condition
-from spark_azqueue.doctor.queue_checks import examine
+from spark_azqueue.commands.doctor.queue_checks import examine
 from spark_azqueue.errors import AccessDenied, InvalidOption
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.account import read_account
 from spark_azqueue.options.choices import Side
 from spark_azqueue.service.account import Account, EntraIdentity, SasProvider

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from refs import ref
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import InvalidOption, InvalidRow, InvalidSchema
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.options.parse import sink_config
 from spark_azqueue.service.blobs.references import Large
 from spark_azqueue.service.fields import marked

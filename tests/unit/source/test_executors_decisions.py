@@ -11,8 +11,8 @@ from doubles import AtOnce
 from executors_query import WITH_BLOBS, Query, first_plan
 from segments import a_message
 
-from spark_azqueue.conditions import Condition
 from spark_azqueue.errors import CheckpointMismatch
+from spark_azqueue.errors.conditions import Condition
 from spark_azqueue.journal.codec import HIGHEST, Damaged
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.log import MOST_STORED_BYTES

@@ -10,7 +10,7 @@ from spark_azqueue.errors import Outcome
 from spark_azqueue.service.messages import Lease, Message, QueueRef, Received
 from spark_azqueue.service.queues.calls import Deleted
 from spark_azqueue.service.wire.concurrency import Limits
-from spark_azqueue.source.executors.leasing import settle
+from spark_azqueue.source.executors.leasing import settle_slot
 from spark_azqueue.source.executors.names import PlanId
 from spark_azqueue.source.executors.objects import SlotHeader, SlotSegment
 
@@ -61,7 +61,7 @@ def test_shortly_before_the_leases_end_somebody_else_may_have_the_message(
     )
     segment = SlotSegment(header, (Received(message, Lease(QUEUE, message.message_id, "receipt")),))
 
-    found = settle(CONFIG, Refusing(at), segment, 100, ())  # type: ignore[arg-type]
+    found = settle_slot(CONFIG, Refusing(at), segment, 100, ())  # type: ignore[arg-type]
 
     (pending,) = found.pending
     assert found.deleted == is_gone

@@ -1,0 +1,64 @@
+"""A finding of the doctor, and how it and the commands speak to people."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from dataclasses import dataclass
+
+from spark_azqueue.errors import AzQueueError
+from spark_azqueue.errors.explanation import explain
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.redaction import escaped, hide_secrets
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. `good` None: for information. `advice`: what to do about it.
+
+    Raises ValueError for a bad result without advice.
+    """
+
+    good: bool | None
+    text: str
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        if self.good is False and not self.advice:
+            raise ValueError(f"no advice: {self.text}")
+
+
+def say(text: str, *, is_error: bool = False) -> None:
+    """Print a text for people, which may have lines; to stderr if it is about an error.
+
+    What the service, a log or a message says may be in it: so secrets are hidden, and what a
+    terminal could obey is escaped.
+    """
+    printable = escaped(hide_secrets(text), lines=True)
+    print(printable, file=sys.stderr if is_error else sys.stdout, flush=True)
+
+
+def advice_on(error: AzQueueError) -> str:
+    """What happened, and what to do, on a line each."""
+    return f"{error}\nWhat to do: {explain(error).remedy}"
+
+
+def moment_of(seconds: float) -> str:
+    """A time in seconds since 1970, for texts."""
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def credential_in_words(account: Account) -> str:
+    """An account's credential without its value, such as "Microsoft Entra (managedIdentity)"."""
+    if account.key:
+        return "account key"
+    sas = "shared access signature" if account.sas else ""
+    if account.sas_provider:
+        sas = f"shared access signature of sasProvider {account.sas_provider.path}"
+    identity = account.identity
+    if sas:
+        return sas + (", bound to a user, with a token" if identity else "")
+    if identity and identity.provider:
+        return f"credentialProvider {identity.provider}"
+    return f"Microsoft Entra ({identity.kind.value if identity and identity.kind else 'default'})"

@@ -1,0 +1,295 @@
+"""The errors of this package, and the possible outcomes of a request.
+
+    AzQueueError
+    ├── InvalidOption        an option is unknown, malformed, missing or clashes with another
+    ├── InvalidSchema        the requested columns, or those given to the sink, do not fit
+    ├── InvalidRow           one row cannot be sent as it is
+    ├── UndecodableBody      a message's text is not what `messageEncoding` says
+    │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
+    ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
+    ├── LogConflict          another query uses the folder of the write-ahead log
+    │   └── LateSegment      a write of an ended process appeared late: the next start resumes
+    ├── LogDamaged           an object of the write-ahead log is not as it was written
+    │   └── LostSegment      a segment of the write-ahead log does not exist
+    ├── TransactionConflict  another process writes the same transactions
+    ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
+    ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
+    ├── TooManyPoison        so many messages would be moved that it may be the sink
+    ├── FunctionFailed       try_apply: the function fails, and not because of single rows
+    ├── RowsLost             split_apply: what was stored are not the rows of the batch
+    ├── NotDrained           an availableNow run knows of messages that are hidden yet
+    ├── LoadConflict         another reader of the same load() is running
+    └── ServiceError         the service refused or did not answer (has status, code, outcome)
+        ├── QueueNotFound
+        ├── AccessDenied
+        ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is no longer valid
+        ├── LogUnavailable       the folder of the write-ahead log cannot be used
+        └── ServiceUnavailable   busy or unreachable, and still so after the retries
+
+Every message begins with the id of the error's condition (`conditions.py`), and says what happened,
+with which value (never a secret), and what to do next.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from spark_azqueue.errors.conditions import Condition
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(enum.Enum):
+    """What an answer means for the message that the request named."""
+
+    OK = "done"
+    GONE = "the message does not exist, or another consumer holds it"
+    LOST = "the pop receipt is not valid any more"
+    PROBABLY = "refused, but an earlier attempt without an answer has probably done it"
+    RETRY = "busy or unreachable: worth another try"
+    FATAL = "no retry will help"
+
+    @property
+    def refused(self) -> bool:
+        """True if the service refused the pop receipt (GONE and LOST are two ways to say so)."""
+        return self in (Outcome.GONE, Outcome.LOST)
+
+
+_ID = re.compile(r"\[AZQUEUE_\w+\] ")
+
+
+class AzQueueError(Exception):
+    """Base of all errors raised by spark_azqueue.
+
+    condition: a finer one than that of the class, which has the class's name: QUEUE_NOT_FOUND for
+    QueueNotFound. `str` shows its id once, also if the message quotes another error.
+    """
+
+    condition = Condition.INTERNAL_ERROR
+
+    def __init_subclass__(cls) -> None:
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
+        cls.condition = Condition.__members__.get(name, cls.condition)
+
+    def __init__(self, message: str = "", *, condition: Condition | None = None) -> None:
+        super().__init__(message)
+        if condition is not None:
+            self.condition = condition
+
+    def __str__(self) -> str:
+        return f"[{self.condition.id}] {self.sentence}"
+
+    @property
+    def sentence(self) -> str:
+        """The message without the ids of conditions."""
+        return _ID.sub("", super().__str__())
+
+
+class InvalidOption(AzQueueError, ValueError):  # noqa: N818
+    """An option is unknown, malformed, missing, or clashes with another. Nothing was sent."""
+
+
+class InvalidSchema(AzQueueError, ValueError):  # noqa: N818
+    """The requested or supplied columns do not fit. Nothing was sent."""
+
+
+class InvalidRow(AzQueueError, ValueError):  # noqa: N818
+    """A row cannot be sent as it is: no body, too large, a character the service refuses, …"""
+
+
+class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
+    """The text of a message does not decode as `messageEncoding` and `bodyType` say."""
+
+
+class LostBlob(UndecodableBody):
+    """A message refers to a blob that does not exist, or not with the size that it says."""
+
+
+class CheckpointMismatch(AzQueueError):  # noqa: N818
+    """An offset in the checkpoint is for another account, from a newer release, or damaged."""
+
+
+class LogConflict(AzQueueError):  # noqa: N818
+    """The folder of the write-ahead log is used by another query or account. Nothing is lost."""
+
+
+class LateSegment(LogConflict):
+    """A write of an ended process appeared late in the log. Nothing is lost; start again."""
+
+
+class LogDamaged(AzQueueError):  # noqa: N818
+    """An object of the write-ahead log is not as it was written. Nothing is written over it."""
+
+
+class LostSegment(LogDamaged):
+    """A segment of the write-ahead log that is needed does not exist."""
+
+
+class TooManyPoison(AzQueueError):  # noqa: N818
+    """So many messages fail their batch that it is the data or the code, or a target is down."""
+
+
+class TransactionConflict(AzQueueError):  # noqa: N818
+    """Another process writes the same transactions. Of each, one record counts.
+
+    It is another query or job, or an earlier process of this one.
+    """
+
+
+class TransactionUnknown(AzQueueError):  # noqa: N818
+    """The transaction log does not know the batch before this one, or this older number.
+
+    Nothing was sent.
+    """
+
+
+class TransactionExpired(AzQueueError):  # noqa: N818
+    """Messages of a transaction expired, or would expire, before they are visible."""
+
+
+class FunctionFailed(AzQueueError):  # noqa: N818
+    """The function of `try_apply` fails, and not because of single rows: see `limit` there."""
+
+
+class RowsLost(AzQueueError):  # noqa: N818
+    """What `split_apply` stored are not the rows of the batch. Nothing was written."""
+
+
+class NotDrained(AzQueueError):  # noqa: N818
+    """An availableNow run would have to wait very long for hidden messages. Nothing is lost."""
+
+
+class LoadConflict(AzQueueError):  # noqa: N818
+    """Another reader of the same load() is running. This one has read nothing."""
+
+
+class ServiceError(AzQueueError):
+    """The service refused a request or could not be reached.
+
+    status: HTTP status, or None if no answer came (or none that can be read).
+    code: the service's error code, or "".
+    retry_after: seconds the service asks to wait. date: the answer's Date header.
+    sent: False if no byte of the request was sent. request_id: the service's `x-ms-request-id`,
+    without an answer our `x-ms-client-request-id`: Azure's support and StorageQueueLogs find the
+    request by it; "" if there is none.
+    unanswered: an earlier attempt may have taken effect (see `may_have_taken_effect`) without an
+    answer. So a receipt that is refused now may have been valid then.
+    """
+
+    unanswered: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        condition: Condition | None = None,
+        status: int | None = None,
+        code: str = "",
+        outcome: Outcome = Outcome.FATAL,
+        retry_after: float | None = None,
+        date: str | None = None,
+        sent: bool = True,
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message, condition=condition)
+        self.request_id = request_id
+        self.status = status
+        self.code = code
+        self.outcome = outcome
+        self.retry_after = retry_after
+        self.date = date
+        self.sent = sent
+
+    @property
+    def may_have_taken_effect(self) -> bool:
+        """True if this attempt or an earlier one may have taken effect although it failed."""
+        return self.unanswered or may_have_taken_effect(self.status, sent=self.sent)
+
+
+class QueueNotFound(ServiceError):  # noqa: N818
+    """The queue does not exist (or is being deleted)."""
+
+
+class AccessDenied(ServiceError):  # noqa: N818
+    """The credential is not accepted, or lacks the permission."""
+
+
+class StaleReceipt(ServiceError):  # noqa: N818
+    """The pop receipt of a row to update or delete is no longer valid (onStaleReceipt=fail)."""
+
+
+class LogUnavailable(ServiceError):  # noqa: N818
+    """The folder of the write-ahead log cannot be used, or a file in it not read or written.
+
+    As with requests, `sent=False` means that the file does not exist and will not appear.
+    """
+
+
+class ServiceUnavailable(ServiceError):  # noqa: N818
+    """The service was busy or unreachable, and still so after the last retry."""
+
+
+# A timeout, an internal error, or a gateway without a good answer. 429 and 503 are not among them:
+# the service turned the request away before it did anything.
+_EFFECT_UNKNOWN = frozenset({408, 500, 502, 504})
+
+
+def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
+    """Say whether a request that failed may have taken effect. Nothing else decides this.
+
+    status: HTTP status, None if no answer came; 2xx for an answer that could not be read.
+    sent: False if no byte of the request was sent.
+    """
+    if status is None:
+        return sent
+    return 200 <= status < 300 or status in _EFFECT_UNKNOWN
+
+
+def short_tracebacks(method: F) -> F:
+    """Decorate `method` to raise our own errors without the frames below it.
+
+    method: a function or a generator function. Spark prints the whole traceback into its own error,
+    which would bury the text of ours. The traceback goes to the debug log instead.
+    """
+
+    def plain(error: AzQueueError) -> AzQueueError:
+        log.debug("in %s", method.__qualname__, exc_info=True)
+        _hide_sparks_frames()
+        return error.with_traceback(None)
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except AzQueueError as error:
+            raise plain(error) from None
+
+    @functools.wraps(method)
+    def generated(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return (yield from method(*args, **kwargs))
+        except AzQueueError as error:
+            raise plain(error) from None
+
+    return generated if inspect.isgeneratorfunction(method) else wrapped  # type: ignore[return-value]
+
+
+def _hide_sparks_frames() -> None:
+    """Let Spark print the error alone, without the frames of its own worker above it.
+
+    Spark reads this variable when it writes the error, and then ends the worker. Does nothing in
+    other processes.
+    """
+    main = sys.modules["__main__"].__spec__
+    if main is not None and main.name.startswith("pyspark."):
+        os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")

@@ -1,0 +1,221 @@
+"""Events of Azure Storage to the blobs that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from .parsing import bounded, check_free, parsed_events, quoted
+from .trusted import TrustedPlace, places
+
+COLUMNS = (
+    *("change", "is_directory", "account", "container", "path", "renamed_from"),
+    *("abfss", "wasbs", "https", "size", "content_type", "etag", "blob_type", "api", "sequencer"),
+)
+
+_CHANGES = {
+    "created": ("BlobCreated", "DirectoryCreated"),
+    "deleted": ("BlobDeleted", "DirectoryDeleted"),
+    "renamed": ("BlobRenamed", "DirectoryRenamed"),
+    "tier": ("BlobTierChanged",),
+    "rehydrating": ("AsyncOperationInitiated",),
+}
+_DATA = (
+    *("api", "url", "blobUrl", "sourceUrl", "destinationUrl", "contentType", "contentLength"),
+    *("eTag", "blobType", "sequencer"),
+)
+_SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
+_URL = r"(?i)\Ahttps?://."
+# A path that leads elsewhere if a reader joins or decodes it: from the root, up, or through a
+# character that ends a name or a line. Some readers take a backslash for a slash.
+_UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
+_UNKNOWN = "\ufffd"  # what Event Grid is reported to put in place of an emoji
+
+
+def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
+    """Add the events in `body` as columns, as `parsed_events` does, and the blobs they are about.
+
+    `df` is a DataFrame with a column `body`, as for `parsed_events`. `trusted` names the containers
+    that the events may be about: `<account>/<container>` such as ``"shopdata/landing"``, or the URL
+    of a container, one text or several. Beside the columns of `parsed_events`:
+
+    ==============  =======  ==================================================================
+    column          type     what it is
+    ==============  =======  ==================================================================
+    `change`        STRING   `created` (or replaced), `deleted`, `renamed`, `tier` (changed) or
+                             `rehydrating` (from the archive has begun); null if the event is of
+                             another type
+    `is_directory`  BOOLEAN  true if the path is a directory's
+    `account`       STRING   the storage account
+    `container`     STRING   the container or file system, such as `$web`
+    `path`          STRING   the name of the blob, nothing in it encoded; after a rename the new
+                             one
+    `renamed_from`  STRING   the old path, after a rename
+    `abfss`         STRING   `abfss://container@account.dfs.core.windows.net/path`, for Spark, with
+                             nothing encoded
+    `wasbs`         STRING   `wasbs://container@account.blob.core.windows.net/path`, the same
+    `https`         STRING   the URL of the blob, with its path percent-encoded
+    `size`          BIGINT   the blob's length in bytes
+    `content_type`  STRING
+    `etag`          STRING   without quotation marks
+    `blob_type`     STRING   `BlockBlob`, `PageBlob`, …
+    `api`           STRING   the operation, such as `PutBlob`, `FlushWithClose`
+    `sequencer`     STRING   of two events of one blob the later has the greater one, as strings
+    ==============  =======  ==================================================================
+
+    The columns are null for events of other types. `reason` is also set if container, path or URL
+    are missing, contradict each other, are not trusted or lead out of the container, or if the
+    length is no number. `account` to `https` are then null; else they are made from what `trusted`
+    says, never from the text of a message. Raises ValueError if `df` has one of these
+    columns already, or if `trusted` names no container.
+    """
+    check_free(df, COLUMNS)
+    known = places(trusted)
+    events = parsed_events(df)
+    names = ", ".join(f"`{name}` STRING" for name in _DATA)
+    data, change, place = F.col("_data"), F.col("change"), F.col("_place")
+    found = (
+        events.withColumn("change", _change(F.col("type")))
+        .withColumn("_data", F.when(change.isNotNull(), F.from_json(bounded(F.col("data")), names)))
+        .withColumns(
+            {
+                "_url": F.coalesce(data["destinationUrl"], data["url"], data["blobUrl"]),
+                "_named": F.when(change.isNotNull(), _group(F.col("subject"), _SUBJECT, 1)),
+                "_path": _group(F.col("subject"), _SUBJECT, 2),
+            }
+        )
+        .withColumn("_place", _place(known))
+        .withColumns({"_raw": place["raw"], "_decoded": _decoded(place["raw"])})
+        .withColumn("_incomplete", _is_incomplete())
+        .withColumn(
+            "_path", F.when(F.col("_incomplete"), F.col("_decoded")).otherwise(F.col("_path"))
+        )
+    )
+    reason = F.coalesce(F.col("reason"), F.when(change.isNotNull(), _reason(data)))
+    rest = [name for name in events.columns if name != "reason"]
+    judged = found.withColumn("reason", reason)
+    return judged.select(*quoted(rest), "reason", *_columns(data))
+
+
+def _change(event_type: Column) -> Column:
+    change = F.lit(None).cast("string")
+    for name, types in _CHANGES.items():
+        change = F.when(
+            event_type.isin(*(f"Microsoft.Storage.{t}" for t in types)), name
+        ).otherwise(change)
+    return change
+
+
+def _place(known: tuple[TrustedPlace, ...]) -> Column:
+    """The trusted container that both subject and URL name, and the path in the URL; else null.
+
+    raw: the path as the URL has it. old: the same of the URL before a rename, in that container.
+    """
+    url = F.col("_url")
+    found = [
+        F.when(
+            (F.col("_named") == place.container) & url.rlike(place.pattern),
+            F.struct(
+                F.lit(place.account).alias("account"),
+                F.lit(place.container).alias("container"),
+                F.lit(place.abfss).cast("string").alias("abfss"),
+                F.lit(place.wasbs).cast("string").alias("wasbs"),
+                F.lit(place.https).alias("https"),
+                F.regexp_extract(url, place.pattern, 1).alias("raw"),
+                _group(F.col("_data")["sourceUrl"], place.pattern, 1).alias("old"),
+            ),
+        )
+        for place in known
+    ]
+    return F.coalesce(*found)
+
+
+# The subject has the path as it is. A URL has it percent-encoded or, after some operations, as it
+# is.
+
+
+def _is_incomplete() -> Column:
+    """Whether the subject lacks characters of the path that the URL has."""
+    found = F.col("_decoded").isNotNull() & ~F.col("_decoded").contains(_UNKNOWN)
+    return F.coalesce(F.col("_path").contains(_UNKNOWN) & found, F.lit(False))
+
+
+def _is_safe(path: Column) -> Column:
+    """Whether a path stays in its container, also if a reader decodes it once more."""
+    decoded = F.coalesce(_decoded(path), path)
+    return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
+
+
+def _is_in_another(path: Column) -> Column:
+    """Whether a path of the root container begins with the name of another container.
+
+    URLs leave the root container's name out, and its blobs have no slash in theirs.
+    """
+    return (F.col("_place")["container"] == "$root") & path.contains("/")
+
+
+def _columns(data: Column) -> list[Column]:
+    place, path = F.col("_place"), F.col("_path")
+    is_blob = F.col("reason").isNull() & F.col("change").isNotNull()
+    raw = place["old"]
+    old = F.when(path == F.col("_raw"), raw).otherwise(F.coalesce(_decoded(raw), raw))
+    leads = {
+        "account": place["account"],
+        "container": place["container"],
+        "path": path,
+        "renamed_from": F.when(_is_safe(old) & ~_is_in_another(old), old),
+        "abfss": F.concat(place["abfss"], path),
+        "wasbs": F.concat(place["wasbs"], path),
+        "https": F.concat(place["https"], _encoded(path)),
+    }
+    # Spark's names do not differ by case alone, so `etag` is not in `_data`.
+    etag = F.when(data.isNotNull(), F.coalesce(data["eTag"], F.get_json_object("data", "$.etag")))
+    return [
+        F.col("change"),
+        F.when(F.col("change").isNotNull(), F.col("type").contains(".Directory")).alias(
+            "is_directory"
+        ),
+        *(F.when(is_blob, column).alias(name) for name, column in leads.items()),
+        data["contentLength"].try_cast("bigint").alias("size"),
+        data["contentType"].alias("content_type"),
+        F.trim(etag, F.lit('"')).alias("etag"),
+        data["blobType"].alias("blob_type"),
+        data["api"].alias("api"),
+        data["sequencer"].alias("sequencer"),
+    ]
+
+
+def _reason(data: Column) -> Column:
+    length, path = data["contentLength"], F.col("_path")
+    agrees = path.isin(F.col("_raw"), F.col("_decoded")) & ~path.contains(_UNKNOWN)
+    return (
+        F.when(data.isNull(), "the event of a blob has no data")
+        .when(F.col("_named").isNull(), "the subject does not name a blob")
+        .when(~F.coalesce(F.col("_url").rlike(_URL), F.lit(False)), "the data has no URL of a blob")
+        .when(F.col("_place").isNull(), "the blob is in no trusted container")
+        .when(~F.coalesce(agrees, F.lit(False)), "subject and URL name different blobs")
+        .when(~_is_safe(path) | _is_in_another(path), "the path could lead out of its container")
+        .when(
+            length.isNotNull() & (F.coalesce(length.try_cast("bigint"), F.lit(-1)) < 0),
+            "contentLength is not a number of bytes",
+        )
+    )
+
+
+def _group(text: Column, pattern: str, number: int) -> Column:
+    """What a group of the pattern matches; null if the pattern does not match."""
+    return F.when(text.rlike(pattern), F.regexp_extract(text, pattern, number))
+
+
+def _decoded(path: Column) -> Column:
+    """A percent-decoded path; null if it is no percent-encoding. A plus stays a plus."""
+    return F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))
+
+
+def _encoded(name: Column) -> Column:
+    encoded = F.url_encode(name)
+    for found, wanted in (("+", "%20"), ("%2F", "/"), ("%24", "$")):
+        encoded = F.replace(encoded, F.lit(found), F.lit(wanted))
+    return encoded

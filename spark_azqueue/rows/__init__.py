@@ -1,0 +1,1 @@
+"""Functions on DataFrames: a function for each row, packed messages, no row twice."""

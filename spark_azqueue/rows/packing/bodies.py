@@ -1,0 +1,165 @@
+"""What a message's body is: a pack of one of the formats, a JSON object, or something else."""
+
+from __future__ import annotations
+
+import base64
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from spark_azqueue.service.blobs.references import MARK
+from spark_azqueue.service.envelopes import envelope_of
+
+from . import arrow_format, json_format
+from .arrow_format import ArrowFormat, open_arrow
+from .bounds import CorruptPack, PackBounds
+from .json_format import JsonFormat, lines_in, unzipped
+from .json_values import parsed, rows_of_lines
+
+FULL_BYTES = 44 * 1_024
+"""Up to where a pack is filled, before base64: its dead letter's envelope fits, too."""
+
+_MARK = "azqpack"
+_VERSION = "1"
+_ZIPPED = "H4sI"
+_EVENTS: dict[str, frozenset[str]] = {
+    "a CloudEvent": frozenset({"specversion", "id", "source", "type"}),
+    "an event of Event Grid": frozenset({"id", "eventType", "subject", "eventTime"}),
+}
+
+
+class BodyKind(str, enum.Enum):
+    """What a body is. The values are the names of the formats."""
+
+    ARROW = "arrow"
+    JSON = "json"
+    OBJECT = "object"
+    UNKNOWN = "unknown"
+    """A pack of a version that this release does not know."""
+    OTHER = "other"
+
+    @property
+    def is_pack(self) -> bool:
+        """True for a pack that can be opened."""
+        return self in (BodyKind.ARROW, BodyKind.JSON)
+
+
+class Format(Protocol):
+    """Writes packs. What it packs has a length and slices."""
+
+    def prepared(self, rows: pa.RecordBatch, /) -> Any:
+        """The rows as they are kept until they are packed."""
+
+    def joined(self, pieces: Any, /) -> Any:
+        """One of several."""
+
+    def size(self, rows: Any, /) -> int:
+        """About how many bytes rows take when opened."""
+
+    def packed(self, rows: Any, /) -> bytes:
+        """The bytes of a pack."""
+
+
+FORMATS: Mapping[str, Format] = {"arrow": ArrowFormat(), "json": JsonFormat()}
+
+
+@dataclass(frozen=True, slots=True)
+class PackBody:
+    """A body. data: the bytes of a pack. text: of an object, or of what is neither."""
+
+    kind: BodyKind
+    data: bytes = b""
+    text: str = ""
+    version: str = ""
+
+
+def body_of(body: str | bytes, most: int) -> PackBody:
+    """What a body is. most: how many bytes it may have.
+
+    Raises CorruptPack for one that is larger, and ValueError if it is not base64.
+    """
+    if isinstance(body, bytes):
+        if len(body) > most:
+            raise CorruptPack(f"it is larger than max_bytes={most:,}")
+        if body[:5] == arrow_format.MAGIC[:5] or body[:3] == json_format.MAGIC:
+            return _pack(base64.b64encode(body[:6]).decode(), body)
+        body = body.decode("utf-8")
+    if not body.startswith((_MARK, _ZIPPED)):
+        is_object = body.lstrip(" \t\r\n").startswith("{")
+        return PackBody(BodyKind.OBJECT if is_object else BodyKind.OTHER, text=body)
+    if len(body) // 4 * 3 > most:
+        raise CorruptPack(f"it is larger than max_bytes={most:,}")
+    return _pack(body, base64.b64decode(body, validate=True))
+
+
+def _pack(text: str, data: bytes) -> PackBody:
+    """text: how the base64 of it begins."""
+    if text.startswith(_ZIPPED):
+        return PackBody(BodyKind.JSON, data, version=_VERSION)
+    version = text[len(_MARK) : len(_MARK) + 1]
+    kind = BodyKind.ARROW if version == _VERSION and text.startswith(_MARK) else BodyKind.UNKNOWN
+    return PackBody(kind, data, version=version)
+
+
+def rows_of(
+    body: str | bytes | None, wanted: pa.Schema, bounds: PackBounds
+) -> list[pa.RecordBatch]:
+    """The rows of a message, with the columns of `wanted`. Raises CorruptPack, which says why not.
+
+    An object is a message of one row. Nothing of a body gets around: whatever a library raises on
+    it, MemoryError included, is about the message.
+    """
+    if body is None:
+        raise CorruptPack("its body is NULL")
+    try:
+        return _rows(body_of(body, bounds.max_bytes), wanted, bounds)
+    except (CorruptPack, ImportError):
+        raise
+    except Exception as error:
+        raise CorruptPack(f"it cannot be read ({type(error).__name__})") from error
+
+
+def _rows(body: PackBody, wanted: pa.Schema, bounds: PackBounds) -> list[pa.RecordBatch]:
+    if body.kind is BodyKind.ARROW:
+        return open_arrow(body.data, wanted, bounds)
+    if body.kind is BodyKind.JSON:
+        lines = lines_in(unzipped(body.data, bounds), bounds)
+        return rows_of_lines(lines, wanted, bounds)
+    if body.kind is BodyKind.UNKNOWN:
+        raise CorruptPack(
+            f"it is a pack of version '{body.version}', and this release reads '{_VERSION}'"
+        )
+    if body.kind is BodyKind.OTHER:
+        raise CorruptPack("it is neither a pack nor a JSON object")
+    if len(body.text) > bounds.max_bytes:
+        raise CorruptPack(f"it is larger than max_bytes={bounds.max_bytes:,}")
+    _refuse_foreign(body.text, wanted)
+    return rows_of_lines([body.text], wanted, bounds)
+
+
+def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
+    """Refuse an object that is no row, though it may have a column of the schema."""
+    if text.startswith(MARK):
+        raise CorruptPack("it refers to a blob: read the queue with largeBody=blob")
+    if envelope_of(text) is not None:
+        raise CorruptPack("it is the envelope of a dead letter: `redrive` sends what is in it")
+    value = parsed(text)
+    names = value.keys() if isinstance(value, dict) else set()
+    for what, marks in _EVENTS.items():
+        if marks <= names and not marks <= set(wanted.names):
+            raise CorruptPack(f"it is {what}: read those with parsed_events")
+
+
+def all_rows(body: PackBody, bounds: PackBounds) -> list[pa.RecordBatch] | list[bytes]:
+    """What a pack holds, in its own columns: record batches or lines.
+
+    Raises CorruptPack, and what libraries raise. Lines are not looked into.
+    """
+    if body.kind is BodyKind.ARROW:
+        return open_arrow(body.data, None, bounds)
+    if body.kind is BodyKind.JSON:
+        return list(lines_in(unzipped(body.data, bounds), bounds))
+    raise CorruptPack("it is no pack of a version that this release knows")

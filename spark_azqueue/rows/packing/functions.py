@@ -1,0 +1,204 @@
+"""Many rows in one message: the public import path.
+
+    from spark_azqueue.rows.packing.functions import pack, unpack
+
+Both take a DataFrame of a stream, a batch or a Connect client. See docs/packing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from spark_azqueue.errors import InvalidOption, InvalidSchema
+
+from .bodies import FORMATS
+from .bounds import MAX_BYTES, MAX_ROWS, PackBounds
+from .filling import PackWork
+from .kinds import arrow_schema, check_packable
+from .opening import CORRUPT, MESSAGE_ROW, UnpackWork
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["pack", "unpack"]
+
+_BODIES = {"text": StringType(), "binary": BinaryType()}
+_ROUTES = ("queue", "visibility_delay", "visible_at", "time_to_live")
+_OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time", MESSAGE_ROW)
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+def pack(
+    df: DataFrame,
+    *,
+    format: str = "arrow",
+    body: str = "text",
+    route: Sequence[str] = (),
+    max_rows: int = MAX_ROWS,
+) -> DataFrame:
+    """Pack rows into as few messages as hold them, to write with `format("azqueue")`.
+
+        pack(orders).writeStream.format("azqueue").options(**azure).option("queue", "orders")
+
+    df: rows of any columns; docs/packing.md lists the types.
+    format: "arrow", or "json" for readers without Arrow: gzip of lines of JSON.
+    body: "text" for a sink without `messageEncoding`, "binary" for one with base64.
+    route: columns that the sink reads, of `queue`, `visibility_delay`, `visible_at` and
+        `time_to_live`. They are not packed; a message has rows of one route.
+    max_rows: rows of a message, at most; no more than 100,000, which is what `unpack` opens.
+
+    A task fills a message up to 44 KiB before base64, and sends what is left at its end: `coalesce`
+    makes fuller ones. Returns `body` and the columns of the route. Raises InvalidOption and
+    InvalidSchema; a value that no reader takes fails its task with InvalidRow.
+    """
+    _check_choice("pack", "format", format, FORMATS)
+    _check_choice("pack", "body", body, _BODIES)
+    _check_number("pack", "max_rows", max_rows)
+    if max_rows > MAX_ROWS:
+        raise InvalidOption(
+            f"pack(max_rows={max_rows}): `unpack` opens {MAX_ROWS:,} rows of a message at most"
+        )
+    routed = _checked_route(df, route)
+    fields = [field for field in df.schema.fields if field.name not in routed]
+    if not fields:
+        raise InvalidSchema("pack: there is no column to pack, beside those of the route")
+    check_packable(StructType(fields).jsonValue(), "pack", as_json=format == "json")
+    names = tuple(field.name for field in fields)
+    work = PackWork(format, body == "text", names, max_rows)
+
+    def packed(batches: Iterable[Any]) -> Iterator[Any]:
+        return work.on(batches)
+
+    own = [df.schema[name] for name in routed]
+    given = _numbered(df, [*names, *routed], [*fields, *own])
+    columns = [StructField("body", _BODIES[body]), *_numbers(own, len(names))]
+    return given.mapInArrow(packed, StructType(columns)).toDF("body", *routed)
+
+
+def unpack(
+    df: DataFrame,
+    schema: StructType | str,
+    *,
+    corrupt: str = "fail",
+    keep_body: bool = False,
+    max_bytes: int = MAX_BYTES,
+    max_rows: int = MAX_ROWS,
+) -> DataFrame:
+    """Open messages: one row for each row that `pack` put into them, in their order.
+
+        unpack(spark.readStream.format("azqueue")….load(), "order_id BIGINT, total DECIMAL(10,2)")
+
+    df: with the column `body`, as the source gives it. Both formats are read, as text or binary,
+        and a body that is one JSON object is a message of one row.
+    schema: the columns of rows, a text or a StructType, found by name (capitals do not count). A
+        value has to fit its type as it is.
+    corrupt: "fail": a message that cannot be opened fails its task with UndecodableBody. "column":
+        it becomes one row of NULLs with its text in `_corrupt_record`.
+    keep_body: keep `body`, the same for all rows of a message.
+    max_bytes, max_rows: of one message, when opened. A message with more cannot be opened.
+
+    Returns all columns of df but `body`, then `message_row` and the columns of schema.
+    **`(message_id, message_row)` is a row's identity**; `message_id` alone is the message's. Set
+    a watermark behind it: Spark drops one that was set before. Raises InvalidOption and
+    InvalidSchema.
+    """
+    _check_choice("unpack", "corrupt", corrupt, ("fail", "column"))
+    _check_number("unpack", "max_bytes", max_bytes)
+    _check_number("unpack", "max_rows", max_rows)
+    parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType):
+        raise InvalidSchema("unpack needs a schema of the rows, such as 'order_id BIGINT'")
+    wanted = arrow_schema(parsed.jsonValue(), "unpack")
+    kinds = dict(df.dtypes)
+    if kinds.get("body") not in ("string", "binary"):
+        raise InvalidSchema(
+            "unpack needs the column 'body' as the source gives it, string or binary; it is"
+            f" {kinds.get('body', 'not there')}"
+        )
+    kept = [field for field in df.schema.fields if field.name != "body"]
+    added = [StructField(MESSAGE_ROW, IntegerType())]
+    added += [df.schema["body"]] if keep_body else []
+    added += [StructField(each.name, each.dataType) for each in parsed.fields]
+    if corrupt == "column" and kinds.get(CORRUPT, "") != "string":
+        added.append(StructField(CORRUPT, StringType()))
+    _check_names([*kept, *added])
+    names = [field.name for field in kept]
+    bounds = PackBounds(max_bytes, max_rows)
+    rows = int(str(df.sparkSession.conf.get(_BATCH_ROWS, "10000")))
+    work = UnpackWork(
+        tuple(names), wanted, keep_body, corrupt == "fail", bounds, rows if rows > 0 else 10_000
+    )
+
+    def opened(batches: Iterable[Any]) -> Iterator[Any]:
+        return work.on(batches)
+
+    given = _numbered(df, [*names, "body"], [*kept, df.schema["body"]])
+    columns = StructType(_numbers([*kept, *added], 0))
+    return given.mapInArrow(opened, columns).toDF(*names, *(field.name for field in added))
+
+
+def _numbered(df: DataFrame, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
+    """These columns, numbered: for Spark a name must not occur twice, nor have a dot."""
+    quoted = ["`" + name.replace("`", "``") + "`" for name in names]
+    return df.select(*quoted).toDF(*(field.name for field in _numbers(fields, 0)))
+
+
+def _numbers(fields: Sequence[StructField], first: int) -> list[StructField]:
+    return [
+        StructField(f"_{number}", field.dataType, True, field.metadata)
+        for number, field in enumerate(fields, first)
+    ]
+
+
+def _checked_route(df: DataFrame, route: Sequence[str]) -> list[str]:
+    if isinstance(route, str):
+        raise InvalidOption(f"pack(route='{route}'): give a list of names, as in route=['queue']")
+    for name in route:
+        if name not in _ROUTES:
+            raise InvalidOption(
+                f"pack(route=…): '{name}' is no column that the sink reads beside a body; it reads"
+                f" {', '.join(_ROUTES)}"
+            )
+        if df.columns.count(name) != 1:
+            raise InvalidSchema(f"pack: the route names the column '{name}', and there is none")
+    if len(set(route)) < len(route):
+        raise InvalidOption("pack(route=…) names a column twice")
+    found = [name for name in _OF_THE_SOURCE if name in df.columns]
+    if "queue" in route and found:
+        raise InvalidSchema(
+            f"pack: these are rows of the source (they have the column '{found[0]}'), and their"
+            " column 'queue' says where each came from: they would be sent back there. Select what"
+            " is to be sent, and name the target in the option 'queue' or in a column of your own"
+        )
+    return list(route)
+
+
+def _check_names(fields: Sequence[StructField]) -> None:
+    seen: set[str] = set()
+    for field in fields:
+        if field.name.lower() in seen:
+            raise InvalidSchema(
+                f"unpack would give the column '{field.name}' twice (capitals do not count): rename"
+                " it, or leave it out of the schema"
+            )
+        seen.add(field.name.lower())
+
+
+def _check_choice(call: str, name: str, value: object, allowed: Iterable[str]) -> None:
+    if value not in tuple(allowed):
+        raise InvalidOption(f"{call}({name}={value!r}): it is one of {', '.join(allowed)}")
+
+
+def _check_number(call: str, name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidOption(f"{call}({name}={value!r}): give a whole number above 0")

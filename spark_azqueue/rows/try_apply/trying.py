@@ -1,0 +1,320 @@
+"""A failure is a value: apply a function to rows, and keep the reason where it fails.
+
+See docs/bad-rows.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from spark_azqueue.errors import InvalidOption, InvalidSchema, RowsLost
+from spark_azqueue.service.encoding import BodyType
+from spark_azqueue.source.columns import source_columns
+
+from ..packing.kinds import check_packable
+from ..packing.opening import MESSAGE_ROW
+from .conversion import is_zone, uses_arrow
+from .envelopes import COLUMNS, RowEnvelopes, envelopes
+from .pieces import BatchesOfFailures, name_of, outage
+from .task import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BATCH_ROWS = 256
+LIMIT = 32
+
+
+def try_apply(
+    df: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    error: str = "error",
+    limit: int | None = LIMIT,
+) -> DataFrame:
+    """Apply a function to rows; where it fails, the reason is a value and the query continues.
+
+        def score(orders: pd.DataFrame) -> pd.DataFrame:
+            return pd.DataFrame({"score": model.predict(orders["body"])})
+
+        scored = try_apply(orders, score, "score DOUBLE")
+
+    df: of a stream, a batch or a Connect client. Its columns stay as they are.
+    function: takes a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns one
+        with as many rows, the same index and the columns of `schema`. With the type hint
+        `pyarrow.Table` on its parameter it takes and returns tables. If it raises, or the result
+        does not convert to `schema`, it is called again for halves, down to single rows.
+    schema: the columns to add, a text or a StructType. NULL where a row failed.
+    batch_rows: rows of a call, at most. error: the column to add for type, message (bounded,
+        without secrets) and line of your code; NULL for a good row.
+    limit: if as many rows in a row fail in one line, or all of at least as many rows since the
+        start, the task fails with FunctionFailed. A stream's earlier batches count as far as Spark
+        keeps their Python process. None: never. ImportError and MemoryError fail it at once.
+
+    Returns one row for each row, in order. Each action on it calls the function anew: see
+    `split_apply`. Raises InvalidOption and InvalidSchema.
+    """
+    _check_function(function)
+    _check_number("batch_rows", batch_rows)
+    if limit is not None:
+        _check_number("limit", limit)
+    results = _nullable(_parsed(schema))
+    fields = [*results.fields, StructField(error, StringType())]
+    _check_names(df, [field.name for field in fields], results)
+    nulls = [F.lit(None).cast(field.dataType) for field in fields]
+    zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    in_arrow = uses_arrow(function)
+    if not in_arrow and "timestamp" in f"{df.dtypes} {results}".lower() and not is_zone(zone):
+        raise InvalidOption(
+            f"try_apply: pandas does not know the session's time zone '{zone}'. Set"
+            " spark.sql.session.timeZone to a name such as Europe/Berlin or +03:00, or take a"
+            " function of pyarrow.Table"
+        )
+    kept = tuple(df.columns)
+    added = tuple(field.name for field in fields)
+    work = Work(function, in_arrow, kept, added, batch_rows, limit, zone)
+
+    def tried(batches: Iterable[Any]) -> Iterator[Any]:
+        return work.on(batches)
+
+    # By number: for Spark a name there must not occur twice, nor have a dot.
+    numbers = [f"_{n}" for n in range(len(kept) + len(added))]
+    numbered = [
+        StructField(number, field.dataType, field.nullable, field.metadata)
+        for number, field in zip(numbers, [*df.schema.fields, *fields], strict=True)
+    ]
+    given = df.select("*", *nulls).toDF(*numbers)
+    return given.mapInArrow(tried, StructType(numbered)).toDF(*kept, *added)
+
+
+def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
+    """Make the rows to send to a poison queue: the envelopes that the source makes.
+
+    df: with the source's columns `message_id`, `queue` and `body`; `insertion_time`,
+        `dequeue_count` and `_corrupt_record` are used if they are there.
+        Rows of `unpack` need no body: each becomes a packed message of one row, of all its other
+        columns.
+    reason: the column that says why. A row is left out if it is NULL there.
+
+    Returns the columns `body` and `time_to_live` (-1: never expires), to write with
+    `messageEncoding` unset. A body that leaves no room for an envelope within 64 KiB is sent alone.
+    Raises InvalidSchema; a row without a body fails its task.
+    """
+    kinds = dict(df.dtypes)
+    is_packed = kinds.get(MESSAGE_ROW) == "int"
+    for name in ("message_id", "queue", *([] if is_packed else ["body"]), reason):
+        if name not in kinds:
+            raise InvalidSchema(
+                f"dead_letters needs the column '{name}', and there is none: keep message_id,"
+                " queue and body of the source's rows, and name the column with the reason"
+            )
+    if not is_packed and kinds["body"] not in ("string", "binary"):
+        raise InvalidSchema(
+            f"dead_letters needs the column 'body' as the source gives it; it is {kinds['body']}."
+            " Give what you make of it another name"
+        )
+
+    def optional(name: str, kind: str, column: Column) -> Column:
+        return column if kinds.get(name) == kind else F.lit(None)
+
+    own = _own_fields(df, reason) if is_packed else []
+    body = F.col(MESSAGE_ROW if is_packed else "body")
+    rows = df.where(_named(reason).isNotNull()).select(
+        *(F.col(name).cast("string").alias(name) for name in ("message_id", "queue")),
+        _named(reason).cast("string").alias("reason"),
+        body,
+        optional(_CORRUPT, "string", F.col(_CORRUPT)).cast("string").alias("stored"),
+        optional("insertion_time", "timestamp", F.unix_micros("insertion_time"))
+        .cast("bigint")
+        .alias("insertion_time"),
+        optional("dequeue_count", "int", F.col("dequeue_count")).cast("int").alias("dequeue_count"),
+        *(_named(field.name).alias(f"_{place}") for place, field in enumerate(own)),
+    )
+    if not is_packed:
+        return rows.mapInArrow(envelopes, COLUMNS)
+    work = RowEnvelopes(tuple(field.name for field in own))
+
+    def enveloped(batches: Iterable[Any]) -> Iterator[Any]:
+        return work.on(batches)
+
+    return rows.mapInArrow(enveloped, COLUMNS)
+
+
+def _own_fields(df: DataFrame, reason: str) -> list[StructField]:
+    """The columns of an unpacked row that are its own. Raises InvalidSchema if none can be sent."""
+    of_message = {name for name, _ in source_columns(BodyType.STRING, permissive=True)}
+    of_message |= {MESSAGE_ROW, reason}
+    own = [field for field in df.schema.fields if field.name not in of_message]
+    check_packable(StructType(own).jsonValue(), "dead_letters", as_json=False)
+    return own
+
+
+_CORRUPT = "_corrupt_record"
+"""The source's column for the text of a message that could not be decoded."""
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """What `split_apply` wrote. good, dead: how many rows."""
+
+    good: int
+    dead: int
+
+
+def split_apply(
+    batch: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    good: Callable[[DataFrame], object],
+    dead: Callable[[DataFrame], object],
+    batch_rows: int = BATCH_ROWS,
+    error: str = "error",
+    limit: int | None = LIMIT,
+) -> SplitRows:
+    """Apply a function once to a batch of `foreachBatch`, and write good and failed rows apart.
+
+    Two writes of what `try_apply` returns call the function twice for a row, and a row that fails
+    only once may be in neither. So the results are stored first (`localCheckpoint`). If they are
+    lost, a write fails.
+
+    good: a function that writes the rows without an error, in the columns of the batch and of
+        `schema`. dead: one that writes the others, which have the column `error`, too. Each is
+        called if it has rows, good first. The other parameters: see `try_apply`; `limit` also
+        counts the rows of batches in a row that have no good row.
+
+    Returns how many rows each got. Raises FunctionFailed, before any write, for an outage; RowsLost
+    if the rows stored are not as many as the batch has; InvalidOption; and what a write raises.
+    """
+    if batch.isStreaming:
+        raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
+    seen = Observation()
+    counted = batch.observe(seen, F.count(F.lit(1)).alias("rows"))
+    tried = try_apply(counted, function, schema, batch_rows=batch_rows, error=error, limit=limit)
+    stored = _stored(tried)
+    failed = _named(error).isNotNull()
+    totals = stored.agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(failed).alias("dead"),
+        F.max(_named(error)).alias("reason"),
+    ).first()
+    assert totals is not None
+    given = seen.get.get("rows")
+    if given is None:  # Spark Connect does not tell what a checkpoint has observed
+        given = batch.count()
+    if totals.rows != given:
+        raise RowsLost(
+            f"split_apply stored {totals.rows:,} rows of a batch of {given:,}. Nothing was written."
+            " Start the query again"
+        )
+    split = SplitRows(totals.rows - totals.dead, totals.dead)
+    stream = (_query(batch), name_of(function))
+    rows = _failed.with_batch(stream, good=split.good, dead=split.dead)
+    if limit is not None and rows >= limit:
+        raise outage(f"{rows:,} rows of batches in a row failed", totals.reason)
+    if split.good:
+        good(stored.where(~failed).drop(_named(error)))
+    if split.dead:
+        dead(stored.where(failed))
+    _failed.written(stream, good=split.good, dead=split.dead)
+    return split
+
+
+_failed = BatchesOfFailures()
+
+
+def _query(batch: DataFrame) -> str:
+    """The id of the stream's query. With Spark Connect a process has but one."""
+    context = getattr(batch.sparkSession, "sparkContext", None)
+    return (context and context.getLocalProperty("sql.streaming.queryId")) or ""
+
+
+def _stored(df: DataFrame) -> DataFrame:
+    """The rows, evaluated once: what reads them later cannot evaluate them again."""
+    conf = df.sparkSession.conf
+    if str(conf.get("spark.speculation", "false")).lower() != "true":
+        return df.localCheckpoint()
+    # Two attempts of a task may leave different results on two executors.
+    if conf.get("spark.checkpoint.dir", None):
+        return df.checkpoint()
+    raise InvalidOption(
+        "split_apply stores results once, and spark.speculation=true runs tasks twice: set"
+        " spark.checkpoint.dir to a folder that all executors reach, or switch speculation off"
+    )
+
+
+def _named(column: str) -> Column:
+    """The column of exactly this name, whatever characters it has."""
+    return F.col("`" + column.replace("`", "``") + "`")
+
+
+def _check_function(function: Callable[[Any], Any]) -> None:
+    if not callable(function) or hasattr(function, "evalType"):
+        raise InvalidOption("try_apply needs a plain Python function, not a UDF of Spark")
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    while isinstance(function, functools.partial):
+        function = called = function.func
+    if inspect.isgeneratorfunction(called) or inspect.iscoroutinefunction(called):
+        raise InvalidOption(
+            "try_apply needs a function that returns a DataFrame; this one is a generator or a"
+            " coroutine. Return the result in place of yield: it is called for each piece"
+        )
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidOption(f"try_apply({name}={value!r}): give a whole number above 0")
+
+
+def _parsed(schema: StructType | str) -> StructType:
+    parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType) or not parsed.fields:
+        raise InvalidSchema(
+            "try_apply needs a schema of the columns to add, such as 'score DOUBLE'"
+        )
+    return parsed
+
+
+def _nullable(schema: StructType) -> StructType:
+    """These types, with NULL allowed everywhere: no check of Spark looks at what comes back."""
+
+    def opened(node: Any) -> Any:
+        if isinstance(node, list):
+            return [opened(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        return {
+            name: True if name in _NULLABLE else each if name == "metadata" else opened(each)
+            for name, each in node.items()
+        }
+
+    return StructType.fromJson(opened(schema.jsonValue()))
+
+
+_NULLABLE = ("nullable", "containsNull", "valueContainsNull")
+
+
+def _check_names(df: DataFrame, added: list[str], results: StructType) -> None:
+    if not df.columns:
+        raise InvalidSchema("try_apply needs a DataFrame with at least one column")
+    is_exact = str(df.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    taken = {name if is_exact else name.lower() for name in df.columns}
+    for name in added:
+        key = name if is_exact else name.lower()
+        if key in taken:
+            which = "the schema" if name in results.names else "error"
+            raise InvalidSchema(
+                f"try_apply would add the column '{name}', and there is one: rename it, or take"
+                f" another name in {which}"
+            )
+        taken.add(key)

@@ -1,0 +1,337 @@
+"""When a drain has finished: decided from what its queues show and what its runs read.
+
+A query cannot know what it did not read, and a queue does not say who hides a message. So three
+rules decide. *The head*: a message that is visible and was there at the call means one more run.
+*One more run*: only a run that found nothing, or two in a row that found nothing of the call's,
+end a drain, unless the queues show that nothing is left at all. *One lease*: what a run of this
+call may have hidden is back after one lease, so a drain waits for it as long as anything is hidden.
+It may be behind all that has arrived by then: so long, newer messages count as those of the call.
+
+Pure: times are arguments, in seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spark_azqueue.service.messages import MAX_PER_REQUEST
+
+ENOUGH = 2
+"""This many runs in a row that took nothing of what was there at the call end it."""
+
+_ENDLESS = 10
+"""This many runs in a row took nothing, and ended before they had found nothing."""
+
+LOOK_AGAIN_S = 5.0
+
+_MARGIN_S = 2.0
+"""Services tell the end of a lease in whole seconds, and begin it when a request arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """What one queue showed.
+
+    name: for texts. messages: the service's count, with hidden ones; it may be too high, but never
+    too low. visible: how many of them can be read, of the first ones that were looked at; is_all:
+    those are all. older: ids of visible ones that were there at the call. before: the name of a
+    queue that is read first (queuePriority=strict), "" if there is none.
+    """
+
+    name: str
+    messages: int
+    visible: int
+    is_all: bool
+    older: frozenset[str] = frozenset()
+    before: str = ""
+
+    @property
+    def hidden(self) -> int:
+        """How many are leased or delayed, as far as that is known."""
+        return max(0, self.messages - self.visible) if self.is_all else 0
+
+    @property
+    def may_hide(self) -> bool:
+        """False if none is leased or delayed."""
+        return self.hidden > 0 or not self.is_all
+
+
+class Took(enum.Enum):
+    """What a run took, as far as it counts."""
+
+    UNKNOWN = "it reported no progress: perhaps it was stopped while it dequeued"
+    NOTHING = "it asked, and found nothing"
+    NO_ROWS = "its batches had no messages, or only some of a batch before it"
+    NEWER = "only what came after the call and after `Finish.back_after`, or was delivered before"
+    OLDER = "something that was there by then, or may have been"
+
+
+class RunSeen(NamedTuple):
+    """What a run that ended without an error showed. began, ended: when.
+
+    is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
+    have left messages of the call hidden, by renewed leases. read: how many messages.
+    is_repeated: it repeated a batch of a run before it, and read nothing else. is_long: one of its
+    batches lasted so long that its leases may have been renewed. loses: a dequeue had no answer,
+    and may have leased messages.
+    """
+
+    took: Took
+    began: float
+    ended: float
+    is_one_batch: bool = False
+    hides: bool = False
+    read: int = 0
+    is_repeated: bool = False
+    is_long: bool = False
+    loses: bool = False
+
+
+class Enough(NamedTuple):
+    """All that was there at the call is read and deleted. why: how that is known."""
+
+    why: str = ""
+
+
+class Again(NamedTuple):
+    """Another run is needed."""
+
+
+class Wait(NamedTuple):
+    """Look at the queues again after this many seconds, see `Finish.waited`."""
+
+    seconds: float
+
+
+class Unfinished(NamedTuple):
+    """No further run helps. why: what is left, and what to do."""
+
+    why: str
+
+
+Step = Enough | Again | Wait | Unfinished
+
+
+class Finish:
+    """Decides after each run of one call. Nothing is kept over a call."""
+
+    def __init__(
+        self,
+        queues: Sequence[QueueSeen],
+        now: float,
+        *,
+        lease_s: float,
+        renewed_s: float,
+        patience_s: float,
+        waits_for_all: bool = False,
+        deletes_early: bool = False,
+        leaves: bool = False,
+    ) -> None:
+        """queues: at the call.
+
+        lease_s: how long a lease of the query may last; renewed_s: the same once it was renewed.
+        Both may become longer. patience_s: how long to wait for hidden messages, in all.
+        waits_for_all: also for those of others. deletes_early: messages are deleted before their
+        batch is committed, so an empty queue proves nothing. leaves: deleteOnCommit=false: what was
+        delivered stays, leased.
+        """
+        self.lease_s, self._renewed_s = lease_s, renewed_s
+        self._called = now
+        self._patience_s = patience_s
+        self._waits_for_all = waits_for_all
+        self._deletes_early = deletes_early
+        self._leaves = leaves
+        self._delivered: set[str] = set()
+        self._older = self._older_of(queues)
+        self._others = 0  # so many that are hidden are no run's of this query
+        # When something was leased, renewed, or read without all its deletes, at the latest.
+        self._leased_at = self._renewed_at = self._read_at = self._long_at = -math.inf
+        if not leaves and any(each.may_hide for each in queues):
+            self._leased_at = now  # by a run that ended before the call
+        self._is_read_awaited = False
+        self.pending = 0
+        """So many messages of the last run are hidden until the next one deletes them."""
+        self._newer = self._barren = self._passed = self._endless = self._silent = 0
+        self._has_failed = False
+
+    def leases_for(self, seconds: float) -> None:
+        """A batch or a report shows leases of this length: what is hidden may last longer."""
+        self.lease_s = max(self.lease_s, seconds)
+        self._renewed_s = max(self._renewed_s, seconds)
+
+    def delivered(self, ids: Iterable[str]) -> bool:
+        """These are of a committed batch, and stay in the queue. False if each was delivered
+        before in this call."""
+        before = len(self._delivered)
+        self._delivered.update(ids)
+        return len(self._delivered) > before
+
+    def failed(self, at: float) -> None:
+        """A run ended with an error at this time: what it had leased may be hidden."""
+        self._leased_at = at
+        self._has_failed = True
+
+    def back_after(self, now: float) -> float:
+        """What runs had hidden was back so many seconds after the call; 0 if nothing was, or is not
+        back yet. It may be behind all messages that arrived before."""
+        until = self._hidden_until(is_read_awaited=False)
+        return until - self._called if self._called < until <= now else 0.0
+
+    def older(self, queues: Iterable[QueueSeen]) -> int:
+        """How many messages of the call are visible, and count as unread; at least."""
+        return len(self._older_of(queues))
+
+    def hidden(self, queues: Iterable[QueueSeen], now: float) -> int:
+        """How many are hidden, and may be by a run of this query."""
+        if self._leaves or now >= self._hidden_until(is_read_awaited=True):
+            return 0
+        return _hidden_in(queues)
+
+    def after(self, run: RunSeen, queues: Sequence[QueueSeen]) -> Step:
+        """What follows a run that ended without an error. queues: as they show after it."""
+        older_before, self._older = self._older, self._older_of(queues)
+        self._others = min(self._others, _hidden_in(queues))
+        has_read = run.took in (Took.OLDER, Took.NEWER)
+        is_unsettled = run.is_one_batch and not self._leaves
+        self.pending = run.read if is_unsettled and not self._deletes_early else 0
+        # If it was stopped, nothing tells but what it left hidden.
+        leaves_some = _hidden_in(queues) > self._others + self.pending and not self._leaves
+        if has_read and (is_unsettled or (leaves_some and run.took is Took.OLDER)):
+            self._read_at = run.ended  # not all is known of its deletes
+            if run.is_long:
+                self._long_at = run.ended
+        if run.hides:
+            self._renewed_at = run.ended
+        if run.took is Took.UNKNOWN or run.loses:
+            self._leased_at = run.ended
+        has_failed, self._has_failed = self._has_failed, False
+        why = self._over(run, queues)
+        if why is not None and not self._older:
+            self._barren = self._passed = self._endless = 0
+            sees_all = all(each.is_all for each in queues)
+            self._is_read_awaited = sees_all or run.took is Took.NOTHING
+            return self._waited_for(queues, run.began, run.ended, why)
+        if run.took is Took.OLDER or has_failed:
+            self._barren = self._passed = self._endless = 0
+            return Again()
+        return self._without_progress(run, older_before, queues)
+
+    def waited(self, queues: Sequence[QueueSeen], now: float) -> Step:
+        """What follows a wait. queues: as they show after it."""
+        self._older = self._older_of(queues)
+        if now >= self._hidden_until(is_read_awaited=True):
+            self._others = _hidden_in(queues)
+        step: Step = Again() if self._older else self._waited_for(queues, -1.0, now, "")
+        if self._newer and not isinstance(step, Wait | Unfinished):
+            self._newer = 0  # what appeared meanwhile may be behind newer messages
+            return Again()
+        return step
+
+    def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
+        """began: what could be read then was read."""
+        if all(each.is_all for each in queues):
+            if _hidden_in(queues) <= self.pending:
+                return Enough(why)
+            began = now  # nothing older is visible: what is hidden at the end is of others
+        until = self._hidden_until(is_read_awaited=self._is_read_awaited)
+        is_ours = until > began
+        if not is_ours and not (self._waits_for_all and self._patience_s > 0):
+            return Enough(why)
+        if is_ours and now >= until:
+            return Again()
+        if self._patience_s <= 0:
+            count = _hidden_in(queues)
+            return Unfinished(
+                f"{_counted(count, 'message') if count else 'messages'} may be hidden by leases of"
+                f" runs that failed or ended before, for {until - now:.0f} s at most: call it again"
+                " then, or set 'hidden' to wait longer"
+            )
+        rest = until - now if is_ours else self._patience_s
+        pause = max(0.1, min(rest, LOOK_AGAIN_S, self._patience_s))
+        self._patience_s -= pause
+        return Wait(pause)
+
+    def _over(self, run: RunSeen, queues: Sequence[QueueSeen]) -> str | None:
+        """Why no further run is needed for what can be read, None if one is."""
+        took = run.took
+        self._silent = self._silent + 1 if took is Took.UNKNOWN else 0
+        if self._older:  # a later look may miss it behind newer ones
+            self._newer = 0
+        elif took is Took.NEWER:
+            self._newer += 1
+        elif took is not Took.NO_ROWS:
+            self._newer = 0
+        if took is Took.NOTHING:
+            return ""
+        if self._newer >= ENOUGH:
+            again = ", or that were delivered in it" if self._leaves else ""
+            return f"two runs in a row read only messages that came after the call{again}"
+        # A log may have more than the queues.
+        is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
+        return "" if is_known and not any(each.may_hide for each in queues) else None
+
+    def _without_progress(
+        self, run: RunSeen, before: frozenset[str], queues: Sequence[QueueSeen]
+    ) -> Step:
+        if self._silent >= ENOUGH:
+            return Unfinished(
+                "two runs in a row reported no progress, so what they read is not known: is"
+                " spark.sql.streaming.numRecentProgressUpdates 0 or 1, or were they stopped?"
+            )
+        if not self._older & before:
+            self._barren = self._passed = 0
+        elif run.took is not Took.UNKNOWN and not run.is_repeated:
+            self._barren += 1
+            self._passed += run.read
+        # Small batches may be in front of what a look shows.
+        is_next = run.took is Took.NEWER and self._passed < MAX_PER_REQUEST * len(queues)
+        if self._barren >= ENOUGH and not is_next:
+            return Unfinished(self._left_over(queues))
+        self._endless += 1
+        if self._endless >= _ENDLESS:
+            return Unfinished(
+                f"{self._endless} runs in a row read no message of the call, and none of them found"
+                " the queues empty: was each of them stopped, or does the query read no rows of its"
+                " batches?"
+            )
+        return Again()
+
+    def _left_over(self, queues: Sequence[QueueSeen]) -> str:
+        with_older = [each for each in queues if each.older - self._delivered]
+        names = ", ".join(f"'{each.name}'" for each in with_older[:3])
+        first = (
+            f"at least two runs in a row read none of the messages in {names} that were there at"
+            " the call"
+        )
+        behind = next((each.before for each in with_older if each.before), "")
+        if behind:
+            return (
+                f"{first}: with queuePriority=strict, '{behind}' is read first, and gets newer"
+                " messages all the time. Set queuePriority=fair, or drain these queues on their own"
+            )
+        return (
+            f"{first}: does another consumer lease and release them, or does the query leave them"
+            " out? `peek` of the command line shows them"
+        )
+
+    def _hidden_until(self, *, is_read_awaited: bool) -> float:
+        """When the last lease ends that a run of the query may have left."""
+        leased_at, renewed_at = self._leased_at, self._renewed_at
+        if is_read_awaited:
+            leased_at, renewed_at = max(leased_at, self._read_at), max(renewed_at, self._long_at)
+        return max(leased_at + self.lease_s, renewed_at + self._renewed_s) + _MARGIN_S
+
+    def _older_of(self, queues: Iterable[QueueSeen]) -> frozenset[str]:
+        return frozenset().union(*(each.older for each in queues)) - self._delivered
+
+
+def _hidden_in(queues: Iterable[QueueSeen]) -> int:
+    return sum(each.hidden for each in queues)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

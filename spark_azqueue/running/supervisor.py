@@ -1,0 +1,440 @@
+"""Run a query again after it failed, until it ends: what isolating a poison message needs.
+
+    result = run_until_done(lambda: orders.writeStream.….start())
+    sys.exit(0 if result.finished else 1)
+
+See docs/supervision.md, also for systemd, Kubernetes and Databricks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from spark_azqueue.errors.explanation import Explanation, explain
+from spark_azqueue.metrics.observers import observers_of
+from spark_azqueue.metrics.read import Read, read_of, skipped
+from spark_azqueue.service.last_failure import leave
+
+log = logging.getLogger(__name__)
+
+PERMANENT = frozenset(
+    {
+        "InvalidOption",
+        "InvalidSchema",
+        "QueueNotFound",
+        "AccessDenied",
+        "CheckpointMismatch",
+        "LogConflict",
+        "LogDamaged",
+        "LostSegment",
+        "LoadConflict",
+        "NotDrained",
+        "TooManyPoison",
+        "TransactionConflict",
+        "TransactionUnknown",
+    }
+)
+"""Errors that another start cannot mend, or not at once. (After LogConflict it would take the log
+from another query, which would then do the same. After TransactionConflict it would take the number
+of the other's batch for its own, and pass over its own rows.)"""
+
+_OBSERVED_WITHIN_S = 10.0
+
+_LOOK_EVERY_S = 1.0
+
+_AT_ONCE = 4
+"""While poison is isolated, so many failures in a row are followed by a start without a wait."""
+
+_HEALTHY_AT_LEAST_S = 60.0
+"""A run that fails at its start lasts for seconds: that must not count as healthy."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a supervised query ended.
+
+    finished: True if it ended without an error. restarts: how often it was started after a failure.
+    error: the last failure, None if there was none; also set if a restart helped. reason: why it
+    ended, or what is left; "" if there is nothing to say.
+    """
+
+    finished: bool
+    restarts: int
+    error: Exception | None = None
+    reason: str = ""
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """What the last failure means and what to do, None if there was none."""
+        return explain(self.error) if self.error else None
+
+
+class Hears(Protocol):
+    """What hears of the ends of runs: an AzQueueListener."""
+
+    def wait_for_end(self, query: Any, timeout_s: float) -> bool:
+        """Wait for the end of this run; False if it is not reported in time."""
+
+
+def run_until_done(
+    start: Callable[[], Any],
+    *,
+    listener: Hears | None = None,
+    restarts: int = 20,
+    restarts_in_all: int = 1000,
+    first_wait: float = 1.0,
+    longest_wait: float = 60.0,
+    healthy_after: float = 600.0,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> RunResult:
+    """Start a query, wait for its end, and start it again if it failed.
+
+    start: starts the query and returns it. Each call must use the same checkpoint.
+    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run. Those
+        that are attached to the session are waited for without being named.
+    restarts: so many failures in a row without progress are followed by another start, at most.
+        A run makes progress if it processes messages, as most do while a poison message is found.
+    restarts_in_all: the same for all failures.
+    first_wait, longest_wait: seconds before a restart; doubled for each further failure without
+        progress.
+    healthy_after: a run of this many seconds (60 at least) ends both counts.
+    sleep, clock: for tests.
+
+    Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
+    error that no restart can mend (`PERMANENT`), or after the last restart. Raises only what the
+    first call of `start` raises, since nothing ran by then, and TypeError or ValueError if `start`
+    returns no query, or the one of an earlier call. If it is interrupted, it stops the query.
+    On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: a warning and `reason` say
+    so, and `drain` reads them, too.
+    """
+    limits = RestartLimits(
+        restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
+    )
+    runs = Runs(start, listener, limits)
+    try:
+        query = runs.until_one_ends()
+    except SkippedBatch as skipped:
+        return RunResult(False, runs.restarts, runs.error, str(skipped))
+    if query is None:
+        return RunResult(False, runs.restarts, runs.error)
+    last = next(reversed([*reads(query)]), None)
+    reason = ""
+    if last and last.is_new and _runs_one_batch(last):
+        stays = f"the {last.messages} messages of the last batch stay in the queue, leased,"
+        reason = (
+            (f"{stays} until the next start deletes them; " if last.messages else "")
+            + "an availableNow run of Spark 4.0 and 4.1 is one batch, so there may be more."
+            " spark_azqueue.drain reads and deletes them all"
+        )
+        log.warning("%s", reason)
+    return RunResult(True, runs.restarts, runs.error, reason)
+
+
+def _runs_one_batch(last: Read) -> bool:
+    """Whether an availableNow run was one batch. A repeated batch does not say: Spark's version."""
+    if last.is_old_spark is None:
+        version: str = getattr(sys.modules.get("pyspark"), "__version__", "")
+        return version.startswith(("4.0.", "4.1."))
+    return last.is_old_spark
+
+
+@dataclass(frozen=True)
+class RestartLimits:
+    """How often, and after which waits, a query is started again: see `run_until_done`."""
+
+    restarts: int = 20
+    restarts_in_all: int = 1000
+    first_wait: float = 1.0
+    longest_wait: float = 60.0
+    healthy_after: float = 600.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for values that no supervision can have."""
+        if not (
+            self.restarts >= 0
+            and self.restarts_in_all >= 0
+            and 0 <= self.first_wait <= self.longest_wait
+        ):
+            raise ValueError(
+                f"restarts={self.restarts}, restarts_in_all={self.restarts_in_all},"
+                f" first_wait={self.first_wait}, longest_wait={self.longest_wait}: none may be"
+                " negative, and longest_wait may not be below first_wait"
+            )
+        if not self.healthy_after >= _HEALTHY_AT_LEAST_S:
+            raise ValueError(
+                f"healthy_after={self.healthy_after}: expected {_HEALTHY_AT_LEAST_S:g} seconds or"
+                " more. A run that fails after less would end the count of failures, and the query"
+                " would be started for ever"
+            )
+
+
+class OutOfTime(Exception):  # noqa: N818
+    """The time of a `drain` is over."""
+
+
+class SkippedBatch(Exception):  # noqa: N818
+    """The sink skipped a batch of new messages: rows are lost if the query continues."""
+
+
+class Isolating:
+    """What offsets say of the search for poison messages, from one run to the next.
+
+    The search advances if it cut a batch or moved a message, and a batch was committed since it did
+    so last. Without a commit the sink may be down, and the next start waits longer. Once a batch
+    was committed during the search, a few failures in a row are restarted at once.
+    """
+
+    def __init__(self) -> None:
+        self.status = ""
+        """Of the newest run, in a line; empty if it does not isolate."""
+        self.may_restart_at_once = False
+        """True if the newest failure is no sign that the sink is down."""
+        self._has_committed = True
+        self._is_under_way = False
+        self._in_a_row = 0
+
+    def advances(self, status: str, has_committed: bool) -> bool:
+        """A run failed. status: as its offsets say it. has_committed: it committed messages."""
+        is_new = bool(status) and status != self.status
+        advances = is_new and self._has_committed
+        if is_new:
+            self._has_committed = False
+        self._has_committed = self._has_committed or has_committed
+        self.status = status
+        self._in_a_row = 1 if has_committed else self._in_a_row + 1
+        self._is_under_way = bool(status) and (self._is_under_way or has_committed)
+        self.may_restart_at_once = self._is_under_way and self._in_a_row <= _AT_ONCE
+        return advances
+
+
+class Runs:
+    """The runs of one query, one after another, and their failures."""
+
+    def __init__(
+        self,
+        start: Callable[[], Any],
+        listener: Hears | None,
+        limits: RestartLimits,
+        watch: Callable[[Any], None] | None = None,
+        until: float | None = None,
+    ) -> None:
+        """watch: gets the query each second while it runs. until: of `limits.clock`, no longer."""
+        self._start, self._listener, self._limits = start, listener, limits
+        self._watch, self._until = watch, until
+        self._in_all = self._without_progress = 0
+        self._isolating = Isolating()
+        self._newest: Any = None
+        self.restarts = 0
+        self.error: Exception | None = None
+        self.began_at = self.failed_at = 0.0
+        """When the newest run began, and when the newest failure was seen, by `limits.clock`."""
+
+    def until_one_ends(self) -> Any | None:
+        """Start the query until a run ends without an error. Returns that run; None: given up.
+
+        Raises OutOfTime, SkippedBatch, what the very first start raises, and TypeError or
+        ValueError if a start returns no new run. The query is stopped then.
+        """
+        limits = self._limits
+        query = self._checked(self._start()) if self._newest is None else None
+        while True:
+            began = self.began_at = limits.clock()
+            try:
+                started = self._start() if query is None else query
+            except Exception as error:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
+                failure: Exception | None = error
+            else:
+                query = self._checked(started) if query is None else query
+                failure = self._failure_of(query)
+            if failure is None:
+                if _made_progress(query):  # after a failure it may have replayed without rows
+                    self._without_progress = 0
+                return query
+            self.error, self.failed_at = failure, limits.clock()
+            healthy = self.failed_at - began >= limits.healthy_after
+            self._in_all = 1 if healthy else self._in_all + 1
+            advances = self._isolating.advances(_status_of(query, failure), _made_progress(query))
+            made_progress = healthy or _made_progress(query) or advances
+            self._without_progress = 1 if made_progress else self._without_progress + 1
+            if self._isolating.may_restart_at_once:
+                self._without_progress = 0
+            if query is not None:
+                _stop(query)
+            why = explain(failure)
+            leave(f"{why.error}: {why.sentence}", _text_of(failure))
+            if not self._may_go_on(why):
+                return None
+            query = None
+            self.restarts += 1
+
+    def _checked(self, query: Any) -> Any:
+        before = self._newest
+        if not hasattr(query, "awaitTermination"):
+            raise TypeError(
+                f"start returned {type(query).__name__}: it must return the query that it starts"
+            )
+        if before is not None and (query is before or _run_id(query) == _run_id(before) != ""):
+            raise ValueError(
+                "start returned the run of an earlier call: it must start the query at each call"
+            )
+        self._newest = query
+        return query
+
+    def _may_go_on(self, why: Explanation) -> bool:
+        """Wait before the next start; False if there is none."""
+        limits, in_a_row = self._limits, self._without_progress
+        too_many = in_a_row > limits.restarts or self._in_all > limits.restarts_in_all
+        if why.error in PERMANENT or too_many:
+            log.error("the query is given up after %d restarts: %s", self.restarts, why)
+            return False
+        wait = limits.first_wait * 2 ** min(in_a_row - 1, 30) if in_a_row else 0.0
+        wait = min(limits.longest_wait, wait)
+        log.warning(
+            "the query failed; restart %d of %d in %s s: %s: %s%s",
+            *(max(1, in_a_row), limits.restarts, f"{wait:g}", why.error, why.sentence),
+            f". Isolation: {status}" if (status := self._isolating.status) else "",
+        )
+        if self._until is not None and limits.clock() + wait >= self._until:
+            raise OutOfTime
+        if wait:
+            limits.sleep(wait)
+        return True
+
+    def _failure_of(self, query: Any) -> Exception | None:
+        """Wait for its end, and return its error. Stop it if this is interrupted."""
+        failure = None
+        try:
+            self._await(query)
+        except (OutOfTime, SkippedBatch) as why:
+            _stop(query)
+            _wait_until_observed(query, self._listener)
+            if isinstance(why, SkippedBatch):
+                log.error("%s", why)
+            raise
+        except Exception as error:  # noqa: BLE001 (as above)
+            failure = error
+        except BaseException:
+            query.stop()
+            raise
+        _wait_until_observed(query, self._listener)
+        return failure
+
+    def _await(self, query: Any) -> None:
+        ended = False
+        while not ended:
+            left = _LOOK_EVERY_S
+            if self._until is not None:
+                left = min(left, self._until - self._limits.clock())
+            if left <= 0:
+                raise OutOfTime
+            try:
+                ended = query.awaitTermination(left)
+            except Exception:
+                self._look_at(query, is_over=True)  # its last batches count, too
+                raise
+            self._look_at(query, is_over=ended)
+
+    def _look_at(self, query: Any, *, is_over: bool) -> None:
+        """Raises SkippedBatch. is_over: look at all that is known of the run."""
+        if self._watch:
+            self._watch(query)
+        for read in reads(query) if is_over else _newest(query):
+            if why := skipped(read):
+                raise SkippedBatch(why)
+
+
+def reads(query: Any) -> Iterator[Read]:
+    """What the newest progress events of a run say that it read; nothing if it cannot be asked."""
+    with contextlib.suppress(Exception):  # it did not start, or its session has gone
+        for progress in [*query.recentProgress]:
+            if found := read_of(parsed(progress)):
+                yield found
+
+
+def _newest(query: Any) -> Iterator[Read]:
+    """What the newest event says: that one alone, since events of large batches are large."""
+    with contextlib.suppress(Exception):
+        if (progress := query.lastProgress) and (found := read_of(parsed(progress))):
+            yield found
+
+
+def parsed(progress: Any) -> Mapping[str, Any]:
+    """A progress event as parsed JSON. (Spark 4.0 and 4.1 change offsets in their own objects.)"""
+    if text := getattr(progress, "json", None):
+        found: Mapping[str, Any] = json.loads(text)
+        return found
+    return dict(progress)
+
+
+_STATUS = re.compile(r'"isolation": ?"([ !#-\[\]-~]{1,300})"')
+"""In an offset: see `source/offsets.py`."""
+
+
+def _text_of(failure: BaseException) -> str:
+    """All that this failure says, with the offsets of its batch."""
+    with contextlib.suppress(Exception):  # Spark's errors ask the JVM, which may have ended
+        return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
+    return ""
+
+
+def _status_of(query: Any, failure: BaseException) -> str:
+    """What isolation does, from the offsets in this failure, else in the newest progress."""
+    if found := _STATUS.findall(_text_of(failure)):
+        return str(found[-1])
+    with contextlib.suppress(Exception):
+        newest = parsed([*query.recentProgress][-1])
+        ends = [each.get("endOffset") for each in newest["sources"]]
+        told = [
+            each["isolation"] for each in ends if isinstance(each, dict) and "isolation" in each
+        ]
+        return next(
+            (each for each in map(str, told) if _STATUS.fullmatch(f'"isolation":"{each}"')), ""
+        )
+    return ""
+
+
+def _run_id(query: Any) -> str:
+    try:
+        return str(getattr(query, "runId", ""))
+    except Exception:  # noqa: BLE001 (its session has gone)
+        return ""
+
+
+def _stop(query: Any) -> None:
+    try:
+        if getattr(query, "isActive", True):
+            query.stop()
+    except Exception as error:  # noqa: BLE001 (Spark's, Connect's and Py4J's have no base)
+        log.warning("the query does not stop: %s: %s", type(error).__name__, error)
+
+
+def _made_progress(query: Any) -> bool:
+    """True if the run has committed a batch with rows; False if it has not, or cannot be asked."""
+    try:
+        return any(each["numInputRows"] for each in query.recentProgress)
+    except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
+        return False
+
+
+def _wait_until_observed(query: Any, listener: Hears | None) -> None:
+    """Wait until each listener of the session, and this one, knows of the end of the run."""
+    named: list[Hears] = [] if listener is None else [listener]
+    others = [each for each in observers_of(query) if each is not listener]
+    heard = [each.wait_for_end(query, _OBSERVED_WITHIN_S) for each in [*named, *others]]
+    if not all(heard):
+        log.warning(
+            "the listener has not heard of the end of the run within %d s, so its metrics may be"
+            " older: is it attached to the session of the query?",
+            _OBSERVED_WITHIN_S,
+        )
