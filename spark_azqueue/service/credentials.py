@@ -160,12 +160,14 @@ class _Bearer(Authority):
             raise AccessDenied(
                 f"no Microsoft Entra token from {giver}: {reason}", condition=Condition.NO_TOKEN
             ) from error
-        except (TypeError, AttributeError) as error:  # a provider of the user's that is none
+        except AccessDenied:
+            raise
+        except Exception as error:  # noqa: BLE001 (of the user's, and it may hold a secret)
             raise AccessDenied(
-                f"{giver}.get_token cannot be called with a scope: {type(error).__name__}:"
+                f"no Microsoft Entra token from {giver}.get_token: {type(error).__name__}:"
                 f" {shown(error)}. Correct the credential",
                 condition=Condition.NO_TOKEN,
-            ) from error
+            ) from None
         text, ends_at = getattr(token, "token", None), getattr(token, "expires_on", None)
         if not isinstance(ends_at, (int, float)):
             raise AccessDenied(

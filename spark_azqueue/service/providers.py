@@ -61,7 +61,8 @@ def check_provider(
 def provided_sas(path: str, argument: str | None) -> str:
     """Import the provider of a SAS, call it, and return the SAS of the credential that it gives.
 
-    Raises InvalidOption if it is none; then it is not called. What it raises itself passes through.
+    Raises InvalidOption if it is none; then it is not called. What it raises passes through: the
+    caller removes secrets from it.
     """
     provider = _found(path, "sasProvider")
     if not _is_provider(provider, "AzureSasCredential", "signature"):
@@ -94,9 +95,9 @@ def provided(path: str, argument: str | None) -> TokenCredential:
         )
     try:
         credential = provider() if argument is None else provider(argument)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001 (of the user's, and it may hold a secret)
         reason = f"{type(error).__name__}: {shown(error)}"
-        raise _unusable(path, reason, "credentialProvider") from error
+        raise _unusable(path, reason, "credentialProvider") from None
     if not hasattr(credential, "get_token"):
         raise _invalid(
             f"option 'credentialProvider': {path!r} returned a {type(credential).__name__}, which"

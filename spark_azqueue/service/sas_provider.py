@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from urllib.parse import parse_qsl
 
-from spark_azqueue.errors import AccessDenied
+from spark_azqueue.errors import AccessDenied, InvalidOption
 from spark_azqueue.errors.conditions import Condition
 
 from .account import Account, SasProvider
@@ -73,13 +73,13 @@ class RenewedSas:
         path = self._provider.path
         try:
             sas = provided_sas(path, self._provider.argument).lstrip("?").strip()
-        except (AccessDenied, ValueError):  # InvalidOption is one
+        except (AccessDenied, InvalidOption):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (of the user's, and it may hold a secret)
             raise AccessDenied(
                 f"no SAS from sasProvider '{path}': {type(error).__name__}: {shown(error)}",
                 condition=Condition.NO_TOKEN,
-            ) from error
+            ) from None
         if "sig=" not in sas or not _SAS.fullmatch(sas):
             raise AccessDenied(
                 f"sasProvider '{path}' gave a text that is no SAS (no 'sig=' in it, or blanks;"

@@ -276,9 +276,10 @@ class ExecutorsConsumer:
         settled = closed.settled
         undecodable = sum(each.counts.poison for each in settled)
         rows = sum(each.messages for each in settled)
-        self._decoding.add(rows=rows, undecodable=undecodable)
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
+        if ran_here:  # else each start would close the plan again, and stop again
+            self._decoding.add(rows=rows, undecodable=undecodable)
         self._ready.on_plan_closed(plan, looked, ran_here=ran_here)
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, evicted)

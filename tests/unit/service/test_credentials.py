@@ -2,6 +2,7 @@
 
 import sys
 import time
+import traceback
 from types import SimpleNamespace
 
 import pytest
@@ -81,6 +82,16 @@ def test_an_odd_credential_is_a_clear_error(monkeypatch, kind):
     account = Account("acc", "https://acc", identity=EntraIdentity(provider="odd_ones:kind"))
     with pytest.raises(AccessDenied, match=rf"{kind}.* Correct the credential"):
         authority_for(account).sign("orders", "/q", {})
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ValueError])
+def test_what_a_provider_raises_is_told_without_its_secrets(tokens, kind):
+    tokens.error = kind("refused: sv=1&sig=c2VjcmV0MTIzNDU2Nzg5MA%3D%3D; AccountKey=c2VjcmV0;")
+
+    with pytest.raises(AccessDenied, match=f"get_token: {kind.__name__}: refused") as caught:
+        authority_for(by("tokens_of_a_user:make")).sign("orders", "/q", {})
+
+    assert "c2VjcmV0" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import sys
 import time
+import traceback
 from types import SimpleNamespace
 
 import pytest
@@ -110,6 +111,17 @@ def test_a_provider_that_fails_is_asked_again_while_the_sas_is_good(giver):
     clock[0] = NOW + 3600
     with pytest.raises(AccessDenied, match=r"no SAS from sasProvider '.*': OSError: no network"):
         source.current()
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ValueError])
+def test_what_a_provider_raises_is_told_without_its_secrets(giver, kind):
+    giver.error = kind("refused: sv=1&sig=c2VjcmV0MTIzNDU2Nzg5MA%3D%3D; AccountKey=c2VjcmV0;")
+
+    with pytest.raises(AccessDenied, match=f"{kind.__name__}: refused") as caught:
+        RenewedSas(SasProvider(giver.path)).current()
+
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "c2VjcmV0" not in shown
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,35 @@ def test_with_the_encoding_corrected_no_message_is_missing(
     again.stop()
 
 
+def test_with_the_maximum_reached_by_several_tasks_the_next_start_goes_on(
+    orders: FakeQueueService, tmp_path: Path
+) -> None:
+    """No task has too many, but their plan has. A start that closes that plan again goes on."""
+    for queue in ("orders", "returns"):
+        if queue != "orders":
+            orders.create_queue(queue)
+            orders.create_queue(f"{queue}-poison")
+        orders.put_many(queue, [SENDER_CHANGED] * 11 + ["b2s="] * 15)
+    options = {"queue": "orders,returns", "maxPoisonMessages": "20", "executorSlots": "2"}
+    reader = reader_of(orders, tmp_path, "executors", **options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    for part in reader.partitions(start, end):
+        list(reader.read(part))
+    with pytest.raises(TooManyPoison):
+        reader.latestOffset(end)
+    reader.stop()
+
+    orders.put_many("orders", ["b2s="] * 5)
+    again = reader_of(orders, tmp_path, "executors", **options)
+    following = again.latestOffset(end)
+    rows = sum(
+        batch.num_rows for part in again.partitions(end, following) for batch in again.read(part)
+    )
+    again.stop()
+    assert rows == 5
+
+
 def test_a_tenth_of_the_newest_may_be_bad(fake: FakeQueueService) -> None:
     secret = {"secret.connectionString": fake.connection_string}
     record = DecodingRecord(source_config(secret | {"queue": "orders"}, {}))
