@@ -15,7 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from spark_azqueue.errors import QueueNotFound, TooManyPoison, UndecodableBody
+from spark_azqueue.errors import AccessDenied, QueueNotFound, TooManyPoison, UndecodableBody
 from spark_azqueue.options.choices import PoisonFormat
 from spark_azqueue.options.source_config import SourceConfig
 from spark_azqueue.service.encoding import can_be_put
@@ -40,6 +40,8 @@ from .rows import Row, decoded, is_dead_letter
 log = logging.getLogger(__name__)
 
 _PART = 10
+_WITHOUT_ROWS = 4
+"""As long as no body of the process has decoded, this part of `maxPoisonMessages` counts."""
 _WINDOW = 10_000
 _SHORTEST_S = 1.0
 _SEND_S = 60.0
@@ -50,8 +52,8 @@ _AT_ONCE = 32
 class DecodingRecord:
     """Counts rows and undecodable bodies of about the newest ten thousand messages of a process.
 
-    If too many do not decode, the option may be wrong, and not the senders. Each process begins
-    anew. Used by one thread.
+    If too many do not decode, the option may be wrong, and not the senders: sooner while none has
+    decoded. Each process, and with leaseOn=executors each task, begins anew. Used by one thread.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -63,11 +65,12 @@ class DecodingRecord:
         """Raise TooManyPoison if these, with those before, are too many for the poison queue."""
         undecodable += self._undecodable
         read = rows + self._rows + undecodable
-        if undecodable <= self._most or undecodable * _PART <= read:
+        most = self._most if read > undecodable else self._most // _WITHOUT_ROWS
+        if undecodable <= most or undecodable * _PART <= read:
             return
         raise TooManyPoison(
             f"{undecodable:,} of {read:,} bodies do not decode with messageEncoding="
-            f"{self._encoding.value}, and at most {self._most:,} and a tenth are dead-lettered for"
+            f"{self._encoding.value}, and at most {most:,} and a tenth are dead-lettered for"
             " that. If senders changed their encoding, set 'messageEncoding' ('auto' reads both)."
             " Else raise 'maxPoisonMessages'"
         )
@@ -181,6 +184,23 @@ def copy_to_poison_queue(
     message of a queue that the query does not read: a log has it, and steers no request.
     """
     deque(dead_lettered(config, client, {message: reason}, _SEND_S, time.monotonic), maxlen=0)
+
+
+def was_moved(config: SourceConfig, client: QueueClient, message: Message, reason: str) -> bool:
+    """Copy a message that fails its batches to its poison queue. False if access is denied there.
+
+    It is delivered again then, as before, and others between: a log would repeat the error before
+    any other batch. Raises ServiceError for all else.
+    """
+    try:
+        copy_to_poison_queue(config, client, message, reason)
+    except AccessDenied as error:
+        log.warning(
+            "message %s of queue '%s' cannot be dead-lettered: %s. It is delivered again",
+            *(message.message_id, message.queue.name, error),
+        )
+        return False
+    return True
 
 
 def _poison_queue(config: SourceConfig, message: Message) -> QueueRef:

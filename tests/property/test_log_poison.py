@@ -11,6 +11,7 @@ and at the end everything is processed and the queue is empty.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from world.fates import Fate
 from world.logged import LoggedSpark
+from world.process import Simulated
 from world.service import POISON, SOURCE, Service
 from world.spark import VISIBILITY_S, FencedError
 
-from spark_azqueue.errors import LogConflict, LogDamaged, ServiceError, TooManyPoison
+from spark_azqueue.errors import AccessDenied, LogConflict, LogDamaged, ServiceError, TooManyPoison
 from spark_azqueue.journal.codec import sealed, unsealed
 from spark_azqueue.options.choices import DeleteAfter
 from spark_azqueue.options.parsers import Retention
@@ -576,3 +578,33 @@ def test_histories_are_in_the_log_and_outlive_each_process() -> None:
     assert known["suspects"]["suspects"]
     drain(service, spark)
     assert aside(service) == ["m7"]
+
+
+def test_without_the_right_to_its_poison_queue_a_message_blocks_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is delivered again, and fails again, with other messages between."""
+
+    def denied(*_: object) -> None:
+        raise AccessDenied("could not create queue 'orders-poison': HTTP 403", status=403)
+
+    real = LoggedSpark.config
+    monkeypatch.setattr(Simulated, "create", denied)
+    monkeypatch.setattr(  # as with the default, which a start without the right only warns of
+        LoggedSpark, "config", lambda self: replace(real(self), asks_for_poison=False)
+    )
+    service = Service()
+    service.account.create(SOURCE)
+    for each in range(8):
+        service.account.queue(SOURCE).put(f"m{each}", now=service.clock.now())
+    spark = LoggedSpark(service, {"maxDequeueCount": "5"}, is_poison="m3".__eq__)
+    number = 8
+    for step in range(300):
+        if step % 4 == 0 and number < 40:
+            service.account.queue(SOURCE).put(f"m{number}", now=service.clock.now())
+            number += 1
+        spark.trigger()
+        service.pass_time(5)
+    good = sorted(f"m{each}" for each in range(40) if each != 3)
+    assert sorted(body for _, body in spark.sink.rows().elements()) == good
+    assert any(view.text == "m3" for view in service.views()), "it is still there"

@@ -166,11 +166,11 @@ def asked_for_other_processes_alone(patch: Patch) -> None:
 
 
 def no_copy(patch: Patch) -> None:
-    patch.setattr(given_up, "copy_to_poison_queue", nothing)
+    patch.setattr(given_up, "was_moved", lambda *_: True)
 
 
 def copied_after_the_verdict(patch: Patch) -> None:
-    copy, put = given_up.copy_to_poison_queue, PlanRecovery.follow
+    copy, put = given_up.was_moved, PlanRecovery.follow
     due: list[tuple[Any, ...]] = []
 
     def put_and_copy(self: PlanRecovery, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
@@ -179,7 +179,11 @@ def copied_after_the_verdict(patch: Patch) -> None:
             copy(*due.pop())
         return found
 
-    patch.setattr(given_up, "copy_to_poison_queue", lambda *given: due.append(given))
+    def later(*given: Any) -> bool:
+        due.append(given)
+        return True
+
+    patch.setattr(given_up, "was_moved", later)
     patch.setattr(PlanRecovery, "follow", put_and_copy)
 
 

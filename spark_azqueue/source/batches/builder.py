@@ -16,7 +16,13 @@ from spark_azqueue.service.queues.client import QueueClient
 from spark_azqueue.service.workers import Submits
 
 from ..columns import Columns
-from ..dead_letters import DecodingRecord, copy_to_poison_queue, dead_lettered, rows_and_reasons
+from ..dead_letters import (
+    DecodingRecord,
+    copy_to_poison_queue,
+    dead_lettered,
+    rows_and_reasons,
+    was_moved,
+)
 from ..intake.backlog import Isolation
 from ..intake.polling import Cutoff
 from ..leases.holder import LeaseHolder
@@ -297,7 +303,9 @@ class BatchBuilder:
         """Dead-letter what waits and is poison. Returns False if there is none."""
         found = [each for each in self._waiting.values() if self._suspects.is_poison(each.key)]
         for message in found:
-            self.copy_to_poison_queue(message, self._suspects.why(message.key))
+            copy_to_poison_queue(
+                self._config, self._client, message, self._suspects.why(message.key)
+            )
             self._holder.set_aside(message)
             self._suspects.moved(message.key)
             del self._waiting[message.key]
@@ -344,6 +352,6 @@ class BatchBuilder:
             del self._waiting[row.message.key]
         return rows
 
-    def copy_to_poison_queue(self, message: Message, reason: str) -> None:
-        """Copy the message to its poison queue. Raises ServiceError."""
-        copy_to_poison_queue(self._config, self._client, message, reason)
+    def was_moved(self, message: Message, reason: str) -> bool:
+        """Copy the message to its poison queue; see `dead_letters.was_moved`."""
+        return was_moved(self._config, self._client, message, reason)

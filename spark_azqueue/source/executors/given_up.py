@@ -18,7 +18,7 @@ from spark_azqueue.service import last_failure
 from spark_azqueue.service.messages import Message
 from spark_azqueue.service.queues.client import QueueClient
 
-from ..dead_letters import copy_to_poison_queue
+from ..dead_letters import was_moved
 from ..logged.undecodable import Reading
 from ..refusals import abandoned
 from ..suspects import (
@@ -150,13 +150,13 @@ class PlanOutcomes:
         before_it, evidence = evidence, evidence.on_failed(history.size, before and before.history)
         odds = Odds.of(evidence, (history, *(each.history for each in closed.suspects)))
         self.said = self._rule.said_of(history, before_it, odds)
-        if history.is_lone and self._rule.is_poison(history, before_it, odds):
-            copy_to_poison_queue(
-                self._config,
-                self._client,
-                self._only_message(closed),
-                why(history, last_failure.found(plan.to_json())),
-            )
+        is_poison = history.is_lone and self._rule.is_poison(history, before_it, odds)
+        if is_poison and was_moved(
+            self._config,
+            self._client,
+            self._only_message(closed),
+            why(history, last_failure.found(plan.to_json())),
+        ):
             self.set_aside += 1
             self.said = SAID_OF_MOVED
             evidence = evidence.on_moved(history)

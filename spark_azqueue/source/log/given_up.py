@@ -140,9 +140,9 @@ class FailedBatches:
         suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
         self._log.check_claim()
         due = BatchOutcome.SPLIT
-        if len(keys) == 1 and is_alone and suspects.is_poison(keys[0]):
+        is_poison = len(keys) == 1 and is_alone and suspects.is_poison(keys[0])
+        if is_poison and self._engine.builder.was_moved(segment.messages[0], suspects.why(keys[0])):
             due = BatchOutcome.POISON
-            self._engine.builder.copy_to_poison_queue(segment.messages[0], suspects.why(keys[0]))
             suspects.moved(keys[0])
         final, findings = self._log.outcomes.decide(number, due, suspects.findings)
         suspects.restore(findings)

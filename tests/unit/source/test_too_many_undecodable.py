@@ -70,7 +70,7 @@ def test_one_batch_of_them_moves_nothing(
 def test_batches_of_few_count_together(orders: FakeQueueService, tmp_path: Path, mode: str) -> None:
     orders.put_many("orders", [SENDER_CHANGED] * 60)
     reader = reader_of(
-        orders, tmp_path, mode, maxPoisonMessages="20", maxMessagesPerTrigger="8",
+        orders, tmp_path, mode, maxPoisonMessages="80", maxMessagesPerTrigger="8",
         messagesPerPartition="8",
     )  # fmt: skip
 
