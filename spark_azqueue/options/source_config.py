@@ -36,7 +36,7 @@ from .log import (
 )
 from .option import Option, ParsedOptions, made_of, option, options_of, shared, taken
 from .replay import check_no_replay
-from .selection import QueueSelection, is_pattern
+from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
 """With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
@@ -352,6 +352,9 @@ def _check_poison_queues(config: SourceConfig) -> None:
         return
     for queue in config.queues:
         poison = config.poison_queue_for(queue)
+        source = QueueRef(queue.account, queue.name.removesuffix(POISON_SUFFIX))
+        if source != queue and config.poison_queue is None and config.selection.includes(source):
+            poison = queue  # that of a queue that a pattern names
         if poison in config.queues:
             raise InvalidOption(
                 f"the poison queue '{poison.name}' is one of the queues to read; set another"

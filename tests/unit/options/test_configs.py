@@ -302,6 +302,7 @@ NONE = {"maxDequeueCount": "none"}
         ),
         ({"maxDequeueCount": "3", "poisonQueue": "orders"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "abc,abc-poison"}, "is one of the queues to read"),
+        ({"maxDequeueCount": "3", "queue": "abc*,abc-poison"}, "is one of the queues to read"),
         ({"maxDequeueCount": "3", "queue": "a" * 60}, "no legal name"),
     ],
 )
