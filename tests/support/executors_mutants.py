@@ -177,10 +177,10 @@ def what_is_found_counts_as_deleted(patch: Patch) -> None:
     def settled(config: Any, client: Any, given: SlotSegment, size: int, *more: Any) -> SlotReport:
         if any(given is each for each in found):
             return SlotReport.of(given.header, size)
-        return leasing.settle(config, client, given, size, *more)
+        return leasing.settle_slot(config, client, given, size, *more)
 
     patch.setattr(PlanFolder, "segment", segment)
-    patch.setattr(slot, "settle", settled)
+    patch.setattr(slot, "settle_slot", settled)
 
 
 def slots_stay_open(patch: Patch) -> None:

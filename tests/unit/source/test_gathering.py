@@ -176,7 +176,7 @@ def test_the_delay_counts_from_when_a_message_was_sent_also_over_restarts(both, 
     # Then its delay is over at the same time
     consumer = start(**gathering)
     assert size_of(asked_until(consumer, consumer.initial, time_, 305)) == 1
-    assert time_.now >= 299
+    assert time_.now >= 290, "some seconds are real"
 
 
 @pytest.mark.parametrize("log", [False, True])
