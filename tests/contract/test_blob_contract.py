@@ -328,7 +328,7 @@ def test_a_lost_blob_stops_the_query_and_is_named(fake, queue, chosen, blobs):
     text = str(caught.value)
     assert f"the body of message {view.id} in queue '{queue}' cannot be read" in text
     assert f"blob '{name}'" in text
-    assert "maxDequeueCount" in text
+    assert "onUndecodable=permissive" in text
     reader.close()
 
 
@@ -359,7 +359,7 @@ def test_a_reference_to_another_container_is_not_followed(fake, queue, chosen, b
     fake.put(queue, forged.text)
 
     with pytest.raises(UndecodableBody, match="'other-container', and option 'blobContainer' says"):
-        Source(**chosen).batch()
+        Source(onUndecodable="fail", **chosen).batch()
     assert fake.visible(queue) == 1
 
 

@@ -108,7 +108,7 @@ def test_a_message_whose_blob_is_lost_goes_to_the_poison_queue_and_stops_only_it
 
     refused: list[str] = []
     for _ in range(40):
-        stream = spark.readStream.format("azqueue").options(**options, maxDequeueCount="2").load()
+        stream = spark.readStream.format("azqueue").options(**options).load()
         query = streams.collect(stream, availableNow=True)
         try:
             query.awaitTermination(PATIENCE_S)
