@@ -21,91 +21,39 @@ if TYPE_CHECKING:
     from .datasource import AzQueueDataSource as AzQueueDataSource
     from .errors import (
         AccessDenied as AccessDenied,
-    )
-    from .errors import (
         AzQueueError as AzQueueError,
-    )
-    from .errors import (
         CheckpointMismatch as CheckpointMismatch,
-    )
-    from .errors import (
         FunctionFailed as FunctionFailed,
-    )
-    from .errors import (
         InvalidOption as InvalidOption,
-    )
-    from .errors import (
         InvalidRow as InvalidRow,
-    )
-    from .errors import (
         InvalidSchema as InvalidSchema,
-    )
-    from .errors import (
         LateSegment as LateSegment,
-    )
-    from .errors import (
         LoadConflict as LoadConflict,
-    )
-    from .errors import (
         LogConflict as LogConflict,
-    )
-    from .errors import (
         LogDamaged as LogDamaged,
-    )
-    from .errors import (
         LogUnavailable as LogUnavailable,
-    )
-    from .errors import (
         LostBlob as LostBlob,
-    )
-    from .errors import (
         LostSegment as LostSegment,
-    )
-    from .errors import (
         NotDrained as NotDrained,
-    )
-    from .errors import (
         QueueNotFound as QueueNotFound,
-    )
-    from .errors import (
         RowsLost as RowsLost,
-    )
-    from .errors import (
         ServiceError as ServiceError,
-    )
-    from .errors import (
         ServiceUnavailable as ServiceUnavailable,
-    )
-    from .errors import (
         StaleReceipt as StaleReceipt,
-    )
-    from .errors import (
         TooManyPoison as TooManyPoison,
-    )
-    from .errors import (
         TransactionConflict as TransactionConflict,
-    )
-    from .errors import (
         TransactionExpired as TransactionExpired,
-    )
-    from .errors import (
         TransactionUnknown as TransactionUnknown,
-    )
-    from .errors import (
         UndecodableBody as UndecodableBody,
     )
     from .errors.explanation import (
         Explanation as Explanation,
-    )
-    from .errors.explanation import (
         explain as explain,
     )
     from .files import read_new_files as read_new_files
     from .files.events.blobs import blob_events as blob_events
     from .files.events.parsing import (
         bounded_json as bounded_json,
-    )
-    from .files.events.parsing import (
         parsed_events as parsed_events,
     )
     from .metrics.listener import AzQueueListener as AzQueueListener
@@ -114,47 +62,27 @@ if TYPE_CHECKING:
     from .rows.duplicates import without_duplicates as without_duplicates
     from .rows.packing.functions import (
         pack as pack,
-    )
-    from .rows.packing.functions import (
         unpack as unpack,
     )
     from .rows.try_apply.trying import (
         SplitRows as SplitRows,
-    )
-    from .rows.try_apply.trying import (
         dead_letters as dead_letters,
-    )
-    from .rows.try_apply.trying import (
         split_apply as split_apply,
-    )
-    from .rows.try_apply.trying import (
         try_apply as try_apply,
     )
     from .running.draining import (
         DrainResult as DrainResult,
-    )
-    from .running.draining import (
         drain as drain,
     )
     from .running.supervisor import (
         RunResult as RunResult,
-    )
-    from .running.supervisor import (
         run_until_done as run_until_done,
     )
     from .sink.settlement import (
         DeadLetter as DeadLetter,
-    )
-    from .sink.settlement import (
         Retry as Retry,
-    )
-    from .sink.settlement import (
         Settled as Settled,
-    )
-    from .sink.settlement import (
         backoff as backoff,
-    )
-    from .sink.settlement import (
         settle as settle,
     )
     from .sink.transactions import transaction_reader as transaction_reader
