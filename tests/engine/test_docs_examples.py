@@ -235,32 +235,6 @@ def test_one_batch_to_two_outputs(spark: SparkSession, fake: FakeQueueService) -
     assert sorted(view.text for view in fake.messages("next")) == ["a", "b"]
 
 
-def test_a_new_checkpoint_before_an_old_file_output_loses_rows(
-    spark: SparkSession, fake: FakeQueueService, tmp_path: Path
-) -> None:
-    """What docs/delivery.md warns of, and why: the file sink skips batch numbers it has seen."""
-    fake.create_queue("orders")
-    stream = spark.readStream.format("azqueue").option("queue", "orders")
-    stream = stream.option("secret.connectionString", fake.connection_string)
-    for checkpoint, output in (("one", "a"), ("two", "a"), ("three", "b")):
-        fake.put_many("orders", [f"{checkpoint} {number}" for number in range(5)])
-        query = (
-            stream.load()
-            .select("body")
-            .writeStream.format("parquet")
-            .option("path", f"{tmp_path}/{output}")
-            .option("checkpointLocation", f"{tmp_path}/{checkpoint}")
-            .start()
-        )
-        try:
-            fake.wait_until(lambda: fake.count("orders") == 0, PATIENCE_S)
-        finally:
-            query.stop()
-
-    assert spark.read.parquet(f"{tmp_path}/a").count() == 5  # of 10
-    assert spark.read.parquet(f"{tmp_path}/b").count() == 5
-
-
 def test_bad_rows_are_quarantined_and_sent_again(
     spark: SparkSession, fake: FakeQueueService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,9 +95,7 @@ def test_a_second_start_stops_the_first_and_nothing_is_lost(
 ) -> None:
     fake.create_queue(queue)
     log = f"file:{tmp_path}/wal"
-    frame = streams.read(
-        fake.connection_string, queue, writeAheadLog=log, maxMessagesPerTrigger="20"
-    )
+    options = {"writeAheadLog": log, "maxMessagesPerTrigger": "20"}
     sent: list[str] = []
 
     def send_some(count: int) -> None:
@@ -106,6 +104,7 @@ def test_a_second_start_stops_the_first_and_nothing_is_lost(
         fake.put_many(queue, bodies)
 
     def start(folder: Path) -> StreamingQuery:
+        frame = streams.read(fake.connection_string, queue, **options)
         writer = frame.select("message_id", "body").writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
         query = writer.start(str(folder / "output"))
