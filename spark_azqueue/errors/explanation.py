@@ -97,8 +97,8 @@ _UNKNOWN = (
 )
 
 _USERS = (
-    "correct that line, or the row or message that it cannot handle; its batch comes again. A"
-    " message that makes every run fail is dead-lettered after more than maxDequeueCount failures"
+    "correct that line, or the row or message that it cannot handle; its batch comes again. With"
+    " maxDequeueCount (off with a log unless set) the source dead-letters a message that fails it"
 )
 
 _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]*)")

@@ -23,7 +23,7 @@ from spark_azqueue.service.messages import (
 from . import parsers
 from .account import SharedConfig, read_account
 from .blobs import BLOB_OPTIONS, ClaimCheck, read_claim_check
-from .choices import DeleteAfter, IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
+from .choices import IsolationLevel, OnUndecodable, PoisonFormat, QueuePriority
 from .log import (
     LEASE_ON,
     ExecutorsConfig,
@@ -157,8 +157,8 @@ class SourceConfig(SharedConfig):
             parsers.or_auto(parsers.whole_number(1, 1_000_000), "none", "0"),
             "Move a message to the poison queue if more batches with it than this failed in a row,"
             " the last ones with it alone, each directly after a commit of another batch, so often"
-            " that chance does not explain it. Off with `none` or 0, and on a driver with"
-            " `deleteAfter=log`.",
+            " that chance does not explain it. Off with `none` or 0. With a `writeAheadLog` it is"
+            " off unless you set it: rows of an abandoned batch may come twice.",
             default=5,
         )
     )
@@ -277,11 +277,11 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
     check_place(values)
     write_ahead_log = read_log(values, account)
     executors = read_executors(values, write_ahead_log)
-    is_deleted_early = write_ahead_log and write_ahead_log.delete_after is DeleteAfter.LOG
-    if is_deleted_early and not executors and "maxDequeueCount" not in values.written:
-        as_they_are["max_dequeue_count"] = None
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(as_they_are["max_dequeue_count"])
+    if write_ahead_log and "maxDequeueCount" not in values.written:
+        # The sink may have a batch that fails. Another number for its rows would give them twice.
+        as_they_are["max_dequeue_count"] = None
     config = SourceConfig(
         account=account,
         selection=QueueSelection(account.name, values["queue"], values["poisonQueue"]),

@@ -56,10 +56,9 @@ def with_queue_settings(
     undecodable, asks_for_poison = config.on_undecodable, config.asks_for_poison
     if "visibilityTimeout" in config.left_to_queue:
         (timeout,) = _agreed("visibilityTimeout", metadata) or (timeout,)
-    if "maxDequeueCount" in config.left_to_queue:
-        said = _agreed("maxDequeueCount", metadata)
-        (maximum,) = said or (maximum,)
-        asks_for_poison |= said is not None
+    is_left = "maxDequeueCount" in config.left_to_queue
+    if is_left and (said := _agreed("maxDequeueCount", metadata)):
+        (maximum,), asks_for_poison = said, True
         if "onUndecodable" in config.left_to_queue:
             undecodable = on_undecodable_for(maximum)
     settled = dataclasses.replace(

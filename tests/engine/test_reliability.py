@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,6 +205,37 @@ def test_an_undecodable_body_goes_to_the_poison_queue_at_once_and_the_others_go_
     (copy,) = fake.messages(f"{queue}-poison")
     assert json.loads(copy.text)["body"] == "not base64!"
     assert copy.expiration - copy.insertion > 100 * 365 * 86_400, "copies never expire"
+
+
+def test_a_batch_that_one_of_two_tables_has_is_repeated_until_both_have_it(
+    streams: Streams, fake: FakeQueueService, queue: str, tmp_path: Path
+) -> None:
+    """With a log and no option of poison; each table skips the batch numbers that it has."""
+    fake.create_queue(queue)
+    fake.put_many(queue, [f"m{i}" for i in range(40)])
+    tables: dict[str, dict[int, list[str]]] = {"first": {}, "second": {}}
+    is_down = True
+
+    def write(batch: DataFrame, number: int) -> None:
+        bodies = [row.body for row in batch.collect()]
+        tables["first"].setdefault(number, bodies)
+        if bodies and is_down:
+            raise RuntimeError("the second table is down")
+        tables["second"].setdefault(number, bodies)
+
+    options = {"writeAheadLog": f"file:{tmp_path}/log", "maxMessagesPerTrigger": "20"}
+    frame = streams.read(fake.connection_string, queue, **options)
+    for _ in range(7):  # four failures made the source give the batch up, once
+        query = streams.each_batch(frame, write)
+        with pytest.raises(StreamingQueryException, match="the second table is down"):
+            query.awaitTermination(PATIENCE_S)
+    is_down = False
+    query = streams.each_batch(frame, write)
+    fake.wait_until(lambda: fake.count(queue) == 0, PATIENCE_S)
+    query.stop()
+    for table in tables.values():
+        rows = [body for bodies in table.values() for body in bodies]
+        assert sorted(rows) == sorted(f"m{i}" for i in range(40))
 
 
 def test_a_query_that_ends_gives_back_what_is_in_no_batch(

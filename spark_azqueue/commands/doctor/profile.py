@@ -22,8 +22,6 @@ def compare_with_profile(given: Mapping[str, str]) -> Finding:
         "deleteOnCommit=true": not source.delete_on_commit,
         # leaseOn=executors works in no other way
         "deleteAfter=commit": log and log.delete_after is DeleteAfter.LOG and not source.executors,
-        "maxDequeueCount": source.max_dequeue_count is None
-        and "maxDequeueCount" not in left_to_queue,
         "onUndecodable=poison": source.on_undecodable is OnUndecodable.FAIL
         and "onUndecodable" not in left_to_queue,
     }

@@ -22,13 +22,10 @@ def compared(**changes):
     "changes",
     [
         {},
-        {
-            "deleteAfter": None,
-            "maxDequeueCount": None,
-            "onUndecodable": None,
-        },  # their defaults are the profile's
+        {"deleteAfter": None, "onUndecodable": None},  # their defaults are the profile's
         {"onUndecodable": "permissive"},
-        {"maxDequeueCount": None, "onUndecodable": None, "settingsFromQueue": "true"},
+        {"onUndecodable": None, "settingsFromQueue": "true"},
+        {"maxDequeueCount": "5"},
         {"leaseOn": "executors", "deleteAfter": "log"},
     ],
 )
@@ -42,9 +39,8 @@ def test_a_source_with_the_profile_is_good(changes):
     ("changes", "lacks"),
     [
         ({"writeAheadLog": None, "deleteAfter": None}, "writeAheadLog"),
-        ({"maxDequeueCount": "none"}, "maxDequeueCount"),
         ({"onUndecodable": "fail"}, "onUndecodable=poison"),
-        ({"maxDequeueCount": None, "deleteAfter": "log"}, "deleteAfter=commit, maxDequeueCount"),
+        ({"deleteAfter": "log"}, "deleteAfter=commit"),
         (
             {"writeAheadLog": None, "deleteAfter": None, "deleteOnCommit": "false"},
             "writeAheadLog, deleteOnCommit=true",

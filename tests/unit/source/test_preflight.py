@@ -7,6 +7,7 @@ from spark_azqueue.options.choices import OnUndecodable
 from spark_azqueue.options.parse import source_config
 from spark_azqueue.source.preflight import with_queue_settings
 
+LOG = {"writeAheadLog": "file:/log"}
 BOTH = {"defaulttimeout": "90", "poisonthreshold": "3"}
 
 
@@ -40,6 +41,10 @@ def refused(*metadata, **given):
         ({"poisonthreshold": "none"}, {}, (None, None, OnUndecodable.FAIL)),
         ({"other": "1"}, {}, (None, 5, OnUndecodable.POISON)),
         ({}, {}, (None, 5, OnUndecodable.POISON)),
+        # With a log, a batch is abandoned only if an option or the queue asks for it.
+        ({}, LOG, (None, None, OnUndecodable.POISON)),
+        (BOTH, LOG, (90, 3, OnUndecodable.POISON)),
+        ({"poisonthreshold": "none"}, LOG, (None, None, OnUndecodable.FAIL)),
         # What is set explicitly wins, also where it is set to the default.
         (BOTH, {"visibilityTimeout": "30"}, (30, 3, OnUndecodable.POISON)),
         (BOTH, {"visibilityTimeout": "auto"}, (None, 3, OnUndecodable.POISON)),

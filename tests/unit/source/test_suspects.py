@@ -45,13 +45,12 @@ def config(**options: str) -> IsolationRule | None:
     [
         ({"maxDequeueCount": "none"}, None),
         ({"deleteAfter": "log", "writeAheadLog": "file:/log"}, None),
-        (EXECUTORS, IsolationRule(5, 20, "a/orders")),
+        (EXECUTORS, None),
+        (EXECUTORS | {"maxDequeueCount": "5"}, IsolationRule(5, 20, "a/orders")),
         ({"deleteOnCommit": "false"}, IsolationRule(5, 20, "a/orders")),
         ({}, IsolationRule(5, 20, "a/orders")),
-        (
-            {"writeAheadLog": "file:/log", "queue": "orders,later-*"},
-            IsolationRule(5, 20, "a/orders,later-*"),
-        ),
+        ({"writeAheadLog": "file:/log"}, None),
+        ({"queue": "orders,later-*"}, IsolationRule(5, 20, "a/orders,later-*")),
         ({"maxDequeueCount": "9", "maxPoisonMessages": "7"}, IsolationRule(9, 7, "a/orders")),
     ],
 )
