@@ -252,16 +252,3 @@ def check_executors(visibility_timeout: int | None) -> None:
             f" {visibility_timeout} s, and leaseOn=executors needs at least {SHORTEST_LEASE_S} s: a"
             " task dequeues, stores and deletes within one lease. Raise it, or leave it out"
         )
-
-
-WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-"""A setting of Spark. On 4.0 and 4.1 with true, Spark asks for messages before it says where the
-checkpoint is."""
-
-
-def refused_wrapper(batch: int) -> InvalidOption:
-    """The error if Spark did so. batch: at which the checkpoint is."""
-    return _invalid(
-        f"{WRAPPER} is true: Spark asked for messages before it said that the checkpoint is at"
-        f" batch {batch}. Set it to false"
-    )

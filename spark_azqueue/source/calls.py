@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_azqueue.options.log import refused_wrapper
-
 from .offsets import OffsetJson
+from .refusals import refused_wrapper
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from spark_azqueue.errors import AccessDenied, QueueNotFound, TooManyPoison, UndecodableBody
 from spark_azqueue.options.choices import PoisonFormat
-from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.options.source_config import SourceConfig, check_poison_name
 from spark_azqueue.service.encoding import can_be_put
 from spark_azqueue.service.envelopes import poison_envelope, poison_envelopes
 from spark_azqueue.service.messages import (
@@ -117,8 +117,8 @@ def dead_lettered(
 
     within_s: after this many seconds by `clock` no further copy begins; one always does. leases: an
     original with one is deleted as soon as its copy is there. If the delete fails, the message
-    comes again, and is copied again. Raises ServiceError, and CheckpointMismatch as
-    `copy_to_poison_queue` does.
+    comes again, and is copied again. Raises ServiceError, InvalidOption for a poison queue without
+    a legal name, and CheckpointMismatch as `copy_to_poison_queue` does.
     """
     if not reasons:
         return
@@ -148,6 +148,8 @@ def dead_lettered(
         if isinstance(result, QueueNotFound):  # it went since the start, as with its queue
             client.create(poison)
             SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
+        elif isinstance(result, AccessDenied):
+            raise _denied(message, poison, result)
         elif isinstance(result, Exception):
             raise result
         missing[message.key] -= 1
@@ -195,10 +197,7 @@ def was_moved(config: SourceConfig, client: QueueClient, message: Message, reaso
     try:
         copy_to_poison_queue(config, client, message, reason)
     except AccessDenied as error:
-        log.warning(
-            "message %s of queue '%s' cannot be dead-lettered: %s. It is delivered again",
-            *(message.message_id, message.queue.name, error),
-        )
+        log.warning("%s. It is delivered again", error)
         return False
     return True
 
@@ -206,7 +205,20 @@ def was_moved(config: SourceConfig, client: QueueClient, message: Message, reaso
 def _poison_queue(config: SourceConfig, message: Message) -> QueueRef:
     if not config.selection.includes(message.queue):
         raise queue_of_dead_letter(message.message_id, message.queue.name)
-    return config.poison_queue_for(message.queue)
+    poison = config.poison_queue_for(message.queue)
+    check_poison_name(poison)  # a pattern found the queue
+    return poison
+
+
+def _denied(message: Message, poison: QueueRef, error: AccessDenied) -> AccessDenied:
+    return AccessDenied(
+        f"message {message.message_id} of queue '{message.queue.name}' cannot be dead-lettered in"
+        f" '{poison.name}': {error.sentence}",
+        condition=error.condition,
+        status=error.status,
+        code=error.code,
+        request_id=error.request_id,
+    )
 
 
 def _copies(message: Message, reason: str, chosen: PoisonFormat) -> list[str]:

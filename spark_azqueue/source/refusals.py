@@ -20,12 +20,15 @@ from spark_azqueue.errors import (
     UndecodableBody,
 )
 from spark_azqueue.errors.conditions import Condition
-from spark_azqueue.options.log import WRAPPER
 from spark_azqueue.options.selection import QueueSelection
 from spark_azqueue.service.messages import QueueRef, Received
 
 _mismatch = partial(CheckpointMismatch, condition=Condition.LOG_CHECKPOINT_MISMATCH)
 _invalid_option = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
+
+_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+"""A setting of Spark. On 4.0 and 4.1 with true, Spark asks for messages before it says where the
+checkpoint is."""
 
 
 def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
@@ -90,8 +93,16 @@ def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> Che
 
 def new_or_wrapper(error: CheckpointMismatch) -> CheckpointMismatch:
     """The refusal of a new checkpoint on Spark 4.0 and 4.1, where it may be an older one."""
-    text = f"{error.sentence}. Or is {WRAPPER} true? Set it to false"
+    text = f"{error.sentence}. Or is {_WRAPPER} true? Set it to false"
     return CheckpointMismatch(text, condition=error.condition)
+
+
+def refused_wrapper(batch: int) -> InvalidOption:
+    """Spark asked for messages before it named a batch. batch: at which the checkpoint is."""
+    return InvalidOption(
+        f"{_WRAPPER} is true: Spark asked for messages before it said that the checkpoint is at"
+        f" batch {batch}. Set it to false"
+    )
 
 
 def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
@@ -436,8 +447,8 @@ def not_committed_yet(where: str, option: str, number: int, committed: int) -> I
     return _invalid_option(
         f"option '{option}' is {number}, and the newest batch that the write-ahead log"
         f" {where} knows as committed is {committed}: name an earlier one, or"
-        " wait. A running query says so one or two batches later, an idle one within a"
-        " minute"
+        " wait (a year alone is a number: write its first day). A running query says so one or"
+        " two batches later, an idle one within a minute"
     )
 
 

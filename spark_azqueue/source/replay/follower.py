@@ -18,9 +18,21 @@ from spark_azqueue.options.replay import ReplayConfig
 
 from ..calls import BareCalls
 from ..offsets import OffsetJson
-from ..refusals import behind, end_of_stream, lost_batch, of_another, overlapping, removed
+from ..refusals import (
+    behind,
+    end_of_stream,
+    lost_batch,
+    not_committed_yet,
+    of_another,
+    overlapping,
+    removed,
+)
 from .batches import LogSurvey, Piece, ReplayOffset, first_batch, lost_at_start, parted, pieces_of
 from .survey import History, history_of, opened_log
+
+_AHEAD = 2
+"""A stream may begin with the next batch: the log may have one that it does not know as committed.
+"""
 
 _NAP_AT_MOST_S = 0.25
 """How long one idle `latest` may last: a query with several sources waits for each."""
@@ -88,6 +100,8 @@ class Follower:
             if begin is None:
                 return dict(start)
             first = begin
+            if first == self._config.start.batch and first > found.committed + _AHEAD:
+                raise not_committed_yet(found.where, "startingAt", first, found.committed)
             if self._config.has_start and (error := lost_at_start(found, self._config, first)):
                 self._tell(error)
         if first <= found.floor:

@@ -133,7 +133,9 @@ def test_with_a_copy_that_fails_nothing_is_stored_and_the_rest_is_released(query
     _, plan = first_plan(query)
     query.fake.faults.add(Fault("put", "forbidden", queue="orders-poison"))
 
-    with pytest.raises(AccessDenied):
+    with pytest.raises(
+        AccessDenied, match=r"message \S+ of queue 'orders' cannot be dead-lettered"
+    ):
         query.rows(plan)
 
     assert names.slot(plan.id, 0) not in query.store.objects

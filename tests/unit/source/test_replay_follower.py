@@ -146,6 +146,15 @@ def test_a_stream_waits_for_its_first_batch(scene, later):
     assert drained(stream)[0] == [[5]]
 
 
+def test_a_stream_does_not_wait_for_a_batch_that_is_far_away(scene):
+    scene.write(5)
+    stream = scene.stream(startingAt="2026")
+    with pytest.raises(
+        InvalidOption, match=r"startingAt' is 2026, and the newest .* is 4: .* year"
+    ):
+        stream.latest(stream.initial)
+
+
 @pytest.mark.parametrize("given", [{"startingAt": "3"}, {"startingAt": "2027-01-15"}])
 def test_a_start_that_was_removed_is_told(scene, given, caplog):
     scene.write(20)
