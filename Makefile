@@ -47,7 +47,7 @@ help: ## List what there is to make
 # Both are set up at once: pip and npm mostly wait for the network and the disk.
 demo: need-java ## Watch 3,000 orders go through a queue and Spark (a minute)
 	@$(MAKE) --no-print-directory -j2 demo-environment
-	@$(PY) demo/run.py
+	@$(PY) examples/demo/run.py
 
 demo-environment: $(DEMO_READY) $(AZURITE_READY)
 	@:
@@ -201,7 +201,7 @@ engine-%: need-java .matrix/%/.installed $(AZURITE_READY)
 # or `make soak CHAIN=1`: a chain of two queries, the first with a write-ahead log and a transaction log;
 # with CHANGE_DECODING=1 and a log, each life has other options that decode.
 soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY)) ## Kill Spark again and again, count every message (10 minutes)
-	@$(PY) soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
+	@$(PY) tests/soak/run.py $(if $(TARGET),--target $(TARGET)) $(if $(MESSAGES),--messages $(MESSAGES)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(QUEUES),--queues $(QUEUES)) $(if $(LOG),--log $(LOG)) $(if $(CHAIN),--chain) \
 	  $(if $(DELETE_AFTER),--delete-after $(DELETE_AFTER)) \
@@ -210,7 +210,7 @@ soak: need-java $(VENV_READY) $(if $(filter azurite,$(TARGET)),$(AZURITE_READY))
 
 # As in `make soak-files FILES=10000 KILLS_IN_A_ROW=20 PICTURE=docs/files.png`.
 soak-files: need-java $(VENV_READY) ## The same with files: 10,000 of them, and 20 kills (10 minutes)
-	@$(PY) soak/files_run.py $(if $(FILES),--files $(FILES)) $(if $(KILLS_IN_A_ROW),--kills $(KILLS_IN_A_ROW)) \
+	@$(PY) tests/soak/files_run.py $(if $(FILES),--files $(FILES)) $(if $(KILLS_IN_A_ROW),--kills $(KILLS_IN_A_ROW)) \
 	  $(if $(PICTURE),--picture $(PICTURE))
 
 # As in `make bench SECTIONS="source sink" ROUNDS=5`, SECTIONS=log MESSAGES=1000000; see benchmarks/README.md.

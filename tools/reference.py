@@ -28,7 +28,7 @@ NAME_THE_REPOSITORY = (
     "docs/quickstart.md",
     "mkdocs.yml",
     "CITATION.cff",
-    "conda/recipe.yaml",
+    "deploy/conda/recipe.yaml",
 )
 """Files that say where the repository is."""
 BEGIN = (

@@ -150,7 +150,7 @@ def make(version: str, changelog: str, url: str) -> None:
     (TO / "notes.md").write_text(text, encoding="utf-8")
     make_sbom(wheel)
     (sdist,) = dist.glob("*.tar.gz")
-    recipe = (REPOSITORY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    recipe = (REPOSITORY / "deploy" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     (TO / "conda").mkdir()
     filled = filled_recipe(recipe, version, sha256_of(sdist))
     check_recipe(filled, version)

@@ -1,4 +1,4 @@
-"""Files arrive while the job that reads them is killed: a short run of soak/files_run.py."""
+"""Files arrive while the job that reads them is killed: a short run of tests/soak/files_run.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_each_file_is_read_once_although_the_job_is_killed(tmp_path: Path) -> None:
-    script = REPOSITORY / "soak" / "files_run.py"
+    script = REPOSITORY / "tests" / "soak" / "files_run.py"
     size = [
         "--files",
         "300",

@@ -20,7 +20,7 @@ class NoHistory:
 @pytest.fixture
 def audit(monkeypatch, tmp_path):
     """Audits rows. Life 1 is killed while batch 1 is not committed; life 2 commits up to 2."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "soak"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "soak"))
     import audit as module
 
     def run(rows, differing=0, exact=True, **more):
@@ -87,7 +87,7 @@ def test_what_stands_in_a_poison_queue_is_not_lost(audit):
 
 @pytest.mark.parametrize("script", ["run", "drain_run", "files_run"])
 def test_each_campaign_starts(script):
-    folder = Path(__file__).parents[2] / "soak"
+    folder = Path(__file__).parents[1] / "soak"
     command = [sys.executable, "-W", "ignore", str(folder / f"{script}.py"), "--help"]
 
     assert subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"usage")

@@ -19,7 +19,7 @@ BOTH = [("a", "A"), ("b", "B")]
 @pytest.fixture
 def audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Audits rows of committed files, one file for each list."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "soak"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "soak"))
     import chain_audit
     from targets import Middle
 

@@ -20,7 +20,7 @@ from spark_azqueue.options.account import read_account
 FOLDER = REPOSITORY / "examples" / "compose"
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES = COMPOSE["services"]
-DOCKERFILE = (REPOSITORY / "infra" / "Dockerfile").read_text(encoding="utf-8")
+DOCKERFILE = (REPOSITORY / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 JOB = re.findall(r"^ARG JOB=(.+)$", DOCKERFILE, re.MULTILINE)[0]
 
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from site_pages import REPOSITORY
 
-FOLDER = REPOSITORY / "demo"
+FOLDER = REPOSITORY / "examples" / "demo"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

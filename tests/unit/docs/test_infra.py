@@ -8,7 +8,7 @@ from site_pages import REPOSITORY
 
 from spark_azqueue.options.parse import OPTIONS, source_config
 
-FOLDER = REPOSITORY / "infra"
+FOLDER = REPOSITORY / "deploy"
 BICEP = (FOLDER / "main.bicep").read_text(encoding="utf-8")
 PRODUCTION = (REPOSITORY / "docs" / "production.md").read_text(encoding="utf-8")
 ROLES = {

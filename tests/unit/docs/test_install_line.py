@@ -12,7 +12,7 @@ from site_pages import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 FOLDERS = (
-    *("benchmarks", "conf", "demo", "docs", "examples", "infra", "jars", "notebooks", "soak"),
+    *("benchmarks", "conf", "deploy", "docs", "examples", "jars", "notebooks", "tests/soak"),
     *("pyspark_azqueue", "spark_azqueue"),
 )
 SUFFIXES = {".md", ".py", ".ipynb", ".yml", ".yaml", ".conf", ".bicep", ".sh", ".toml", ""}

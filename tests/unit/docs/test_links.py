@@ -21,8 +21,8 @@ PAGES = sorted(
         "benchmarks",
         "conf",
         "notebooks",
+        "deploy",
         "examples",
-        "infra",
     )
     for page in (REPOSITORY / folder).glob("*.md")
 )

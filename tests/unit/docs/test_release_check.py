@@ -36,7 +36,7 @@ CHANGELOG = """# Changelog
 - No date.
 """
 ZEROS = "0" * 64
-RECIPE = (REPOSITORY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+RECIPE = (REPOSITORY / "deploy" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
 
 
 def test_a_tag_needs_its_version_and_a_dated_section() -> None:

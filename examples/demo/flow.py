@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from azure.storage.queue import LinearRetry, QueueClient
-from orders import SCHEMA, Order
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from orders import SCHEMA, Order
 from spark_azqueue import RunResult, run_until_done
 
 QUEUE = "orders"

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE.parent), str(_HERE), str(_HERE.parent / "tests" / "support")]
+_REPOSITORY = _HERE.parents[1]
+sys.path[:0] = [str(_REPOSITORY), str(_HERE), str(_HERE.parent / "support")]
 
 from files_picture import draw  # noqa: E402
 from landing import Landing  # noqa: E402
@@ -281,7 +282,7 @@ def start(fake: FakeQueueService, folder: Path, given: argparse.Namespace, life:
         "seed": given.seed * 1000 + life,
         "backfill": given.backfill,
     }
-    environment = {"PYTHONPATH": str(_HERE.parent), "SPARK_SUBMIT_OPTS": QUICK_JVM}
+    environment = {"PYTHONPATH": str(_REPOSITORY), "SPARK_SUBMIT_OPTS": QUICK_JVM}
     return Processes(folder / "lives" / f"{life:03}", _HERE / "files_job.py", settings, environment)
 
 

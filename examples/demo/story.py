@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 from azure.storage.queue import QueueClient
+
 from flow import (
     QUEUE,
     Arrived,
@@ -25,7 +26,6 @@ from local_spark import local_spark
 from orders import LONGEST_DELAY_S, make_orders
 from picture import Sample, picture
 from screen import Screen
-
 from spark_azqueue.testing import Azurite
 
 ORDERS = 3000

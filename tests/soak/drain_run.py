@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE.parent), str(_HERE)]
+_REPOSITORY = _HERE.parents[1]
+sys.path[:0] = [str(_REPOSITORY), str(_HERE)]
 
 from processes import KILLS, STOP, Processes  # noqa: E402
 
@@ -134,7 +135,7 @@ class Run:
             "plain": plain,
             "warm_up": _WARM_UP if self.given.overhead else "",
         }
-        environment = {"PYTHONPATH": f"{_HERE.parent}:{_HERE}"}
+        environment = {"PYTHONPATH": f"{_REPOSITORY}:{_HERE}"}
         script = _HERE / "drain_job.py"
         return Processes(self.folder / f"life-{self._lives}", script, settings, environment)
 

@@ -134,7 +134,7 @@ def main() -> int:
     given = arguments()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    folder = Path(__file__).resolve().parent.parent / ".soak" / f"{given.target}-{given.seed}"
+    folder = Path(__file__).resolve().parents[2] / ".soak" / f"{given.target}-{given.seed}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print(

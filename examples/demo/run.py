@@ -21,7 +21,7 @@ def main() -> int:
 
     from screen import Screen
 
-    folder = Path(__file__).resolve().parent.parent / ".demo"
+    folder = Path(__file__).resolve().parents[2] / ".demo"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     log = folder / "demo.log"

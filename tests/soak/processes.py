@@ -74,7 +74,7 @@ class Processes:
         )
         self._log = folder / "driver.log"
         with self._log.open("wb") as log:
-            self._driver = subprocess.Popen(  # noqa: S603 (our own arguments)
+            self._driver = subprocess.Popen(
                 [sys.executable, str(script), str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -159,7 +159,7 @@ class Processes:
         """Process ids of the session with their command lines; the dead ones left out."""
         self._driver.poll()
         listing = subprocess.run(
-            ["ps", "-A", "-o", "pid=,stat=,args="],  # noqa: S607 (where ps is differs)
+            ["ps", "-A", "-o", "pid=,stat=,args="],
             capture_output=True,
             text=True,
             check=True,
