@@ -15,7 +15,7 @@ from typing import Any
 
 from spark_azqueue.service.messages import MessageKey, QueueRef, is_queue_name
 
-from .partitions import DamagedOffset, pack_ids, unpack_ids
+from .offset_columns import DamagedOffset, pack_ids, unpack_ids
 from .suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
 _MOST = 2**63 - 1

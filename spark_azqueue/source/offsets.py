@@ -44,7 +44,7 @@ from spark_azqueue.service.messages import (
 )
 
 from .findings import Findings
-from .partitions import (
+from .offset_columns import (
     NO_BLOB,
     DamagedOffset,
     pack_blobs,

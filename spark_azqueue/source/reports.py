@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .offset_columns import DamagedOffset
 from .offsets import OffsetJson, offset_text, refusing_damage
-from .partitions import DamagedOffset
 
 REPORT = "report"
 """The last field of an offset. The consumers see offsets without it."""

@@ -119,7 +119,7 @@ class BatchBuilder:
     def only_until(self, cutoff: Cutoff) -> None:
         """From now on put only what this availableNow run wants into batches."""
         self._cutoff = cutoff
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             ledger.track_handed_out()
 
     @property
@@ -313,19 +313,19 @@ class BatchBuilder:
 
     def _leave(self, key: MessageKey) -> bool:
         """Leave this message to expire, hidden; False if it is known from before."""
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
         """True if this message was delivered in this run; the run forgets it then."""
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:
                 ledger.drop(lease)
         return was_handed_out
 
     def _is_full(self, cutoff: Cutoff) -> bool:
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             return cutoff.is_full(ledger.handed_out)
 
     def _room(self, most: int) -> int:
@@ -338,7 +338,7 @@ class BatchBuilder:
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
         if self._config.write_ahead_log:  # a segment has a limit; else a whole page may exceed it
             chosen = fitting(chosen, self._config.max_bytes)
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             leases = ledger.leases(chosen)
         received = map(Received, chosen, leases)
         rows, reasons = rows_and_reasons(received, self._config, self._decoding)

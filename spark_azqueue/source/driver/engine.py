@@ -174,7 +174,7 @@ class DriverLeasing:
         error: what the batch raised, if that is known.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             ledger.hide_until(self._runtime.clock() + longest_s)
         self.suspects.batch_failed(number, [lease.key for lease in leases], error=error)
         self.builder.come_again(leases)
@@ -186,7 +186,7 @@ class DriverLeasing:
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         self.holder.restore_pending(pending, self._runtime.clock() + longest_s)
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             ledger.counts.deletes_refused += len(pending)
         log.info(
             "the receipts of %d messages of the last batch are stale: they are deleted when they"
@@ -218,7 +218,7 @@ class DriverLeasing:
 
     def keys_of(self, number: int) -> list[MessageKey]:
         """The messages of a batch that is not committed yet."""
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             return ledger.keys_of(number)
 
     def settle(self, number: int) -> None:
@@ -228,13 +228,13 @@ class DriverLeasing:
 
     def forget_expired(self) -> None:
         """Forget pending deletes of messages that expired a day ago, by the service's clock."""
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
 
     def pending(self) -> Pending:
         """The deletes that are not confirmed."""
         self.forget_expired()
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             deletes = tuple(PendingDelete(*each) for each in ledger.pending())
             hidden_until = ledger.hidden_until + self.service_is_ahead
             return Pending(deletes, max(0, math.ceil(hidden_until)), ledger.remembered_keys)
@@ -247,7 +247,7 @@ class DriverLeasing:
     def report(self) -> Report:
         """The backlog, what is held, and what this run has counted. Sends little, seldom."""
         counted = self._monitor.counted(idle=self._is_idle)
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             held, remembered = ledger.held, ledger.remembered
             counters = replace(ledger.counts, throttled=self._client.throttled)
             delivered_by_queue = ledger.delivered_by_queue.as_dict()
@@ -299,7 +299,7 @@ class DriverLeasing:
         return self._size.most if self._limit is None else min(self._size.most, self._limit)
 
     def _held(self) -> int:
-        with self.holder.ledger as ledger:
+        with self.holder.locked_ledger as ledger:
             return ledger.held
 
     def _check(self) -> datetime:
@@ -313,8 +313,8 @@ class RestoredBatches:
     """What a new process does with such a batch when Spark asks for it, or has committed it."""
 
     def __init__(self, engine: DriverLeasing, commits: CommitTracker) -> None:
-        self._engine = engine
-        self._commits = commits
+        self._engine, self._commits = engine, commits
+        self._config, self._holder, self._suspects = engine.config, engine.holder, engine.suspects
         self._account = engine.config.account.name
         self.noted: frozenset[MessageKey] = frozenset()
         """Messages whose deletes are pending, as the newest offset says."""
@@ -326,13 +326,13 @@ class RestoredBatches:
         this offset committed can delete messages whose rows were never delivered.
         """
         offset = QueueOffset.from_json(end, account=self._account)
-        names = self._engine.config.selection.not_read(each.queue for each in offset.leases)
+        names = self._config.selection.not_read(each.queue for each in offset.leases)
         if names:
             raise queues_of_unfinished(names)
         self._restore_pending(offset)
-        released = self._engine.holder.worker.release(offset.leases)
+        released = self._holder.worker.release(offset.leases)
         self._commits.replayed(end)
-        self._engine.suspects.restore(offset.findings)
+        self._suspects.restore(offset.findings)
         self._engine.replayed(offset.batch, offset.leases, offset.leased_s, found(end))
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
@@ -347,11 +347,11 @@ class RestoredBatches:
         """
         restored = QueueOffset.from_json(offset, account=self._account)
         self._restore_pending(restored)
-        suspects = self._engine.suspects
+        suspects = self._suspects
         suspects.restore(restored.findings)
-        if not (self._engine.config.delete_on_commit and restored.is_deleted_on_commit):
+        if not (self._config.delete_on_commit and restored.is_deleted_on_commit):
             return
-        names = self._engine.config.selection.not_read(each.queue for each in restored.leases)
+        names = self._config.selection.not_read(each.queue for each in restored.leases)
         if names:
             log.warning(
                 "the last batch of the checkpoint has messages of %s, which option 'queue' does not"
@@ -360,7 +360,7 @@ class RestoredBatches:
                 names,
             )
         leases = [lease for lease in restored.leases if lease.queue.name not in names]
-        deleted = self._engine.holder.settle_restored(leases, restored.blobs)
+        deleted = self._holder.settle_restored(leases, restored.blobs)
         keys = [lease.key for lease in restored.leases]
         if deleted:
             suspects.batch_committed(restored.batch, keys)
@@ -381,13 +381,13 @@ class RestoredBatches:
 
         Their batches were committed before it was made, whatever became of its own.
         """
-        config = self._engine.config
+        config = self._config
         names = config.selection.not_read(each.key.queue for each in offset.pending)
         pending = [each for each in offset.pending if each.key.queue.name not in names]
         if config.delete_on_commit and pending:
             self.noted |= {each.key for each in pending}
             until = offset.hidden_until - self._engine.service_is_ahead
-            self._engine.holder.restore_pending(pending, until)
+            self._holder.restore_pending(pending, until)
 
 
 class Drain:
@@ -412,7 +412,7 @@ class Drain:
     def expect(self, messages: int, until: float) -> None:
         """An earlier process released this many messages, which may be hidden until then."""
         self._given_back = (messages, until)
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             ledger.hide_until(until)
 
     def is_over(self, service_is_ahead: float) -> bool:
@@ -422,7 +422,7 @@ class Drain:
         Raises NotDrained if that would take too long.
         """
         awaited = self._builder.awaited
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             until = ledger.hidden_until
             known = awaited.union(key for key, _, _ in ledger.pending())
         left = until - self._clock()

@@ -40,12 +40,13 @@ class LeasedConsumer:
         runtime: Runtime = DEFAULT,
     ) -> None:
         """Store; nothing is sent before the first call."""
-        self.engine = DriverLeasing(config, columns, runtime)
+        self.engine = engine = DriverLeasing(config, columns, runtime)
+        self._config, self._holder, self._suspects = config, engine.holder, engine.suspects
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
         self._commits = CommitTracker(self.initial)
-        self._restored = RestoredBatches(self.engine, self._commits)
+        self._restored = RestoredBatches(engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
         self._has_replayed = False  # and was not asked for a new batch since
         self._is_last = False  # the run may end after the newest batch
@@ -67,12 +68,12 @@ class LeasedConsumer:
         number = batch_of(start, account=self._account) + 1
         if wanted.is_proven:
             self.committed(start)
-        elif wanted.may_run and self.engine.suspects.isolating:
+        elif wanted.may_run and self._suspects.isolating:
             return start  # what fails beside a suspect would look guilty
         batch = None
         if self.engine.is_due(may_end=self._is_last):
             batch = self.engine.next_batch(number)
-        pending = self.engine.pending() if self.engine.config.delete_on_commit else Pending()
+        pending = self.engine.pending() if self._config.delete_on_commit else Pending()
         if batch is None and not self._has_changed(pending):
             return start
         offset = self._offset(number, batch, pending).to_json()
@@ -90,13 +91,13 @@ class LeasedConsumer:
 
     def _offset(self, number: int, batch: Batch | None, pending: Pending) -> QueueOffset:
         """The offset of a new batch. Without one it only says which deletes are pending."""
-        config, holder = self.engine.config, self.engine.holder
+        config, holder = self._config, self._holder
         noted = QueueOffset(
             self._account,
             number,
             is_deleted_on_commit=config.delete_on_commit,
-            findings=self.engine.suspects.findings,
-            status=self.engine.suspects.status,
+            findings=self._suspects.findings,
+            status=self._suspects.status,
             pending=pending.deletes,
             hidden_until=pending.hidden_until,
         )
@@ -146,7 +147,7 @@ class LeasedConsumer:
             return
         if proof is Proof.SETTLE_OWN:
             number = batch_of(offset, account=self._account)
-            self.engine.suspects.batch_committed(number, self.engine.keys_of(number))
+            self._suspects.batch_committed(number, self.engine.keys_of(number))
             self.engine.settle(number)
             self._partitions.pop(offset_text(offset), None)
         else:
@@ -163,9 +164,9 @@ class LeasedConsumer:
         if self._commits.proven(offset) is not Proof.SETTLE_OWN:
             return True
         leases = QueueOffset.from_json(offset, account=self._account).leases
-        with self.engine.holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             renewed = ledger.release(batch_of(offset, account=self._account))
-        worker = self.engine.holder.worker
+        worker = self._holder.worker
         worker.release([*dict.fromkeys((*leases, *renewed))], timeout_s=timeout_s)
         self._commits.replayed(offset)
         self._partitions.pop(offset_text(offset), None)
@@ -181,7 +182,7 @@ class LeasedConsumer:
         Leases of the last returned offset are left alone: whether its batch was committed cannot be
         known here. They are found in the checkpoint by the next run, or run out.
         """
-        if self._has_replayed and self.engine.config.max_dequeue_count is not None:
+        if self._has_replayed and self._config.max_dequeue_count is not None:
             log.warning("%s", _NOT_ISOLATED)
         self.engine.drain()
         self.engine.close()

@@ -36,6 +36,7 @@ from spark_azqueue.service.messages import MAX_VISIBILITY_S, MOST_IN_A_BATCH, Qu
 
 from ..findings import evidence_from_json, evidence_to_json, history_from_json
 from ..logged.options import READING
+from ..offset_columns import DamagedOffset
 from ..offsets import (
     ISOLATION,
     OFFSET_VERSION,
@@ -47,7 +48,6 @@ from ..offsets import (
     status_in,
     version_and_batch,
 )
-from ..partitions import DamagedOffset
 from ..refusals import offset_of_driver
 from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId

@@ -75,8 +75,8 @@ class LeaseHolder:
         """Renews, deletes and releases; it has the lock of the ledger."""
 
     @property
-    def ledger(self) -> AbstractContextManager[Ledger]:
-        """The ledger under its lock: `with holder.ledger as ledger`. Call only the ledger then."""
+    def locked_ledger(self) -> AbstractContextManager[Ledger]:
+        """The ledger under its lock: `with …locked_ledger as ledger`. Call only the ledger then."""
         return self.worker
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> bool:

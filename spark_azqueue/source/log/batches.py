@@ -106,7 +106,7 @@ class SegmentBodies:
             log.warning("the blobs of segment %d stay: it may never have been a batch", number)
             return []
         blobs = list(segment_rows(segment, self._today).blobs())
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             return [name for key, name in blobs if key not in ledger]
 
 
@@ -130,7 +130,7 @@ class LoggedBatches:
     ) -> None:
         """bodies: with largeBody=blob, what deletes the blobs of segments that are removed."""
         self._engine = engine
-        self._config = engine.config
+        self._config, self._holder, self._suspects = engine.config, engine.holder, engine.suspects
         self._settings = settings
         self._deletes_at_once = settings.delete_after is DeleteAfter.LOG
         self._log = wal
@@ -170,7 +170,7 @@ class LoggedBatches:
         """
         if self._in_doubt:
             raise self._in_doubt
-        with self._engine.holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             received = ledger.newest(batch.received)  # some were renewed while they waited
         queues = (*self._config.queues, *(lease.queue for _, lease in received))
         contents = Contents(
@@ -180,7 +180,7 @@ class LoggedBatches:
             tuple(dict.fromkeys(queues)),
             {**Reading.of(self._config).options, DELETE_AFTER: self._settings.delete_after.value},
             batch.suspect,
-            self._engine.suspects.status[:STATUS_AT_MOST],
+            self._suspects.status[:STATUS_AT_MOST],
         )
         self._engine.forget_expired()
         began = self._clock()
@@ -190,7 +190,7 @@ class LoggedBatches:
             if isinstance(error, ServiceError) and error.may_have_taken_effect:
                 self._in_doubt = error
             elif self.head < number:  # else it exists
-                self._engine.holder.release_batch(number)
+                self._holder.release_batch(number)
             raise
         self._put_s = self._clock() - began
         self._progress.written(number)
@@ -233,7 +233,7 @@ class LoggedBatches:
             return []
         segment = self._segments.take(number)
         if segment is None:
-            with self._engine.holder.ledger as ledger:
+            with self._holder.locked_ledger as ledger:
                 ledger.forget(number)
             return []
         partitions = self._segments.partitions_of(segment)  # if that fails, it is no attempt
@@ -274,7 +274,7 @@ class LoggedBatches:
         sizes = list(
             self._log.segments.sizes.values()
         )  # a batch may be written ahead at the same time
-        with self._engine.holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             seen, pending = ledger.known, ledger.pending_count
         return LogReport(
             segments=len(sizes),

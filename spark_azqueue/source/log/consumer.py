@@ -70,6 +70,7 @@ class LogConsumer:
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
         """The offset of a query that has read nothing: the same in every run, with a log or not."""
         self._commits = CommitTracker(self.initial)  # of batches from before the log
+        self._builder, self._suspects = engine.builder, engine.suspects
         self._restored = RestoredBatches(engine, self._commits)
         self._runtime = runtime
         self._log = WriteAheadLog(
@@ -102,12 +103,12 @@ class LogConsumer:
         That is one that exists already, or a new one. Returns the start if there is neither.
         """
         self.engine.open()
-        self.engine.builder.catch_up()
+        self._builder.catch_up()
         self._is_last = wanted.is_last
         self.engine.is_asked(wanted.most)
         position = self._read(wanted.start)
         self._batches.take_over(Asked(position))
-        if wanted.may_run and self.engine.suspects.isolating:
+        if wanted.may_run and self._suspects.isolating:
             return wanted.start  # what fails beside a suspect would look guilty
         if wanted.is_proven:
             self._batches.named(position.number)
@@ -133,7 +134,7 @@ class LogConsumer:
             self._batches.named(last.number)
             return []
         self.engine.open()
-        self.engine.builder.wait_for_prefetch()
+        self._builder.wait_for_prefetch()
         if not last.is_of_log:
             return self._plan_from_before(start, end, is_proven=is_proven)
         self._recovery.check_forward(position, last)
@@ -158,7 +159,7 @@ class LogConsumer:
                 self._restored.settle(offset)
                 self._commits.settled(offset)
             return
-        self.engine.builder.wait_for_prefetch()
+        self._builder.wait_for_prefetch()
         self._batches.take_over(Asked(position))
         self._batches.committed(position.number)
 

@@ -43,7 +43,7 @@ class FailedBatches:
         self._progress = progress
         self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
         self._rule = IsolationRule.of(engine.config)
-        self._suspects = engine.suspects
+        self._suspects, self._holder, self._builder = engine.suspects, engine.holder, engine.builder
         self._deletes_at_once = deletes_at_once
         self._log = wal
         self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
@@ -65,7 +65,7 @@ class FailedBatches:
 
     def go_on(self) -> None:
         """Once, after the log was taken over: resume with what the run before had found."""
-        self._engine.builder.come_again([*self._to_come.values()])
+        self._builder.come_again([*self._to_come.values()])
         if self._rule is not None:
             self._suspects.restore(self._log.outcomes.newest_findings)
 
@@ -141,7 +141,7 @@ class FailedBatches:
         self._log.check_claim()
         due = BatchOutcome.SPLIT
         is_poison = len(keys) == 1 and is_alone and suspects.is_poison(keys[0])
-        if is_poison and self._engine.builder.was_moved(segment.messages[0], suspects.why(keys[0])):
+        if is_poison and self._builder.was_moved(segment.messages[0], suspects.why(keys[0])):
             due = BatchOutcome.POISON
             suspects.moved(keys[0])
         final, findings = self._log.outcomes.decide(number, due, suspects.findings)
@@ -171,19 +171,19 @@ class FailedBatches:
 
     def _carry_out(self, outcome: BatchOutcome, segment: Segment, attempts: int) -> None:
         if outcome is BatchOutcome.POISON:
-            with self._engine.holder.ledger as ledger:
+            with self._holder.locked_ledger as ledger:
                 ledger.counts.poison_moved += 1
             self._engine.settle(segment.number)
             return
         where = f"{self._log.where} (segment {segment.digest[:16]})"
         log.warning("%s", abandoned(where, segment.number, attempts, len(segment.received)))
         self._release(segment.number, len(segment.received))
-        self._engine.builder.come_again([lease for _, lease in segment.received])
+        self._builder.come_again([lease for _, lease in segment.received])
 
     def _release(self, number: int, messages: int) -> None:
         """Release the messages of a batch, and forget them: they return, and are new then."""
-        self._engine.holder.release_batch(number)
-        with self._engine.holder.ledger as ledger:
+        self._holder.release_batch(number)
+        with self._holder.locked_ledger as ledger:
             until = ledger.hidden_until
         self._progress.released(messages, until)
 

@@ -18,7 +18,7 @@ from spark_azqueue.journal.journal import Journal
 from spark_azqueue.journal.numbers import number_in, tagged_in
 
 from ..findings import Findings
-from ..partitions import DamagedOffset
+from ..offset_columns import DamagedOffset
 from . import names
 
 _AT_MOST = 2**20

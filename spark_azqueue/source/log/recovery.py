@@ -54,7 +54,7 @@ class LogRecovery:
         clock: Callable[[], float],
     ) -> None:
         self._engine = engine
-        self._config = engine.config
+        self._config, self._holder = engine.config, engine.holder
         self._settings = settings
         self._log = wal
         self._progress = progress
@@ -90,7 +90,7 @@ class LogRecovery:
         leased_before_s = self._restore(state)
         self._failures.go_on()
         self._progress.restored(state.progress, state.not_done)
-        if self._engine.holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
+        if self._holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
             self._mark()  # before anything is renewed: the next process has to know it
         self._fits(asked)
         if asked.start.is_of_log:
@@ -100,8 +100,8 @@ class LogRecovery:
 
     def _restore(self, state: LogState) -> int:
         """Hold what the log says. Returns for how long earlier runs leased messages at most."""
-        holder, progress = self._engine.holder, state.progress
-        with holder.ledger as ledger:
+        holder, progress = self._holder, state.progress
+        with holder.locked_ledger as ledger:
             for pending in progress.pending:
                 ledger.restore_pending(
                     Lease(*pending.key, ""), pending.fingerprint, pending.expires
@@ -132,7 +132,7 @@ class LogRecovery:
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
             return until
         # A process that was killed may have leased one more of them just before.
-        longest_s = self._engine.holder.lengths.longest_s()
+        longest_s = self._holder.lengths.longest_s()
         return max(until, self._clock() + max(_leased_s(progress), longest_s))
 
     # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────

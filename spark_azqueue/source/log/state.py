@@ -18,6 +18,7 @@ from spark_azqueue.journal.numbers import KEPT_AT_MOST, first_missing, is_too_lo
 from spark_azqueue.journal.pending import PendingDelete
 from spark_azqueue.options.choices import LogStart
 
+from ..offset_columns import DamagedOffset
 from ..offsets import (
     ISOLATION,
     OFFSET_VERSION,
@@ -29,7 +30,6 @@ from ..offsets import (
     status_in,
     version_and_batch,
 )
-from ..partitions import DamagedOffset
 from ..refusals import behind, gap_in_segments, number_far_above, rolled_back_too_far, unknown
 from .progress import FirstBatch, LogProgress
 
@@ -296,7 +296,7 @@ class ProgressKeeper:
         has_ended: this process leases nothing any more. That is said if something is pending.
         """
         most = self._kept[0] - 1 if self._kept else self._head
-        with self._holder.ledger as ledger:
+        with self._holder.locked_ledger as ledger:
             self._done = max(self._done, ledger.ended_up_to(self._done, most))
             pending = tuple(PendingDelete(*each) for each in ledger.pending())
             hidden_until = ledger.hidden_until + self._service_is_ahead()

@@ -451,6 +451,6 @@ class Spark:
             for view in self.service.views(queue.name)
             if view.visible and view.id not in self.service.unsure
         }
-        with holder.ledger as ledger:
+        with holder.locked_ledger as ledger:
             held = {each for each in visible if ledger.state(each) is State.HELD}
         return set() if holder.worker.is_stopped else {each.message_id for each in held}

@@ -18,8 +18,8 @@ from spark_azqueue.source.executors.plan import Part, Plan, Slot, Suspected
 from spark_azqueue.source.findings import Findings
 from spark_azqueue.source.log.progress import SegmentHeader
 from spark_azqueue.source.log.state import LogOffset
+from spark_azqueue.source.offset_columns import DamagedOffset
 from spark_azqueue.source.offsets import QueueOffset, offset_text
-from spark_azqueue.source.partitions import DamagedOffset
 from spark_azqueue.source.suspects import HISTORIES_AT_MOST, Evidence, FailureHistory
 
 ROOT, ALONE = FailureHistory(6, 6, 1, 3, 3, 500), FailureHistory(8, 1, 1, 3, 9, 1, proven=True)

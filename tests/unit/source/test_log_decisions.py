@@ -129,7 +129,7 @@ class Holder:
         self.known = Ledger()
 
     @property
-    def ledger(self) -> contextlib.AbstractContextManager[Ledger]:
+    def locked_ledger(self) -> contextlib.AbstractContextManager[Ledger]:
         return contextlib.nullcontext(self.known)
 
     @property

@@ -367,7 +367,7 @@ class Holder:
         return self
 
     @property
-    def ledger(self) -> contextlib.AbstractContextManager[Holder]:
+    def locked_ledger(self) -> contextlib.AbstractContextManager[Holder]:
         return contextlib.nullcontext(self)
 
 

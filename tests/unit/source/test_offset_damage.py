@@ -13,7 +13,7 @@ from spark_azqueue.options.choices import Side
 from spark_azqueue.options.parse import parse
 from spark_azqueue.service.fields import MAX_RECEIPT
 from spark_azqueue.service.messages import MOST_IN_A_BATCH, Lease, MessageKey, QueueRef
-from spark_azqueue.source import partitions as packing
+from spark_azqueue.source import offset_columns as packing
 from spark_azqueue.source.offsets import QueueOffset, batch_of
 
 ACCOUNT = "acc"

@@ -12,8 +12,8 @@ import pytest
 from spark_azqueue.errors import CheckpointMismatch
 from spark_azqueue.journal.pending import PENDING_AT_MOST, PendingDelete
 from spark_azqueue.service.messages import Lease, QueueRef
+from spark_azqueue.source.offset_columns import pack_leases
 from spark_azqueue.source.offsets import NEWEST_VERSION, QueueOffset, offset_text
-from spark_azqueue.source.partitions import pack_leases
 
 ACCOUNT = "acc"
 ORDERS = QueueRef(ACCOUNT, "orders")
