@@ -181,7 +181,7 @@ test-delta: need-java .matrix/4.2/.installed jars/4.2/.fetched ## MERGE into Del
 smoke-%: need-java .matrix/%/.installed $(AZURITE_READY)
 	PYSPARK_PYTHON=$(CURDIR)/.matrix/$*/bin/python \
 	  .matrix/$*/bin/python -m pytest -q $(CHOSEN) tests/smoke
-	$(if $(filter 4.0,$*),.matrix/4.0/bin/python -m pytest -q -m "not long and not more" tests/unit/packs)
+	$(if $(filter 4.0,$*),.matrix/4.0/bin/python -m pytest -q -m "not long and not more" tests/unit/packing)
 
 # What an older line of Spark is tried with besides: of these files of tests/engine what is marked `core`.
 # Both call a source alike, so the long kills are for one of them.

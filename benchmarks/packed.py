@@ -22,7 +22,7 @@ from harness import CORES, Server
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_azqueue.rows.packing.functions import pack, unpack
+from spark_azqueue.rows.packing.dataframes import pack, unpack
 
 SCHEMA = "order_id BIGINT, customer STRING, at TIMESTAMP, total DECIMAL(10,2), note STRING"
 _WORDS = 2_000

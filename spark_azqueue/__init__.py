@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .metrics.opentelemetry import export_to_opentelemetry as export_to_opentelemetry
     from .metrics.prometheus import export_to_prometheus as export_to_prometheus
     from .rows.duplicates import without_duplicates as without_duplicates
-    from .rows.packing.functions import (
+    from .rows.packing.dataframes import (
         pack as pack,
         unpack as unpack,
     )
@@ -126,7 +126,7 @@ NAMES = {
     "metrics.opentelemetry": ("export_to_opentelemetry",),
     "metrics.prometheus": ("export_to_prometheus",),
     "rows.duplicates": ("without_duplicates",),
-    "rows.packing.functions": ("pack", "unpack"),
+    "rows.packing.dataframes": ("pack", "unpack"),
     "rows.try_apply.trying": ("SplitRows", "dead_letters", "split_apply", "try_apply"),
     "running.draining": ("DrainResult", "drain"),
     "running.supervisor": ("RunResult", "run_until_done"),

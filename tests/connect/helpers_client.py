@@ -12,9 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_azqueue import AzQueueListener, run_until_done, split_apply
+from spark_azqueue import AzQueueListener, pack, run_until_done, split_apply, unpack
 from spark_azqueue.files import read_new_files
-from spark_azqueue.rows.packing.functions import pack, unpack
 
 address, folder, queue, dead = sys.argv[1:]
 azure = {"secret.connectionString": os.environ["TEXT"], "queue": queue}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.rows.packing.functions import unpack
+from spark_azqueue import unpack
 
 folder, queue = Path(sys.argv[1]), sys.argv[2]
 table = f"delta.`{folder}/table`"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.rows.packing.functions import pack, unpack
+from spark_azqueue import pack, unpack
 
 folder, queue = Path(sys.argv[1]), sys.argv[2]
 account = {"secret.connectionString": os.environ["CONNECTION_STRING"]}

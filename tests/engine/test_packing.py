@@ -19,11 +19,11 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from spark_azqueue import pack, unpack
 from spark_azqueue.errors import InvalidOption, InvalidSchema
 from spark_azqueue.errors.explanation import explain
 from spark_azqueue.rows.duplicates import without_duplicates
 from spark_azqueue.rows.packing.bodies import BodyKind, body_of
-from spark_azqueue.rows.packing.functions import pack, unpack
 from spark_azqueue.rows.packing.opening import CORRUPT
 from spark_azqueue.testing import FakeQueueService
 

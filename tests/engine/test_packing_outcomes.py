@@ -13,11 +13,19 @@ from lines import needs_true_available_now
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from spark_azqueue import DeadLetter, Retry, Settled, dead_letters, run_until_done, settle
+from spark_azqueue import (
+    DeadLetter,
+    Retry,
+    Settled,
+    dead_letters,
+    pack,
+    run_until_done,
+    settle,
+    unpack,
+)
 from spark_azqueue.commands.command_line import main
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 from spark_azqueue.rows.packing.bodies import FORMATS
-from spark_azqueue.rows.packing.functions import pack, unpack
 from spark_azqueue.testing import FakeQueueService
 
 from .conftest import Streams

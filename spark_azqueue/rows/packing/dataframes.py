@@ -1,8 +1,6 @@
-"""Many rows in one message: the public import path.
+"""`pack` and `unpack`: many rows in one message. See docs/packing.md.
 
-    from spark_azqueue.rows.packing.functions import pack, unpack
-
-Both take a DataFrame of a stream, a batch or a Connect client. See docs/packing.md.
+Both take a DataFrame of a stream, a batch or a Connect client.
 """
 
 from __future__ import annotations
