@@ -1,7 +1,7 @@
 """How a queue's leases, ids and pending deletes are packed into texts of an offset.
 
 Each text is a column: its values have one length, or are a list of JSON. What it unpacks into is
-checked, and bounded by the count that stands beside it.
+checked, and bounded by the count beside it.
 """
 
 from __future__ import annotations
