@@ -9,7 +9,7 @@ together have all of them; a query that is left behind further than the retentio
 from __future__ import annotations
 
 import pytest
-from budget import EXAMPLES, more
+from budget import EXAMPLES
 from executors import World
 from executors_attacker import WAYS, Attacked, attack, attacks
 from executors_bare import RULES as BARE_RULES
@@ -106,11 +106,13 @@ def bare_world(monkeypatch: pytest.MonkeyPatch):
     made.close()
 
 
-@pytest.mark.parametrize("how", [How(), *more(BARE)], ids=["told", "bare"])
+@pytest.mark.parametrize(
+    "how", [How(), pytest.param(BARE, marks=pytest.mark.long)], ids=["told", "bare"]
+)
 @pytest.mark.parametrize("who", PROCESSES)
 def test_stopped_before_each_call(who: str, how: How) -> None:
     every = list(stops(who, 2))
-    every = every[:: max(1, len(every) // (5 * EXAMPLES))]
+    every = every[:: max(1, len(every) // (3 * EXAMPLES))]
     for stop in every:
         with pytest.MonkeyPatch.context() as patch:
             world = World(patch, how)

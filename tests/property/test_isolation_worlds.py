@@ -39,7 +39,7 @@ LONG = {*(name for name in WORLDS if name.startswith("flap ")), "down 1 h, 0"} |
 
 
 def in_each_world() -> list[object]:
-    """Each world with and without a log: with a log a seed, and ten of each marked `more`."""
+    """Each world with and without a log: a seed each, and ten of each marked `long`."""
     cases = []
     for name in WORLDS:
         if name in OFTEN_FAILING:
@@ -47,8 +47,9 @@ def in_each_world() -> list[object]:
         if name not in LONG:
             cases.append(pytest.param(name, True, 1, id=name))
         for has_log, log in ((True, "log"), (False, "no log")):
-            marks = pytest.mark.more
-            cases.append(pytest.param(name, has_log, 10, id=f"{name}, {log}", marks=marks))
+            for seeds, mark in ((1, pytest.mark.more), (10, pytest.mark.long)):
+                what = f"{name}, {log}, {seeds}"
+                cases.append(pytest.param(name, has_log, seeds, id=what, marks=mark))
     return cases
 
 
@@ -72,7 +73,7 @@ def test_no_innocent_is_moved_and_the_guilty_are_found(
         assert waited <= 0.15 * sum(each.seconds for each in seen)
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.parametrize("name", OFTEN_FAILING)
 def test_a_sink_that_fails_four_batches_of_five_convicts_very_few(name: str) -> None:
     """The rule before moved 307 and 114 innocent ones, and found 0.4 of 1."""
@@ -182,7 +183,7 @@ SLOW = {"chance explains failures", "patience"}
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.more] if name in SLOW else []) for name in RULES],
+    [pytest.param(name, marks=[pytest.mark.long] if name in SLOW else []) for name in RULES],
 )
 def test_each_rule_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     holds, take_away = RULES[name]
