@@ -22,7 +22,7 @@ from spark_azqueue.service.names import EXECUTORS, WRITE_AHEAD, Stored
 from spark_azqueue.source.log.inspect import LogContents
 
 from .finding import Finding, advice_on, moment_of
-from .plan_checks import plan_findings
+from .plan_checks import of_its_queues, plan_findings
 
 _MANY_UNCOMMITTED = 3
 
@@ -156,7 +156,7 @@ def _contents(
         none = Finding(None, f"{subject} holds no batch yet")
         yield _held(subject, log, ()) if is_lost else none
         return
-    yield _queues(subject, log, config)
+    yield of_its_queues(subject, log.queues, config)
     listed = log.segments()
     yield from _tiers(subject, listed)
     yield Finding(
@@ -169,15 +169,6 @@ def _contents(
         yield Finding(
             None, f"{subject}: {len(given_up)} batches were abandoned, {given_up[0]} first", advice
         )
-
-
-def _queues(subject: str, log: LogContents, config: SourceConfig) -> Finding:
-    logged = sorted(queue.name for queue in log.queues)
-    if any(map(config.selection.includes, log.queues)):
-        return Finding(True, f"{subject} was written from the queues {logged}")
-    advice = "Name the folder of this query, or a new one: a start with this one is refused"
-    text = f"{subject} was written from the queues {logged}, and option 'queue' names none of them"
-    return Finding(False, text, advice)
 
 
 def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from spark_azqueue.journal.store import LogStore
 from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.messages import QueueRef
 from spark_azqueue.source.executors.inspect import FolderContents, Plan
 
 from .finding import Finding
@@ -29,7 +30,7 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
     if newest.is_again:
         yield _again(subject, newest)
     else:
-        yield _queues(subject, newest, config)
+        yield of_its_queues(subject, newest.queues, config)
     floor, size = folder.kept()
     yield Finding(
         True, f"{subject} holds batches {floor + 1} to {newest.number} ({size / 2**20:,.1f} MiB)"
@@ -37,13 +38,14 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
     yield _slots(subject, folder, newest)
 
 
-def _queues(subject: str, newest: Plan, config: SourceConfig) -> Finding:
-    names = sorted(queue.name for queue in newest.queues)
-    if any(map(config.selection.includes, newest.queues)):
-        return Finding(True, f"{subject}: the newest batch is of the queues {names}")
-    advice = "Name the folder of this query, or a new one"
-    text = f"{subject}: the newest batch is of the queues {names}, and option 'queue' names none"
-    return Finding(False, text, advice)
+def of_its_queues(subject: str, queues: Collection[QueueRef], config: SourceConfig) -> Finding:
+    """Whether the query of a log reads one of the queues that the log is of."""
+    names = sorted(queue.name for queue in queues)
+    text = f"{subject} was written from the queues {names}"
+    if any(map(config.selection.includes, queues)):
+        return Finding(True, text)
+    advice = "Name the folder of this query, or a new one: a start with this one is refused"
+    return Finding(False, f"{text}, and option 'queue' names none of them", advice)
 
 
 def _again(subject: str, newest: Plan) -> Finding:

@@ -125,17 +125,17 @@ class DriverLeasing:
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
         self._monitor.limit()
 
-    def is_due(self, *, may_end: bool = False) -> bool:
+    def is_due(self, *, is_last: bool = False) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again.
 
-        Or too few messages wait, see `QueueMonitor.may_begin`, also for `may_end`. Raises
+        Or too few messages wait, see `QueueMonitor.may_begin`, also for `is_last`. Raises
         ServiceError, as `next_batch` does.
         """
         if self.builder.has_work:
             return True
         if self._monitor.is_look_due:  # no prefetch reads from those of before
             self._monitor.look()
-        return self._monitor.may_begin(may_end=may_end)
+        return self._monitor.may_begin(is_last=is_last)
 
     def has_given(self, messages: int) -> None:
         """Spark has got the newest batch, of this many messages."""

@@ -71,7 +71,7 @@ class LeasedConsumer:
         elif wanted.may_run and self._suspects.isolating:
             return start  # what fails beside a suspect would look guilty
         batch = None
-        if self.engine.is_due(may_end=self._is_last):
+        if self.engine.is_due(is_last=self._is_last):
             batch = self.engine.next_batch(number)
         pending = self.engine.pending() if self._config.delete_on_commit else Pending()
         if batch is None and not self._has_changed(pending):

@@ -302,7 +302,7 @@ class ExecutorsConsumer:
         """A plan of new messages, None if there is none now."""
         if self._monitor.is_look_due:
             self._monitor.look()
-        if not (self._monitor.is_limited or self._monitor.may_begin(may_end=wanted.is_last)):
+        if not (self._monitor.is_limited or self._monitor.may_begin(is_last=wanted.is_last)):
             if not self._suspects:
                 self._noting.idle(plan.id, ends=False)
             return None

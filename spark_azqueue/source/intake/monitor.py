@@ -100,20 +100,20 @@ class QueueMonitor:
         if self._queues.look_again():
             self._use_queues()
 
-    def may_begin(self, *, may_end: bool = False) -> bool:
+    def may_begin(self, *, is_last: bool = False) -> bool:
         """False if the queues were empty so lately that it is too early to ask them again.
 
         Or too few messages wait, see `MinimumBatch`. Lasts a moment then. Raises ServiceError.
-        may_end: the run may end after this batch: Spark 4.0 and 4.1 do not tell an availableNow
+        is_last: the run may end after this batch: Spark 4.0 and 4.1 do not tell an availableNow
         run, which reads any number.
         """
         assert self._reader
         pause = self._reader.seconds_until_due()
-        if not may_end:
+        if not is_last:
             pause = max(pause, self.minimum.seconds_until_due())
         if pause:
             self._sleep(min(pause, _NAP_AT_MOST_S))
-        return pause <= _NAP_AT_MOST_S and (may_end or self.minimum.has_enough(self.queues))
+        return pause <= _NAP_AT_MOST_S and (is_last or self.minimum.has_enough(self.queues))
 
     def counted(self, *, idle: bool) -> Counted:
         """What the service counts, asked seldom; nothing before `open`."""

@@ -117,7 +117,7 @@ class LogConsumer:
         number = self._batches.standing_from(max(position.number, self._recovery.after) + 1)
         if number <= self._batches.head:
             return self._handed_out(self._batches.offset(number))
-        if not self.engine.is_due(may_end=self._is_last):
+        if not self.engine.is_due(is_last=self._is_last):
             return wanted.start
         batch = self.engine.next_batch(number)
         if batch is None:
