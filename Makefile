@@ -221,8 +221,8 @@ bench: need-java .venv/.installed-bench $(if $(DELTA),.matrix/4.2/.installed-ben
 bench-commit: need-java .venv/.installed-bench ## Measure the commit that is checked out, for benchmarks/results/over_time.md (2 minutes)
 	@$(PY) benchmarks/over_time.py measure "$$(git rev-parse HEAD)"
 
-structure: $(VENV_READY) ## Print rooms, floors, arrows and lines of the package
-	@$(PY) tools/structure.py
+structure: $(VENV_READY) ## Print rooms, floors, arrows and lines of the package, and the files that a message goes through
+	@$(PY) tools/structure.py; echo; $(PY) tools/walks.py
 
 # ── to make ───────────────────────────────────────────────────────────────────────────────────────
 
