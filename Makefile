@@ -232,7 +232,7 @@ dashboard-picture: need-java $(VENV_READY) ## Run jobs with poison and a kill, a
 
 docs: $(VENV_READY) ## Write the generated pages and the code on pages, and build the site
 	@$(PY) tools/reference.py
-	@$(PY) tools/snippets.py docs/cookbook.md docs/files.md docs/writing.md docs/testing.md docs/exactly-once.md docs/scaling.md
+	@$(PY) tools/snippets.py docs/cookbook.md docs/delivery.md docs/files.md docs/writing.md docs/testing.md docs/exactly-once.md docs/scaling.md
 	@$(MAKE) --no-print-directory docs-site
 
 # Takes Python 3.11 or newer, and neither Spark nor .venv. To look at it: python3 -m http.server -d site

@@ -13,6 +13,7 @@ PAGES = {
     name: (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
     for name in (
         "cookbook.md",
+        "delivery.md",
         "exactly-once.md",
         "files.md",
         "scaling.md",
