@@ -15,20 +15,18 @@ from surroundings import bodies_of, from_command_line
 
 
 # [recipe]
-def send_due(
-    spark: SparkSession, azure: dict[str, str], folder: Path, today: date
-) -> None:
+def send_due(spark: SparkSession, azure: dict[str, str], on: Path, today: date) -> None:
     """Send what is due from three days ago until tomorrow (UTC), each row once.
 
-    Run it once a day. A day that an earlier run has sent is skipped.
+    Run it once a day. A day that an earlier run has sent is skipped. on: a folder.
     """
     for day in (today + timedelta(days=n) for n in range(-3, 2)):
-        rows = spark.read.parquet(f"{folder}/reminders")
+        rows = spark.read.parquet(f"{on}/reminders")
         rows = rows.where(F.to_date("due") == F.lit(day))
         rows = rows.select("body", F.col("due").alias("visible_at"))
         writer = rows.write.format("azqueue").mode("append").options(**azure)
         writer = writer.option("queue", "example-reminders")
-        writer = writer.option("transactionLog", f"file:{folder}/log")
+        writer = writer.option("transactionLog", f"file:{on}/log")
         writer = writer.option("txnAppId", "reminders")
         writer.option("txnVersion", str(day.toordinal())).save()
 
