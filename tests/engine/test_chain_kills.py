@@ -155,6 +155,7 @@ def test_kills_at_the_worst_points(chain: Chain, spark: SparkSession) -> None:
     assert chain.table(spark) == Counter(chain.sent)
 
 
+@pytest.mark.long
 def test_kills_at_any_time(chain: Chain, spark: SparkSession) -> None:
     seed = int(os.environ.get("AZQUEUE_TEST_SEED", random.randrange(10**6)))
     print("AZQUEUE_TEST_SEED", seed)
