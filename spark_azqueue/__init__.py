@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         Explanation as Explanation,
         explain as explain,
     )
-    from .files import read_new_files as read_new_files
+    from .files.new_files import read_new_files as read_new_files
     from .files.events.blobs import blob_events as blob_events
     from .files.events.parsing import (
         bounded_json as bounded_json,
@@ -119,7 +119,7 @@ NAMES = {
         "UndecodableBody",
     ),
     "errors.explanation": ("Explanation", "explain"),
-    "files": ("read_new_files",),
+    "files.new_files": ("read_new_files",),
     "files.events.blobs": ("blob_events",),
     "files.events.parsing": ("bounded_json", "parsed_events"),
     "metrics.listener": ("AzQueueListener",),

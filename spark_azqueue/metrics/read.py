@@ -25,9 +25,9 @@ class Read(NamedTuple):
     earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
     unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
     the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
-    hidden by killed tasks. loses: the same by a dequeue of the run that had no answer. counters: of
-    the run so far, None if they are not reported. unread: how many messages the batch had, if it is
-    new and no row of it was read: its sink skipped it.
+    hidden, since tasks were killed, or a dequeue of the run had no answer. counters: of the run so
+    far, None if they are not reported. unread: how many messages the batch had, if it is new and no
+    row of it was read: its sink skipped it.
     """
 
     batch: tuple[str, int]
@@ -41,7 +41,6 @@ class Read(NamedTuple):
     seconds: float = 0.0
     visibility_timeout: int = 0
     hides: bool = False
-    loses: bool = False
     counters: Counters | None = None
     unread: int = 0
 
@@ -98,8 +97,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         ),
         (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000,
         max((each.visibility_timeout for each in known), default=0),
-        any(each.hidden_for for each in known),
-        any(map(_loses, known)),
+        any(each.hidden_for or _loses(each) for each in known),
         reduce(add, [each.counters for each in known]) if len(known) == len(found) else None,
         sum(
             _messages_in(end)

@@ -161,11 +161,12 @@ class _Drain:
         self._reads: dict[tuple[str, int], Read] = {}
         self._leaves = any(each.leaves for each in queues.sources)
         self._seen = self._look()
+        self._lease_s = max(each.lease_s for each in queues.sources)
         self._finish = Finish(
             self._seen,
             limits.clock(),
-            lease_s=max(each.lease_s for each in queues.sources),
-            renewed_s=max(each.renewed_s for each in queues.sources),
+            lease_s=self._lease_s,
+            longest_s=max(each.longest_s for each in queues.sources),
             patience_s=HIDDEN_AT_MOST_S if hidden is None else hidden,
             waits_for_all=hidden is not None,
             deletes_early=any(each.deletes_early for each in queues.sources),
@@ -237,23 +238,11 @@ class _Drain:
             kind = Took.NOTHING
         else:
             kind = next(each for each in (Took.OLDER, Took.NEWER, Took.NO_ROWS) if each in kinds)
-        hides = any(
-            self._hides(each, took[each.batch], has_ended=each.batch[0] in runs) for each in new
-        )
+        hides = any(self._hides(each, took[each.batch]) for each in new)
         count = sum(each.messages for each in batches)
         is_repeated = kind is Took.NO_ROWS and all(each.is_repeated for each in batches)
-        is_long = any(map(self._is_long, batches))
-        return RunSeen(
-            kind,
-            self._runs.began_at,
-            ended,
-            is_one_batch,
-            hides,
-            count,
-            is_repeated,
-            is_long,
-            loses=any(each.loses for each in new),
-        )
+        began = self._runs.began_at
+        return RunSeen(kind, began, ended, is_one_batch, hides, count, is_repeated)
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
         """Why the options cannot be those of the query; "" if they may be."""
@@ -274,7 +263,8 @@ class _Drain:
 
     def _took_of(self, read: Read, now: float) -> Took:
         """What a batch took, as far as it counts."""
-        self._finish.leases_for(max(read.visibility_timeout, *map(_leased_for, read.ends)))
+        leased_s = max(read.visibility_timeout, *map(_leased_for, read.ends))
+        self._finish.leases_for(leased_s, renewed=self._is_long(read))
         if not read.messages:
             return Took.NO_ROWS
         if self._leaves:
@@ -287,20 +277,18 @@ class _Drain:
         )
         return Took.NEWER if is_newer else Took.OLDER
 
-    def _hides(self, read: Read, took: Took, *, has_ended: bool) -> bool:
-        """True if messages of the call may be hidden by renewed leases after this batch.
+    def _hides(self, read: Read, took: Took) -> bool:
+        """True if messages of the call may be hidden after this batch.
 
-        It is repeated, so a run before it ended early; or tasks were killed; or it lasted for half
-        a lease: then the receipts in the checkpoint are dead, with which another run deletes (the
-        next one of Spark 4.0 and 4.1, or that after a failure). has_ended: its run did not fail.
+        It says so; or it is repeated, so a run before it ended early; or it was renewed, and the
+        next run deletes its messages with dead receipts (Spark 4.0 and 4.1).
         """
-        is_renewed = took is Took.OLDER and self._is_long(read)
-        is_left = read.is_old_spark is not False or not has_ended
-        return (read.is_new and read.is_repeated) or read.hides or (is_left and is_renewed)
+        is_dead = took is Took.OLDER and read.is_old_spark is not False and self._is_long(read)
+        return read.hides or (read.is_new and read.is_repeated) or is_dead
 
     def _is_long(self, read: Read) -> bool:
         """True if the leases of this batch may have been renewed while it ran."""
-        return read.seconds > self._finish.lease_s / 2
+        return read.seconds > self._lease_s / 2
 
     def _called_at(self) -> dict[str, float]:
         """The service's time of the call by account, seconds since 1970; the latest of several."""

@@ -74,10 +74,8 @@ class RunSeen(NamedTuple):
     """What a run that ended without an error showed. began, ended: when.
 
     is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
-    have left messages of the call hidden, by renewed leases. read: how many messages.
-    is_repeated: it repeated a batch of a run before it, and read nothing else. is_long: one of its
-    batches lasted so long that its leases may have been renewed. loses: a dequeue had no answer,
-    and may have leased messages.
+    have left messages of the call hidden, for as long as a lease gets. read: how many messages.
+    is_repeated: it repeated a batch of a run before it, and read nothing else.
     """
 
     took: Took
@@ -87,8 +85,6 @@ class RunSeen(NamedTuple):
     hides: bool = False
     read: int = 0
     is_repeated: bool = False
-    is_long: bool = False
-    loses: bool = False
 
 
 class Enough(NamedTuple):
@@ -125,7 +121,7 @@ class Finish:
         now: float,
         *,
         lease_s: float,
-        renewed_s: float,
+        longest_s: float,
         patience_s: float,
         waits_for_all: bool = False,
         deletes_early: bool = False,
@@ -133,13 +129,13 @@ class Finish:
     ) -> None:
         """queues: at the call.
 
-        lease_s: how long a lease of the query may last; renewed_s: the same once it was renewed.
-        Both may become longer. patience_s: how long to wait for hidden messages, in all.
-        waits_for_all: also for those of others. deletes_early: messages are deleted before their
-        batch is committed, so an empty queue proves nothing. leaves: deleteOnCommit=false: what was
-        delivered stays, leased.
+        lease_s: how long a lease of the query lasts that was not renewed, in its first batch.
+        longest_s: how long one lasts at most. Both may become longer. patience_s: how long to wait
+        for hidden messages, in all. waits_for_all: also for those of others. deletes_early:
+        messages are deleted before their batch is committed, so an empty queue proves nothing.
+        leaves: deleteOnCommit=false: what was delivered stays, leased.
         """
-        self.lease_s, self._renewed_s = lease_s, renewed_s
+        self._lease_s, self._longest_s = lease_s, longest_s
         self._called = now
         self._patience_s = patience_s
         self._waits_for_all = waits_for_all
@@ -148,20 +144,24 @@ class Finish:
         self._delivered: set[str] = set()
         self._older = self._older_of(queues)
         self._others = 0  # so many that are hidden are no run's of this query
-        # When something was leased, renewed, or read without all its deletes, at the latest.
-        self._leased_at = self._renewed_at = self._read_at = self._long_at = -math.inf
+        # When a run before the call leased something, one of the call left something hidden, and
+        # one read something without all its deletes, at the latest.
+        self._before_at = self._left_at = self._read_at = -math.inf
         if not leaves and any(each.may_hide for each in queues):
-            self._leased_at = now  # by a run that ended before the call
+            self._before_at = now
         self._is_read_awaited = False
         self.pending = 0
         """So many messages of the last run are hidden until the next one deletes them."""
         self._newer = self._barren = self._passed = self._endless = self._silent = 0
         self._has_failed = False
 
-    def leases_for(self, seconds: float) -> None:
-        """A batch or a report shows leases of this length: what is hidden may last longer."""
-        self.lease_s = max(self.lease_s, seconds)
-        self._renewed_s = max(self._renewed_s, seconds)
+    def leases_for(self, seconds: float, *, renewed: bool = False) -> None:
+        """A batch or a report shows leases of this length: what is hidden may last longer.
+
+        renewed: the batch lasted so long that its leases may be the longest.
+        """
+        self._longest_s = max(self._longest_s, seconds)
+        self._lease_s = self._longest_s if renewed else max(self._lease_s, seconds)
 
     def delivered(self, ids: Iterable[str]) -> bool:
         """These are of a committed batch, and stay in the queue. False if each was delivered
@@ -172,7 +172,7 @@ class Finish:
 
     def failed(self, at: float) -> None:
         """A run ended with an error at this time: what it had leased may be hidden."""
-        self._leased_at = at
+        self._left_at = at
         self._has_failed = True
 
     def back_after(self, now: float) -> float:
@@ -202,12 +202,8 @@ class Finish:
         leaves_some = _hidden_in(queues) > self._others + self.pending and not self._leaves
         if has_read and (is_unsettled or (leaves_some and run.took is Took.OLDER)):
             self._read_at = run.ended  # not all is known of its deletes
-            if run.is_long:
-                self._long_at = run.ended
-        if run.hides:
-            self._renewed_at = run.ended
-        if run.took is Took.UNKNOWN or run.loses:
-            self._leased_at = run.ended
+        if run.hides or run.took is Took.UNKNOWN:
+            self._left_at = run.ended
         has_failed, self._has_failed = self._has_failed, False
         why = self._over(run, queues)
         if why is not None and not self._older:
@@ -320,10 +316,8 @@ class Finish:
 
     def _hidden_until(self, *, is_read_awaited: bool) -> float:
         """When the last lease ends that a run of the query may have left."""
-        leased_at, renewed_at = self._leased_at, self._renewed_at
-        if is_read_awaited:
-            leased_at, renewed_at = max(leased_at, self._read_at), max(renewed_at, self._long_at)
-        return max(leased_at + self.lease_s, renewed_at + self._renewed_s) + _MARGIN_S
+        leased_at = max(self._before_at, self._read_at if is_read_awaited else -math.inf)
+        return max(leased_at + self._lease_s, self._left_at + self._longest_s) + _MARGIN_S
 
     def _older_of(self, queues: Iterable[QueueSeen]) -> frozenset[str]:
         return frozenset().union(*(each.older for each in queues)) - self._delivered

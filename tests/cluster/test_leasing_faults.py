@@ -109,6 +109,7 @@ def test_an_executor_that_is_killed_between_its_copies_and_its_put_copies_nothin
         {"spark.executorEnv.HOLD": str(folder), "spark.executorEnv.PYTHONPATH": str(HOLDING)},
         messageEncoding="base64",
         onUndecodable="poison",
+        poisonFormat="copy",
     )
     waiting = wait_for(lambda: list(folder.glob("puts-*")), "a task that has copied")
 

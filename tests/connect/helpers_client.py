@@ -12,8 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_azqueue import AzQueueListener, pack, run_until_done, split_apply, unpack
-from spark_azqueue.files import read_new_files
+from spark_azqueue import AzQueueListener, pack, read_new_files, run_until_done, split_apply, unpack
 
 address, folder, queue, dead = sys.argv[1:]
 azure = {"secret.connectionString": os.environ["TEXT"], "queue": queue}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.files import read_new_files
+from spark_azqueue import read_new_files
 from spark_azqueue.testing.azurite import ACCOUNT, ACCOUNT_KEY
 
 folder, connection, container, endpoint = sys.argv[1:]

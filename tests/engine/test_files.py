@@ -17,8 +17,8 @@ from landing import TRUSTED, Landing
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_azqueue import read_new_files
 from spark_azqueue.errors import LogConflict
-from spark_azqueue.files import read_new_files
 from spark_azqueue.files.decide import Look
 from spark_azqueue.files.memory import File
 from spark_azqueue.files.reading import Files

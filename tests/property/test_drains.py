@@ -45,15 +45,12 @@ class Program:
     ) -> None:
         """stops: a run may be stopped from outside.
 
-        A drain does not see what such a run could not release, or had renewed, nor what a dequeue
-        without an answer has leased, nor leases that `auto` made longer in a run that was killed.
+        A drain does not see what such a run could not release; nor, in this world without reports,
+        what a dequeue without an answer has leased.
         """
         self.old, self._stops = spark.bare, stops
         self._spark, self._disturbs, self._chance = spark, disturbs, chance
         self.runs: list[Run] = []
-        self._was_long = False
-        self._is_auto = spark.config().visibility_timeout is None
-        self._may_die = True
 
     def start(self) -> Run:
         assert len(self.runs) < MOST_RUNS, "it does not end"
@@ -77,10 +74,9 @@ class Program:
         spark, chance = self._spark, self._chance
         began, read = spark.service.clock.now(), spark.committed_texts.total()
         batch = spark.checkpoint.commits
-        if self._stops and chance.random() < 0.05 and not self._was_long:
+        if self._stops and chance.random() < 0.05:
             return False  # query.stop(), from another thread
-        self._was_long = False
-        dies = chance.choice(DIES) if self._may_die and chance.random() < 0.15 else ""
+        dies = chance.choice(DIES) if chance.random() < 0.15 else ""
         has_more = spark.trigger(dies=dies, meanwhile=self._meanwhile)
         if spark.consumer is None:
             raise RuntimeError(f"killed: {dies}")
@@ -98,8 +94,6 @@ class Program:
 
     def _meanwhile(self) -> None:
         if self._chance.random() < 0.2:
-            self._was_long = True
-            self._may_die &= not self._is_auto
             self._spark.service.pass_time(self._chance.choice([VISIBILITY_S / 2 + 1, VISIBILITY_S]))
             if self.old or self._chance.random() < 0.7:
                 self._spark.renew()
@@ -327,6 +321,43 @@ class DrainsWhatIsDeletedEarlyOnOldSpark(DrainsWhatIsDeletedEarly):
     """The same on Spark 4.0 and 4.1."""
 
     bare = True
+
+
+class SlowBatches(Program):
+    """Its first run has three batches that make the leases of `auto` longer, and is killed when it
+    has dequeued the next one: neither an offset nor a report says for how long."""
+
+    def work(self, run: Run) -> None:
+        if run.number:
+            return super().work(run)
+        self._spark.start()
+        for _ in range(3):
+            assert self._batch(run)
+        self._spark.trigger(dies="before_log")
+        raise RuntimeError("killed")
+
+    def _meanwhile(self) -> None:
+        if self.runs[-1].number == 0:
+            self._spark.service.pass_time(20)
+            self._spark.renew()
+
+
+class Never(random.Random):
+    """A chance at which nothing happens."""
+
+    def random(self) -> float:
+        return 1.0
+
+
+def test_leases_that_a_killed_run_had_made_longer_are_waited_for() -> None:
+    world = DrainsByDefault()
+    for _ in range(40):
+        world.another_sends(SOURCE)
+    program = SlowBatches(world.spark, lambda: None, Never(), stops=False)
+
+    result = world.drained(program)
+
+    assert (result.finished, result.read, world.left()) == (True, 40, set())
 
 
 MACHINES = [

@@ -67,6 +67,7 @@ class World:
     began: float = 0.0
     may_hide: bool = False  # so does a run that failed
     lost_until: float = 0.0  # what a killed task had leased is back by then
+    is_long: bool = False  # leases of the last run may have been renewed
     put_so_far: int = 0
     names: tuple[str, ...] = ("one",)
 
@@ -151,9 +152,10 @@ class World:
     def run(self, call: Callable[[], float]) -> tuple[RunSeen | None, list[list[str]]]:
         """A run, and the ids of each batch that it committed; None if it failed."""
         chance, self.began = self.chance, self.now
+        self.is_long = False
         batches: list[list[Message]] = []
         hides, self.may_hide = self.may_hide, False
-        loses_task = is_long = loses = False
+        loses_task = False
 
         def ended(took: Took | None = None) -> tuple[RunSeen, list[list[str]]]:
             kinds = [self.took(each, call()) for each in batches]
@@ -162,7 +164,6 @@ class World:
                     took = kind
             read = sum(map(len, batches))
             seen = RunSeen(took or Took.UNKNOWN, self.began, self.now, self.one_batch, hides, read)
-            seen = seen._replace(is_long=is_long, loses=loses)
             return seen, [[m.id for m in each] for each in batches]
 
         def died() -> tuple[None, list[list[str]]]:
@@ -190,11 +191,14 @@ class World:
         while True:
             count = chance.choice([8, 32])
             if not self.executors and chance.random() < 0.03:  # its answer is lost
-                loses |= bool(self.dequeue(chance.choice([2, 8])))
+                hides |= bool(self.dequeue(chance.choice([2, 8])))
             batch = self.dequeue(count)
             self.pass_time(1)
             fate = chance.random()
             if fate < 0.10:  # killed between its dequeue and Spark's write of the offset
+                if batches and not self.executors:  # which had made its leases longer
+                    for message in batch:
+                        message.visible += chance.choice([0, 80, RENEWED_S - LEASE_S])
                 return died()
             if fate < 0.13:  # stopped from outside: it releases what is in no offset
                 # Else it was killed, too, or could not. (Where all stays hidden, nothing tells.)
@@ -218,7 +222,7 @@ class World:
                     message.is_deleted = True
                 self.logged = batch
             slow = chance.random() < 0.15
-            is_long |= slow and not self.executors
+            self.is_long |= slow and not self.executors
             self.pass_time(40 if slow else 2)
             if slow and not self.executors:  # renewed: the receipts in the checkpoint are dead
                 for message in batch:
@@ -248,7 +252,6 @@ class World:
                 return ended()
             if fate < 0.18:  # killed before it has deleted them: the checkpoint has their receipts
                 self.pending = receipts
-                hides |= slow and self.took(batch, call()) is Took.OLDER
                 return died()
             if fate < 0.21:  # stopped from outside before that
                 self.pending = receipts
@@ -286,7 +289,7 @@ def drained(world: World, finish_of: type[Finish] = Finish, patience_s: float = 
         world.look(call),
         world.now,
         lease_s=LEASE_S,
-        renewed_s=RENEWED_S,
+        longest_s=RENEWED_S,
         patience_s=patience_s,
         deletes_early=world.executors,
         leaves=world.leaves,
@@ -300,6 +303,7 @@ def drained(world: World, finish_of: type[Finish] = Finish, patience_s: float = 
             news = [finish.delivered(ids) for ids in batches]
             if run and run.took is Took.OLDER and not any(news):
                 run = run._replace(took=Took.NEWER)
+        finish.leases_for(LEASE_S, renewed=world.is_long)
         if run is None:
             finish.failed(world.now)
         else:
@@ -346,7 +350,7 @@ class WithoutALease(Finish):
 
     def failed(self, at: float) -> None:
         super().failed(at)
-        self._leased_at = -math.inf
+        self._left_at = -math.inf
 
     def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
         return super().after(run._replace(began=1e12, hides=False), queues)
@@ -356,7 +360,7 @@ class AsIfNoneWereRenewed(Finish):
     """A lease is as long as it was at the dequeue."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        super().__init__(*arguments, **{**named, "renewed_s": LEASE_S})  # type: ignore[arg-type]
+        super().__init__(*arguments, **{**named, "longest_s": LEASE_S})  # type: ignore[arg-type]
 
 
 class NothingComesLast(Finish):
@@ -399,18 +403,27 @@ class NothingOfBefore(Finish):
 
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]
-        self._leased_at = -math.inf
+        self._before_at = -math.inf
 
 
 class RunsThatSayNothing(Finish):
     """A run without progress hides nothing."""
 
     def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
-        leased_at = self._leased_at
+        left_at = self._left_at
         step = super().after(run, queues)
         if run.took is Took.UNKNOWN:
-            self._leased_at = leased_at
+            self._left_at = left_at
         return step
+
+
+class FailedRunsLeaseAsAtFirst(Finish):
+    """What a run that failed had leased is back after the lease of a first batch."""
+
+    def failed(self, at: float) -> None:
+        left_at = self._left_at
+        super().failed(at)
+        self._before_at, self._left_at = at, left_at
 
 
 class StoppedRunsRelease(Finish):
@@ -424,15 +437,15 @@ class StoppedRunsRelease(Finish):
 class StoppedRunsHaveDeleted(Finish):
     """What such a run leaves hidden was not renewed."""
 
+    def leases_for(self, seconds: float, *, renewed: bool = False) -> None:
+        super().leases_for(seconds)
+
+
+class RunsHideNothing(Finish):
+    """No run has seen renewed leases, killed tasks, or a dequeue without an answer."""
+
     def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
-        return super().after(run._replace(is_long=False), queues)
-
-
-class LostAnswersLeaseNothing(Finish):
-    """A dequeue without an answer has leased nothing."""
-
-    def after(self, run: RunSeen, queues: list[QueueSeen]) -> Step:
-        return super().after(run._replace(loses=False), queues)
+        return super().after(run._replace(hides=False), queues)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +453,8 @@ class LostAnswersLeaseNothing(Finish):
     [
         StoppedRunsRelease,
         StoppedRunsHaveDeleted,
-        LostAnswersLeaseNothing,
+        FailedRunsLeaseAsAtFirst,
+        RunsHideNothing,
         WithoutALease,
         AsIfNoneWereRenewed,
         NothingComesLast,

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_azqueue.files import read_new_files
+from spark_azqueue import read_new_files
 
 _PARENT = os.getppid()
 

@@ -90,7 +90,7 @@ class SourceLeft:
 
     @property
     def lease_s(self) -> int:
-        """For how long messages are leased at least, if no batch has shown that it is longer."""
+        """For how long messages are leased in a first batch, unless they are renewed."""
         if self._config.visibility_timeout:
             return self._config.visibility_timeout
         if self._config.executors:
@@ -98,8 +98,8 @@ class SourceLeft:
         return START_BY_USER_S if self.leaves else START_S
 
     @property
-    def renewed_s(self) -> int:
-        """For how long messages are leased at least that were renewed."""
+    def longest_s(self) -> int:
+        """For how long a message is leased at most, if no offset or report says a longer time."""
         is_fixed = self._config.visibility_timeout or self._config.executors
         return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
 

@@ -150,8 +150,10 @@ class LeaseLengths:
         self._longest_s = RENEWED_S
 
     def visibility_s(self) -> int:
-        """How long to lease for now."""
-        return self._fixed_s if self._fixed_s is not None else self._sizing.visibility_s()
+        """How long to lease for now: as batches suggest, but for no longer than was said."""
+        if self._fixed_s is not None:
+            return self._fixed_s
+        return min(self._sizing.visibility_s(), self._longest_s)
 
     def renewal_s(self, term: Term, *, waits: bool) -> int:
         """How long to renew a lease for. waits: its message is in no batch yet.
@@ -167,7 +169,7 @@ class LeaseLengths:
 
         It keeps to what it said last: the next process counts on that, if this one is killed.
         """
-        self._longest_s = self._fixed_s or max(self.visibility_s(), RENEWED_S)
+        self._longest_s = self._fixed_s or max(self._sizing.visibility_s(), RENEWED_S)
         return self._longest_s
 
     def unusual_s(self) -> int:

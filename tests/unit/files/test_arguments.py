@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_azqueue.files import read_new_files
+from spark_azqueue import read_new_files
 
 ACCOUNT = f"AccountName=shopdata;AccountKey={'A' * 86}==;EndpointSuffix=core.windows.net"
 OPTIONS = {"queue": "arrived", "secret.connectionString": ACCOUNT}

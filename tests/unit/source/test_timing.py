@@ -5,9 +5,11 @@ import pytest
 from spark_azqueue.source.leases.timing import (
     LONGEST_S,
     OBSERVED,
+    RENEWED_S,
     SHORTEST_S,
     START_S,
     BatchSizing,
+    LeaseLengths,
     Term,
     lease_length,
 )
@@ -62,6 +64,16 @@ def test_it_never_grows_without_bound():
     for _ in range(1_000):
         sizing = sizing.too_late(1e6)
     assert sizing.visibility_s() == LONGEST_S
+
+
+def test_no_dequeue_leases_for_longer_than_was_said():
+    """Or a run that is killed hides messages for a time that no offset and no log tells."""
+    lengths = LeaseLengths(None)
+
+    lengths.observed(200.0, too_late=False)
+
+    assert lengths.visibility_s() == RENEWED_S
+    assert lengths.unusual_s() == lengths.visibility_s() == 800
 
 
 def test_only_the_latest_batches_count():

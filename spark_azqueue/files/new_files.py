@@ -1,0 +1,194 @@
+"""`read_new_files`: files as they arrive. See docs/files.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from spark_azqueue.options.blobs import read_blob_account
+from spark_azqueue.options.log import LogPlace
+from spark_azqueue.options.parse import account_options, source_config
+from spark_azqueue.options.source_config import SourceConfig
+from spark_azqueue.service.account import Account
+
+from .batches import Arrivals
+from .checks import (
+    check_aside,
+    check_kinds,
+    check_options,
+    check_outside,
+    check_pattern,
+    check_reader_options,
+)
+from .hadoop import has_batches, place_of_log, qualified
+from .listing import OF_BLOBS, check_sink
+from .memory import Bounds
+from .reading import Files
+from .rules import Rules, roots_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+__all__ = ["read_new_files"]
+
+
+_FILES_OF_A_MESSAGE = 10
+"""On average, at most: Event Grid puts one event into each."""
+
+
+def read_new_files(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    trusted: str | Iterable[str],
+    format: str,
+    each: Callable[[DataFrame, int], object],
+    checkpoint: str,
+    schema: StructType | str | None = None,
+    reader_options: Mapping[str, str] | None = None,
+    log: str | None = None,
+    paths: Mapping[str, str] | None = None,
+    include_existing_files: bool = True,
+    max_files_per_trigger: int = 1000,
+    path_glob_filter: str | None = None,
+    allow_overwrites: bool = False,
+    backfill_interval: float | None = None,
+    max_file_age: float | None = None,
+    max_files_remembered: int = 1_000_000,
+    set_aside_queue: str | None = None,
+    available_now: bool = False,
+    processing_time: str | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that reads each new file of a container once, as Event Grid announces them.
+
+    options: of the source: the account, its credential, and `queue`, in which the events are.
+        `messageEncoding` is for what the query writes.
+    trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
+    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
+        at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
+        column for corrupt records is given, `mode` is FAILFAST: a file with a line that is not of
+        the schema is quarantined whole.
+    each: called with the rows of a batch of files and the batch's number; with no rows if all its
+        files are gone or broken. After a crash it may be called again with the same number and
+        files: what it writes then has to replace what it wrote before, or to be skipped.
+    checkpoint: Spark's `checkpointLocation`. Checkpoint and log are outside of the containers.
+    log: the folder that knows which files were read, as `blob:<container>/<folder>` or
+        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
+        driver.
+    paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
+        `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
+    include_existing_files: read also what is there before the first start. Later starts do not
+        change this.
+    max_files_per_trigger: most messages in a batch; it has at most ten times as many files.
+    path_glob_filter: which names of files (not paths) are wanted, as one glob.
+    allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
+        start decides.
+    backfill_interval: seconds after which a start or a batch lists the containers for files whose
+        events were lost. None: never.
+    max_file_age: seconds for which a file is remembered, at least 14 days. None: for ever.
+    max_files_remembered: how many files are remembered, beside those of the last day and the last
+        200 batches; at most 10 million. Older events than what is remembered are quarantined.
+    set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
+        made if missing, and not that of the events. None: files are in the log and in warnings.
+    available_now, processing_time, query_name: of the query.
+
+    Returns the query, after the first listing is announced in the queue. A restart with the same
+    arguments continues: everything that counts is in `checkpoint` and `log`. Raises ValueError for
+    arguments that do not fit (InvalidOption for `options`), and Spark's errors for a format, schema
+    or option that it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for
+    the log; Spark's errors and ValueError for the listing.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise ValueError(
+            "read_new_files does not work on Spark Connect: its log and `each` belong to the"
+            " driver's process"
+        )
+    reader_options = {} if reader_options is None else reader_options
+    paths = {} if paths is None else paths
+    check_kinds(locals())
+    check_options(options)
+    check_reader_options(reader_options)
+    parsed, account = account_options(options)
+    given = {**_of_the_source(options), "maxMessagesPerTrigger": str(max_files_per_trigger)}
+    source = source_config(given)
+    queue = _queue(source)
+    check_sink(options, queue)
+    set_aside_queue = check_aside(set_aside_queue, [queue])
+    texts = [trusted] if isinstance(trusted, str) else list(trusted)
+    wanted = check_pattern(path_glob_filter) if path_glob_filter is not None else None
+    rules = Rules(roots_of(texts, paths), wanted, allow_overwrites)
+    check_outside(rules, f"the checkpoint {checkpoint}", checkpoint)
+    place = place_of_log(spark, log, checkpoint)
+    blobs = None
+    if place.container or allow_overwrites:
+        blobs = read_blob_account(parsed, account)
+        others = [name for name in rules.roots if name.split("/")[0] != blobs.name]
+        if allow_overwrites and others:
+            raise ValueError(
+                f"allow_overwrites asks for the etag of each file with the credential for account"
+                f" '{blobs.name}', and trusted names {others[0]}: set 'blobAccountUrl' or"
+                " 'secret.blobConnectionString' in options to that account"
+            )
+    check_outside(rules, f"the log {place}", _path_of(place, blobs))
+    if ahead := source.write_ahead_log:
+        check_outside(rules, f"the log {ahead.place}", _path_of(ahead.place, ahead.account))
+    arrivals = Arrivals(
+        options=dict(options),
+        queue=queue,
+        trusted=texts,
+        rules=rules,
+        files=Files(rules.roots, format, schema, reader_options),
+        each=each,
+        place=place,
+        account=account,
+        blobs=blobs,
+        bounds=Bounds(max_file_age, max_files_remembered),
+        aside_queue=set_aside_queue,
+        backfill_s=backfill_interval,
+        most=_FILES_OF_A_MESSAGE * max_files_per_trigger,
+    )
+    check_outside(rules, f"the checkpoint {checkpoint}", qualified(spark, checkpoint))
+    arrivals.files.check(spark)
+    events = spark.readStream.format("azqueue").options(**given).load()
+    writer = events.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
+    if query_name is not None:
+        if any(query.name == query_name for query in spark.streams.active):
+            raise ValueError(f"query_name={query_name!r} is the name of a query that runs")
+        writer = writer.queryName(query_name)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif processing_time is not None:
+        writer = writer.trigger(processingTime=processing_time)
+    resumed = has_batches(spark, checkpoint)
+    arrivals.begin(spark, existing=include_existing_files, resumed=resumed)
+    return writer.start()
+
+
+def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
+    """Without the account of the blobs, unless the source itself has blobs; without an encoding.
+
+    Bodies are read in both, and one of the other form would stop the query for good.
+    """
+    uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
+    left_out = {"messageencoding"} if uses_blobs else {"messageencoding", *OF_BLOBS}
+    return {name: value for name, value in options.items() if name.lower() not in left_out}
+
+
+def _queue(source: SourceConfig) -> str:
+    """The queue of the events. Raises ValueError unless there is exactly one."""
+    selection = source.selection
+    if selection.patterns or len(selection.named) != 1:
+        raise ValueError(
+            "the option 'queue' has to name one queue: listed files are announced in it"
+        )
+    return selection.named[0].name
+
+
+def _path_of(place: LogPlace, account: Account | None) -> str:
+    """The path of a log as Spark would name it."""
+    if place.container and account:
+        return f"abfss://{place.container}@{account.name}.dfs.core.windows.net/{place.folder}"
+    return f"file:{place.folder}"
