@@ -8,25 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
-from spark_azqueue import DrainResult, drain
+from spark_azqueue import IngestJob, RunResult
 
 from surroundings import from_command_line, send
 
 
 # [recipe]
-def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> DrainResult:
-    """Append what is in `example-readings` to the output, and delete it."""
-    options = azure | {"queue": "example-readings"}
-
-    def start() -> StreamingQuery:
-        messages = spark.readStream.format("azqueue").options(**options).load()
-        rows = messages.select("message_id", "body", "insertion_time")
-        writer = rows.writeStream.trigger(availableNow=True)
-        writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
-        return writer.start(f"{folder}/readings")
-
-    result = drain(start, options)
+def run(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
+    """Append what is in `example-readings` to the table, and delete it."""
+    source = azure | {"queue": "example-readings"}
+    job = IngestJob(source, folder=f"{folder}/job", into=f"{folder}/readings")
+    result = job.drain(spark)
     if not result.finished:
         raise SystemExit(result.explanation or result.reason or result)
     return result

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         DrainResult as DrainResult,
         drain as drain,
     )
+    from .running.ingest import IngestJob as IngestJob
     from .running.supervisor import (
         RunResult as RunResult,
         run_until_done as run_until_done,
@@ -129,6 +130,7 @@ NAMES = {
     "rows.packing.dataframes": ("pack", "unpack"),
     "rows.try_apply.trying": ("SplitRows", "dead_letters", "split_apply", "try_apply"),
     "running.draining": ("DrainResult", "drain"),
+    "running.ingest": ("IngestJob",),
     "running.supervisor": ("RunResult", "run_until_done"),
     "sink.settlement": ("DeadLetter", "Retry", "Settled", "backoff", "settle"),
     "sink.transactions": ("transaction_reader",),

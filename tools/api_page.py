@@ -42,6 +42,11 @@ GROUPS = (
         ((_TOP, ("AzQueueDataSource",)),),
     ),
     Group(
+        "From a queue to a table",
+        "See [your first production job](production.md).",
+        ((_TOP, ("IngestJob",)),),
+    ),
+    Group(
         "Hide secrets",
         "In event logs and plans ([why](permissions.md#event-logs)).",
         ((_TOP, ("redaction_conf",)),),

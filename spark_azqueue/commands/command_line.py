@@ -46,6 +46,11 @@ COMMANDS: Mapping[str, Command] = {
         "what is installed, and whether a queue can be used",
         f"{_DOCTOR}.command_line:main",
     ),
+    "ingest": Command(
+        "--folder FOLDER --into TABLE",
+        "append what is in a queue to a table, with Spark",
+        "spark_azqueue.running.ingest_command:ingest",
+    ),
     "count": Command(
         "QUEUE",
         "about how many messages queues hold, and how old the first is",

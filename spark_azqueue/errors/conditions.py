@@ -152,6 +152,16 @@ class Condition(enum.Enum):
         "A batch was committed, and its rows were not read: the sink skipped it.",
         "start with a new checkpoint and a new output together",
     )
+    INGEST_MISMATCH = (
+        _CHECKPOINTS,
+        "Folder and table of an IngestJob do not fit: one is older, missing or another job's.",
+        "take one of the ways that the sentence names; see docs/production.md",
+    )
+    NOT_OF_THE_SCHEMA = (
+        _BODIES,
+        "Message after message is bad, so an IngestJob stopped.",
+        "correct its schema or 'messageEncoding'; if so many may be bad, raise its limit",
+    )
     LOG_CHECKPOINT_MISMATCH = (
         _LOG,
         "Checkpoint and write-ahead log do not belong together, or one was rolled back.",

@@ -112,7 +112,7 @@ def is_on_disk(spark: SparkSession, path: str) -> bool:
     """Whether Spark takes this path for one on a disk of the driver's machine."""
     if found := _SCHEME.match(path):
         return found[1].lower() == "file"
-    default = _hadoop(spark).FileSystem.getDefaultUri(_configuration(spark))
+    default = file_systems(spark).FileSystem.getDefaultUri(configuration(spark))
     return bool(default.getScheme() == "file")
 
 
@@ -144,14 +144,14 @@ def qualified(spark: SparkSession, path: str) -> str:
     """A path with the scheme and host of Spark's default file system, if it has none."""
     if _SCHEME.match(path):
         return path
-    default = str(_hadoop(spark).FileSystem.getDefaultUri(_configuration(spark)).toString())
+    default = str(file_systems(spark).FileSystem.getDefaultUri(configuration(spark)).toString())
     return default.rstrip("/") + path
 
 
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
     """Whether a checkpoint has offsets of a batch. Raises py4j's error if it cannot be read."""
-    path = _hadoop(spark).Path(checkpoint.rstrip("/") + "/offsets")
-    system = path.getFileSystem(_configuration(spark))
+    path = file_systems(spark).Path(checkpoint.rstrip("/") + "/offsets")
+    system = path.getFileSystem(configuration(spark))
     if not system.exists(path):
         return False
     return any(status.getPath().getName().isdecimal() for status in system.listStatus(path))
@@ -163,8 +163,8 @@ def is_there(spark: SparkSession, root: str) -> bool:
     An empty one without a host is not: where nothing is mounted, there is an empty folder. Raises
     py4j's error if that cannot be found out.
     """
-    path = _hadoop(spark).Path(root)
-    system = path.getFileSystem(_configuration(spark))
+    path = file_systems(spark).Path(root)
+    system = path.getFileSystem(configuration(spark))
     if not system.exists(path):
         return False
     return bool(system.getUri().getAuthority() or system.listStatusIterator(path).hasNext())
@@ -192,9 +192,9 @@ def _look_on_disk(path: str) -> Look:
 
 
 def _look_by_hadoop(spark: SparkSession, path: str) -> Callable[[str], Look]:
-    classes = _hadoop(spark)
+    classes = file_systems(spark)
     try:
-        system = classes.Path(path).getFileSystem(_configuration(spark))
+        system = classes.Path(path).getFileSystem(configuration(spark))
     except Exception as error:
         if not is_sparks(error):
             raise
@@ -219,13 +219,14 @@ def _look(is_file: bool, size: int) -> Look:
     return Look.NO_FILE if not is_file else Look.FILE if size else Look.EMPTY
 
 
-def _hadoop(spark: SparkSession) -> Any:
+def file_systems(spark: SparkSession) -> Any:
+    """Hadoop's classes of file systems in the driver. Raises RuntimeError without a driver."""
     gateway = spark.sparkContext._gateway
     if gateway is None:
         raise RuntimeError("this Spark session has no gateway to its driver")
     return gateway.jvm.org.apache.hadoop.fs
 
 
-def _configuration(spark: SparkSession) -> Any:
-    """With the settings of the session, such as the keys of accounts."""
+def configuration(spark: SparkSession) -> Any:
+    """Hadoop's settings with the settings of the session, such as the keys of accounts."""
     return spark._jsparkSession.sessionState().newHadoopConf()

@@ -32,7 +32,7 @@ COMMANDS = (
     *("count", "watch", "peek", "move", "redrive", "purge", "export", "search"),
     *("export --log", "search --log", "send", "replay", "finish", "certify"),
 )
-"""The columns. (`check` takes the options of the side that it checks, as Spark does.)"""
+"""The columns. (`check` and `ingest` take options as Spark does.)"""
 
 _LOGS = ("export --log", "search --log", "replay")
 _TAKES = ("move", "redrive", "export", "search")

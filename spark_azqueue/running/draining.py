@@ -45,14 +45,12 @@ Shows = Callable[[int, int | None], None]
 class DrainResult(RunResult):
     """How a drain ended, in messages.
 
-    finished: all that could be read at the call is read and deleted, as the queues show:
-    `left_visible` and `left_hidden` are 0. read: in committed batches. deleted, poison_moved: at
-    least so many are deleted, originals of dead letters included, or moved to poison queues by the
-    source; not those that your code sends there, as with `split_apply` (4.0 and 4.1 do not report
-    those of a run without rows). left_visible: at least so many from before
-    the call can be read. left_hidden: may be leased by a run of this query that failed. others:
-    newer, delayed, or leased by other consumers, by the service's count; None if more of the call
-    may be among them. All three are None if the queues do not answer.
+    finished: all that could be read at the call is read and deleted: `left_visible` and
+    `left_hidden` are 0. read: in committed batches. deleted, poison_moved: at least so many are
+    deleted, or moved to poison queues by the source, not by your code. left_visible: at least so
+    many from before the call can be read. left_hidden: may be leased by a failed run of this query.
+    others: newer, delayed, or with other consumers; None if more of the call may be among them. All
+    three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -75,37 +73,49 @@ def drain(
 ) -> DrainResult:
     """Run a query until it has read and deleted every message that could be read at the call.
 
-    start: starts the query with `trigger(availableNow=True)`, and returns it. Each call must use
-        the same checkpoint. Another trigger is refused (Spark Connect does not tell it). Called
-        until the queues show that nothing is left: mostly once on Spark 4.2 and newer; on 4.0 and
-        4.1, where such a run is one batch, as often as it takes.
-    options: of the source, as the reader gets them; a list if the query has several sources. With
-        them the queues are looked at before and after each run, without a lease.
+    start: starts the query with `trigger(availableNow=True)`, and returns it; each time with the
+        same checkpoint. Another trigger is refused. Called until
+        the queues show that nothing is left: on 4.0 and 4.1 once for each batch.
+    options: of the source, as the reader gets them; a list if the query has several sources. The
+        queues are looked at with them before and after each run, without a lease.
     hidden: wait this many seconds at most, in all, for hidden messages: leased or delayed. None:
-        only for those that a failed run of this query may have leased, ten minutes at most.
-    within: stop the query after this many seconds; `finished` is False then, and the next call
-        resumes. None: no limit.
-    bar: True prints a progress bar to stderr; a function gets the numbers once a second.
-    listener: as of `run_until_done`.
-    limits: restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep and clock of
-        `run_until_done`. A query that fails is started again in the same way.
+        ten minutes, for those that a failed run of this query may have leased.
+    within: stop after this many seconds; the next call resumes. None: no limit.
+    bar: True prints a progress bar; a function gets the numbers once a second.
+    listener, limits: the other arguments of `run_until_done`.
 
-    What arrives after the call, by the service's clock, is not waited for. What is hidden at the
-    call counts if it appears within one lease: a run before the call may have leased it. With
-    deleteOnCommit=false a message counts when it was delivered in a committed batch. One that is
-    hidden at the call does not count then, since delivered ones are leased: `hidden` waits for it.
-    Returns when all is read, when the query is given up, when no further run helps (`reason` says
-    why), or when `within` is over. Raises what the first `start` and the first look at the queues
-    raise (QueueNotFound, AccessDenied, ServiceError), InvalidOption, TypeError and ValueError. If
-    it is interrupted, it stops the query.
+    What arrives after the call is not waited for. What is hidden at the
+    call counts if it appears within one lease. With deleteOnCommit=false a message counts when it
+    was delivered in a committed batch; one that is hidden at the call only with `hidden`.
+    Returns when all is read, the query is given up, no further run helps, or `within` is over: see
+    `reason`. Raises what the first `start` and the first look at the queues raise, InvalidOption,
+    TypeError and ValueError. If it is interrupted, it stops the query.
     """
+    check_times(hidden, within)
+    return drained(start, options, hidden, within, bar, listener, RestartLimits(**limits))
+
+
+def check_times(hidden: float | None, within: float | None) -> None:
+    """Raise ValueError for seconds that `drain` cannot wait."""
     if hidden is not None and not (hidden >= 0 and math.isfinite(hidden)):
         raise ValueError(f"hidden={hidden}: expected 0 or more seconds, or None")
     if within is not None and not within > 0:
         raise ValueError(f"within={within}: expected more than 0 seconds, or None for no limit")
-    checked = RestartLimits(**limits)
+
+
+def drained(
+    start: Callable[[], Any],
+    options: Mapping[str, object] | Sequence[Mapping[str, object]],
+    hidden: float | None,
+    within: float | None,
+    bar: bool | Shows,
+    listener: Hears | None,
+    limits: RestartLimits,
+    watch: Callable[[Any], None] | None = None,
+) -> DrainResult:
+    """Do what `drain` does. watch: gets the query each second while it runs."""
     with contextlib.closing(QueuesLeft(options)) as queues:
-        return _Drain(start, queues, hidden, within, _shows(bar), listener, checked).run()
+        return _Drain(start, queues, hidden, within, _shows(bar), listener, limits, watch).run()
 
 
 def _shows(bar: bool | Shows) -> Shows | None:
@@ -153,7 +163,9 @@ class _Drain:
         shows: Shows | None,
         listener: Hears | None,
         limits: RestartLimits,
+        watch: Callable[[Any], None] | None,
     ) -> None:
+        self._also = watch
         self._queues, self._hidden, self._shows = queues, hidden, shows
         self._within, self._limits = within, limits
         self._until = None if within is None else limits.clock() + within
@@ -343,6 +355,8 @@ class _Drain:
 
     def _watch(self, query: Any) -> None:
         """Count what the query has read so far, and show it."""
+        if self._also:
+            self._also(query)
         for each in reads(query):
             before = self._reads.get(each.batch)
             if before is None or each.messages >= before.messages:

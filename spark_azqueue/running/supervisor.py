@@ -63,7 +63,7 @@ class RunResult:
 
     finished: True if it ended without an error. restarts: how often it was started after a failure.
     error: the last failure, None if there was none; also set if a restart helped. reason: why it
-    ended, or what is left; "" if there is nothing to say.
+    ended, or "".
     """
 
     finished: bool
@@ -99,27 +99,32 @@ def run_until_done(
     """Start a query, wait for its end, and start it again if it failed.
 
     start: starts the query and returns it. Each call must use the same checkpoint.
-    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run. Those
-        that are attached to the session are waited for without being named.
-    restarts: so many failures in a row without progress are followed by another start, at most.
-        A run makes progress if it processes messages, as most do while a poison message is found.
-    restarts_in_all: the same for all failures.
-    first_wait, longest_wait: seconds before a restart; doubled for each further failure without
-        progress.
+    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run.
+    restarts: failures in a row without progress before it gives up. A run that processes messages
+        makes progress. restarts_in_all: the same for all failures.
+    first_wait, longest_wait: seconds before a restart; doubled after each failure without progress.
     healthy_after: a run of this many seconds (60 at least) ends both counts.
     sleep, clock: for tests.
 
-    Returns when the query ended by itself (`availableNow`) or was stopped, when it failed with an
-    error that no restart can mend (`PERMANENT`), or after the last restart. Raises only what the
-    first call of `start` raises, since nothing ran by then, and TypeError or ValueError if `start`
-    returns no query, or the one of an earlier call. If it is interrupted, it stops the query.
-    On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: a warning and `reason` say
-    so, and `drain` reads them, too.
+    Returns when the query ended by itself or was stopped, failed with an error that no restart can
+    mend (`PERMANENT`), or after the last restart. Raises what the first `start` raises, and
+    TypeError or ValueError if `start` returns no new query. If it is interrupted, it stops the
+    query. On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: see `drain`.
     """
     limits = RestartLimits(
         restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
     )
-    runs = Runs(start, listener, limits)
+    return supervised(start, listener, limits)
+
+
+def supervised(
+    start: Callable[[], Any],
+    listener: Hears | None,
+    limits: RestartLimits,
+    watch: Callable[[Any], None] | None = None,
+) -> RunResult:
+    """Do what `run_until_done` does. watch: gets the query each second while it runs."""
+    runs = Runs(start, listener, limits, watch)
     try:
         query = runs.until_one_ends()
     except SkippedBatch as skipped:
@@ -149,7 +154,10 @@ def _runs_one_batch(last: Read) -> bool:
 
 @dataclass(frozen=True)
 class RestartLimits:
-    """How often, and after which waits, a query is started again: see `run_until_done`."""
+    """How often, and after which waits, a query is started again: see `run_until_done`.
+
+    permanent: names of errors after which it is not.
+    """
 
     restarts: int = 20
     restarts_in_all: int = 1000
@@ -158,6 +166,7 @@ class RestartLimits:
     healthy_after: float = 600.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    permanent: frozenset[str] = PERMANENT
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that no supervision can have."""
@@ -295,7 +304,7 @@ class Runs:
         """Wait before the next start; False if there is none."""
         limits, in_a_row = self._limits, self._without_progress
         too_many = in_a_row > limits.restarts or self._in_all > limits.restarts_in_all
-        if why.error in PERMANENT or too_many:
+        if why.error in limits.permanent or too_many:
             log.error("the query is given up after %d restarts: %s", self.restarts, why)
             return False
         wait = limits.first_wait * 2 ** min(in_a_row - 1, 30) if in_a_row else 0.0

@@ -62,10 +62,10 @@ def test_the_ten_lines_of_the_readme_into_a_delta_table(jars: None, tmp_path: Pa
     """The session of the page first, then its ten lines, as pasted in the folder with the jars."""
     page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     ten, session = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (end,) = re.findall(r"`(query\.toTable\(.+?\))`", page)
+    (more,) = re.findall(r"^Add `(.+?)`\.", page, re.MULTILINE)
     (tmp_path / "jars").symlink_to(REPOSITORY / "jars")
-    code = session + ten.replace('query.toTable("orders")', end)
-    assert end in code
+    code = session + ten.replace('into="orders"', f'into="orders", {more}')
+    assert more in code
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code.replace("jars/4.2", f"jars/{LINE}")],
         cwd=tmp_path,

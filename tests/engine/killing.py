@@ -43,6 +43,8 @@ class KilledQuery:
     options: dict[str, str]
     format: str = "parquet"
     sent: list[str] = field(default_factory=list)
+    more: dict[str, str] = field(default_factory=dict)
+    """What else the job is asked."""
 
     @property
     def queue(self) -> str:
@@ -86,6 +88,7 @@ class QueriesJob(Job):
     """`queries_job.py`, with some of the queries."""
 
     script = Path(__file__).with_name("queries_job.py")
+    kind = KilledQuery
     patience_s = 600  # several queries at once, on a busy machine
 
     def __init__(self, folder: Path, fake: FakeQueueService) -> None:
@@ -97,7 +100,7 @@ class QueriesJob(Job):
         folder.mkdir()
         self.fake.create_queue(name)
         named = {key: value.replace("LOG", f"file:{folder}/wal") for key, value in options.items()}
-        return KilledQuery(folder, self.fake, named, **more)
+        return self.kind(folder, self.fake, named, **more)
 
     def start_queries(self, *queries: KilledQuery) -> None:
         asked = [
@@ -106,6 +109,7 @@ class QueriesJob(Job):
                 "queue": query.queue,
                 "options": query.options,
                 "format": query.format,
+                **query.more,
             }
             for query in queries
         ]

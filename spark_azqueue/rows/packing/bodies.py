@@ -113,7 +113,10 @@ def rows_of(
     it, MemoryError included, is about the message.
     """
     if body is None:
-        raise CorruptPack("its body is NULL")
+        raise CorruptPack(
+            "its body is NULL: its text is not as messageEncoding and bodyType say, or its blob is"
+            " lost"
+        )
     try:
         return _rows(body_of(body, bounds.max_bytes), wanted, bounds)
     except (CorruptPack, ImportError):

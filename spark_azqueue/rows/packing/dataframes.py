@@ -5,7 +5,7 @@ Both take a DataFrame of a stream, a batch or a Connect client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["pack", "unpack"]
+
+Through = Callable[[Iterator[Any]], Iterator[Any]]
+"""Passes record batches on."""
 
 _BODIES = {"text": StringType(), "binary": BinaryType()}
 _ROUTES = ("queue", "visibility_delay", "visible_at", "time_to_live")
@@ -113,6 +116,31 @@ def unpack(
     _check_choice("unpack", "corrupt", corrupt, ("fail", "column"))
     _check_number("unpack", "max_bytes", max_bytes)
     _check_number("unpack", "max_rows", max_rows)
+    bounds = PackBounds(max_bytes, max_rows)
+    return _unpacked(df, schema, bounds, fails=corrupt == "fail", keep_body=keep_body)
+
+
+def unpack_telling(
+    df: DataFrame, schema: StructType | str, reason: str, through: Through
+) -> DataFrame:
+    """Open messages as `unpack(corrupt="column")` does, with a last column that says why not.
+
+    reason: its name. through: gets the record batches that leave a task, and returns them; its last
+    column is this one.
+    """
+    return _unpacked(df, schema, PackBounds(), reason=reason, through=through)
+
+
+def _unpacked(
+    df: DataFrame,
+    schema: StructType | str,
+    bounds: PackBounds,
+    *,
+    fails: bool = False,
+    keep_body: bool = False,
+    reason: str = "",
+    through: Through | None = None,
+) -> DataFrame:
     parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(parsed, StructType):
         raise InvalidSchema("unpack needs a schema of the rows, such as 'order_id BIGINT'")
@@ -127,18 +155,17 @@ def unpack(
     added = [StructField(MESSAGE_ROW, IntegerType())]
     added += [df.schema["body"]] if keep_body else []
     added += [StructField(each.name, each.dataType) for each in parsed.fields]
-    if corrupt == "column" and kinds.get(CORRUPT, "") != "string":
+    if not fails and kinds.get(CORRUPT, "") != "string":
         added.append(StructField(CORRUPT, StringType()))
+    added += [StructField(reason, StringType())] if reason else []
     _check_names([*kept, *added])
     names = [field.name for field in kept]
-    bounds = PackBounds(max_bytes, max_rows)
     rows = int(str(df.sparkSession.conf.get(_BATCH_ROWS, "10000")))
-    work = UnpackWork(
-        tuple(names), wanted, keep_body, corrupt == "fail", bounds, rows if rows > 0 else 10_000
-    )
+    at_once = rows if rows > 0 else 10_000
+    work = UnpackWork(tuple(names), wanted, keep_body, fails, bounds, at_once, bool(reason))
 
     def opened(batches: Iterable[Any]) -> Iterator[Any]:
-        return work.on(batches)
+        return work.on(batches) if through is None else through(work.on(batches))
 
     given = _numbered(df, [*names, "body"], [*kept, df.schema["body"]])
     columns = StructType(_numbers([*kept, *added], 0))

@@ -30,7 +30,8 @@ class UnpackWork:
 
     kept: the names of the columns to keep; batches have them first, under other names, and behind
     them `body`. wanted: the columns of rows. fails: raise for a message that is corrupt, else its
-    text goes into a column. batch_rows: rows of a record batch, at most.
+    text goes into a column. batch_rows: rows of a record batch, at most. tells: the last column
+    says why a message cannot be opened.
     """
 
     kept: tuple[str, ...]
@@ -39,6 +40,7 @@ class UnpackWork:
     fails: bool
     bounds: PackBounds
     batch_rows: int
+    tells: bool = False
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows: the columns to keep, `message_row`, those of the schema, and _corrupt_record if
@@ -61,7 +63,7 @@ class UnpackWork:
                 if self.fails:
                     raise self._error(batch, place, str(error)) from None
                 noted.corrupt(str(error))
-                yield from pending.add_corrupt(place, _text(body))
+                yield from pending.add_corrupt(place, _text(body), str(error))
                 continue
             for rows in opened:
                 yield from pending.add(place, count, rows, len(body or ""))
@@ -127,6 +129,7 @@ class _Pending:
         self._places: list[int] = []
         self._numbers: list[int] = []
         self._texts: list[str | None] = []
+        self._reasons: list[str | None] = []
         self._rows: list[pa.RecordBatch] = []
         self._size = 0
 
@@ -146,16 +149,18 @@ class _Pending:
             self._places += [place] * piece.num_rows
             self._numbers += range(first + start, first + start + piece.num_rows)
             self._texts += [None] * piece.num_rows
+            self._reasons += [None] * piece.num_rows
             self._rows.append(piece)
             self._size += size
 
-    def add_corrupt(self, place: int, text: str | None) -> Iterator[pa.RecordBatch]:
+    def add_corrupt(self, place: int, text: str | None, reason: str) -> Iterator[pa.RecordBatch]:
         """Take a message that cannot be opened: one row."""
         nulls = [pa.nulls(1, field.type) for field in self._work.wanted]
         fields = [field.with_nullable(True) for field in self._work.wanted]
         row = pa.RecordBatch.from_arrays(nulls, schema=pa.schema(fields))
         yield from self.add(place, 0, row, len(text or ""))
         self._texts[-1] = text
+        self._reasons[-1] = reason
         self._size += len(text or "")
 
     def _has_room(self, rows: int, size: int) -> bool:
@@ -175,7 +180,10 @@ class _Pending:
             columns.append(pa.concat_arrays([rows.column(number) for rows in self._rows]))
         if not self._work.fails:
             self._add_texts(columns)
-        self._places, self._numbers, self._texts, self._rows, self._size = [], [], [], [], 0
+        if self._work.tells:
+            columns.append(pa.array(self._reasons, pa.string()))
+        self._places, self._numbers, self._rows, self._size = [], [], [], 0
+        self._texts, self._reasons = [], []
         yield pa.RecordBatch.from_arrays(columns, names=[f"_{n}" for n in range(len(columns))])
 
     def _add_texts(self, columns: list[pa.Array]) -> None:

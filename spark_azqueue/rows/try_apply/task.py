@@ -14,6 +14,16 @@ from .pieces import EarlierTasks, Failures, StreamTask, Tried, isolated, name_of
 _earlier = EarlierTasks()
 
 
+def stream_task(name: str) -> StreamTask | None:
+    """Identify the task of a stream that runs this, None elsewhere. name: of what it counts."""
+    context = TaskContext.get()
+    batch = context and context.getLocalProperty("streaming.sql.batchId")
+    if context is None or not batch:
+        return None
+    run = context.getLocalProperty("spark.jobGroup.id") or ""
+    return StreamTask((run, name), batch, context.partitionId())
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What to do. It goes to the tasks.
@@ -44,7 +54,7 @@ class Work:
         an outage do not leave the task. earlier, task: the tasks of a stream that this process
         ran before, whose failures count, too. Raises FunctionFailed: see `Failures`.
         """
-        task = task or self._task()
+        task = task or stream_task(name_of(self.function))
         failures = earlier.before(task, self.limit)
         held: list[pa.RecordBatch] = []
         for batch in batches:
@@ -61,15 +71,6 @@ class Work:
         failures.ended()
         earlier.ended(task, failures)
         yield from held
-
-    def _task(self) -> StreamTask | None:
-        """The task of a stream that runs this, None elsewhere."""
-        context = TaskContext.get()
-        batch = context and context.getLocalProperty("streaming.sql.batchId")
-        if context is None or not batch:
-            return None
-        run = context.getLocalProperty("spark.jobGroup.id") or ""
-        return StreamTask((run, name_of(self.function)), batch, context.partitionId())
 
     def _done(self, piece: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:
         names = (*self.kept, *self.added)

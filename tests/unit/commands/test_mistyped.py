@@ -7,6 +7,7 @@ from spark_azqueue.commands.command_line import COMMANDS, main
 SECRET = "AccountKey=c2VjcmV0"
 NEEDED = {
     "check": [],
+    "ingest": ["--folder", "/job", "--into", "/out"],
     "count": ["orders"],
     "watch": ["orders"],
     "peek": ["orders"],
@@ -21,6 +22,7 @@ NEEDED = {
     "certify": [],
 }
 FLAGS = {
+    "ingest": ["json", "drain"],
     "count": ["json"],
     "peek": ["json", "whole", "unpack"],
     "redrive": ["json", "execute", "as-is", "split"],

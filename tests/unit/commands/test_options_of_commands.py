@@ -87,7 +87,7 @@ def texts(fake, queue):
 
 
 def test_every_command_and_every_option_is_in_the_table():
-    assert {each.removesuffix(" --log") for each in COMMANDS} == WORDS.keys() - {"check"}
+    assert {each.removesuffix(" --log") for each in COMMANDS} == WORDS.keys() - {"check", "ingest"}
     named = [name for row in ROWS for name in row.options] + list(rest())
     assert sorted(named) == sorted(option.name for option in OPTIONS)
     for row in ROWS:

@@ -1,0 +1,231 @@
+"""What an IngestJob refuses, and where its parts are. Decides only: nothing is read or written.
+
+A model among the property tests has the same rules, and what breaks without each of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from spark_azqueue.commands.doctor.output_checks import Checkpoint
+from spark_azqueue.errors import CheckpointMismatch, InvalidOption, InvalidSchema
+from spark_azqueue.errors.conditions import Condition
+from spark_azqueue.options.log import log_place
+from spark_azqueue.service.account import Account
+from spark_azqueue.service.redaction import shown
+
+KEPT = ("message_id", "message_row", "queue", "insertion_time")
+"""Columns of the table in front of those of the schema."""
+
+BEHIND = ("error", "body")
+"""Columns of the table behind those of the schema."""
+
+RECORD = "ingest.json"
+"""The file in a job's folder that says whose folder it is."""
+
+RECORD_AT_MOST = 64 * 2**10
+"""Bytes of the record."""
+
+FORMATS = ("parquet", "delta")
+
+FILL = 4_096
+"""A batch begins with so many messages, or when the first one has waited for `every`."""
+
+_MOUNTS = ("/Volumes/", "/dbfs/", "/Workspace/")
+_ABFS = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^./]+)\.dfs\.(?P<suffix>[^/:]+)")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+_mismatch = partial(CheckpointMismatch, condition=Condition.INGEST_MISMATCH)
+
+Columns = Sequence[tuple[str, str]]
+"""Names and Spark's short names of types."""
+
+
+# ── where the parts are ───────────────────────────────────────────────────────────────────────────
+
+
+def folder_of(given: str) -> str:
+    """The job's folder as Spark and Hadoop take it. Raises InvalidOption for one that cannot be."""
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidOption(f"IngestJob(folder={given!r}): name a folder, as a text")
+    folder = given.strip().rstrip("/")
+    scheme = _SCHEME.match(folder)
+    if scheme is None or scheme[0].lower() == "file:":
+        path = folder[len(scheme[0]) :] if scheme else folder
+        path = os.path.abspath("/" + path.lstrip("/") if scheme or path[:1] == "/" else path)
+        if f"{path}/".startswith(_MOUNTS):
+            raise InvalidOption(
+                f"IngestJob(folder={shown(repr(given))}): mounts of object stores cannot hold the"
+                " log. Name the storage itself: abfss://<container>@<account>.dfs.core.windows.net/…"
+            )
+        return f"file:{path}"
+    if scheme[0].lower() == "abfss:":
+        place = _ABFS.fullmatch(urlsplit(folder).netloc)
+        if place and "fabric" not in place["suffix"] and place["account"] != "onelake":
+            return folder
+    raise InvalidOption(
+        f"IngestJob(folder={shown(repr(given))}): expected a path of a disk or NFS, or"
+        " abfss://<container>@<account>.dfs.core.windows.net/<folder>. OneLake and other stores are"
+        " untried, and refused"
+    )
+
+
+def log_options(folder: str, queues: Account, given: Mapping[str, str]) -> dict[str, str]:
+    """The options that put the log into the folder. folder: of `folder_of`. Raises InvalidOption.
+
+    queues: their account. given: the user's options, names in lower case.
+    """
+    if "writeaheadlog" in given:
+        return {}
+    parts = urlsplit(folder)
+    place = _ABFS.fullmatch(parts.netloc)
+    text, found = f"{folder}/log", {}
+    if place:
+        path = parts.path.strip("/")
+        text = f"blob:{place['container']}/{path}{'/' if path else ''}log"
+        if place["account"] != queues.name and not (
+            given.keys() & {"blobaccounturl", "secret.blobconnectionstring"}
+        ):
+            if not queues.identity:
+                raise InvalidOption(
+                    f"the folder is in the account '{place['account']}', and the credential of the"
+                    f" queue is for '{queues.name}' alone: set"
+                    " 'secret.blobConnectionString' in source, take an Entra identity, or a folder"
+                    f" in '{queues.name}'"
+                )
+            found["blobAccountUrl"] = f"https://{place['account']}.blob.{place['suffix']}"
+    try:
+        log_place(text)
+    except InvalidOption:
+        raise
+    except ValueError as error:
+        raise InvalidOption(
+            f"IngestJob: the log would be {shown(text)}, which is not allowed; expected {error}"
+        ) from None
+    return {"writeAheadLog": text} | found
+
+
+def is_path(into: str) -> bool:
+    """Whether the output is a path, not the name of a table."""
+    return "/" in into or bool(_SCHEME.match(into))
+
+
+# ── what a start refuses ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Record:
+    """Whose folder it is: written beside the checkpoint once, before the first batch."""
+
+    account: str
+    queues: tuple[str, ...]
+    folder: str
+    into: str
+    format: str
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return json.dumps({"version": 1} | asdict(self), indent=1).encode() + b"\n"
+
+    @classmethod
+    def read(cls, data: bytes, where: str) -> Record:
+        """Read a record. Raises CheckpointMismatch for one that this release cannot read."""
+        try:
+            found: Any = json.loads(data)
+            texts = {name: str(found[name]) for name in ("account", "folder", "into", "format")}
+            if found["version"] == 1:
+                return cls(queues=tuple(map(str, found["queues"])), **texts)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise _mismatch(
+            f"{where} is not as this release writes it. If a start was killed before its first"
+            " batch, or no other job uses this folder, delete that file; else restore it, or"
+            " upgrade"
+        )
+
+    def check(self, now: Record) -> None:
+        """Raise CheckpointMismatch unless a job may continue in the folder with this record."""
+        for what, before, given in (
+            ("account", self.account, now.account),
+            ("format", self.format, now.format),
+            ("output", self.into, now.into),
+        ):
+            if before != given:
+                raise _mismatch(
+                    f"the folder {now.folder} belongs to a job of the {what} '{shown(before)}', and"
+                    f" this one names '{shown(given)}': checkpoint, log and output belong together."
+                    " Name what the folder belongs to, or take a new folder"
+                )
+        if missing := [name for name in self.queues if name not in now.queues]:
+            raise _mismatch(
+                f"the folder {now.folder} belongs to a job of the queue '{missing[0]}', which this"
+                " one does not name: add it to 'queue', or take a new folder"
+            )
+        if self.folder != now.folder:
+            raise _mismatch(
+                f"the folder {now.folder} was copied from {shown(self.folder)}: two jobs with one"
+                " past skip each other's rows. Start the job there; or take a new folder, and a new"
+                f" output. If it was moved, and no job uses it there, delete {RECORD} in it"
+            )
+
+
+def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> None:
+    """Raise CheckpointMismatch if the output has more batches than the checkpoint, or fewer.
+
+    newest: the newest batch of this job in the output, -1 for none.
+    """
+    if newest > known.planned:
+        has = f"ends at batch {known.planned}" if known.planned >= 0 else "is new"
+        raise _mismatch(
+            f"the output {into} has batches up to {newest}, and the checkpoint in {folder} {has}:"
+            f" rows of batches {known.planned + 1} to {newest} would be skipped, and their messages"
+            f" deleted. Put back the newest state of the folder; or, if only its checkpoint is"
+            " older, roll the output back, too (docs/exactly-once.md); or begin anew with a new"
+            " folder and a new output"
+        )
+    if newest < known.committed:
+        has = f"has batches up to {newest}" if newest >= 0 else "has none of its batches"
+        raise _mismatch(
+            f"the checkpoint in {folder} has committed batch {known.committed}, and the output"
+            f" {into} {has}: rows are missing there. Put back the output; or roll the checkpoint"
+            " back, too (docs/exactly-once.md); or begin anew with a new folder and a new output"
+        )
+
+
+def check_names(columns: Columns) -> None:
+    """Raise InvalidSchema for columns of a schema that the table has already."""
+    seen = dict.fromkeys((*KEPT, *BEHIND), "the table has a column of its own with this name")
+    seen["_corrupt_record"] = "the source uses this name"
+    for name, _ in columns:
+        if why := seen.get(name.lower()):
+            raise InvalidSchema(
+                f"IngestJob: the schema names the column '{shown(name)}', and {why} (capitals do"
+                " not count): rename it",
+            )
+        seen[name.lower()] = "the schema has it twice"
+
+
+def check_columns(into: str, has: Columns, given: Columns) -> None:
+    """Raise InvalidSchema unless each column of the table is among the job's, with its type."""
+    now = {name.lower(): kind for name, kind in given}
+    for name, kind in has:
+        found = now.get(name.lower())
+        if found is None:
+            raise InvalidSchema(
+                f"the table {into} has the column '{shown(name)}' ({kind}), and the job does not:"
+                " rows would lack it in silence. Keep it in the schema (it is NULL where a body has"
+                " none), or take a new folder and a new output",
+            )
+        if found != kind:
+            raise InvalidSchema(
+                f"the table {into} has the column '{shown(name)}' as {kind}, and the job as"
+                f" {found}: readers could not read both. Add a column of another name, or take a"
+                " new folder and a new output",
+            )
