@@ -127,9 +127,9 @@ test: need-java $(VENV_READY) ## check, and each promise once on real Spark and 
 
 # No test runs twice: it takes all of what `test` takes a part of.
 test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (50 minutes)
-	@ALL=1 $(LANES) environments-all $(CHECKS)
+	@ALL=1 $(CHECK_LANES) environments-all $(CHECKS)
 	@$(MAKE) --no-print-directory coverage
-	@$(LANES) test-engine test-kills test-cluster engine-4.0 engine-4.1 test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 smoke-4.1 test-connect test-recorded
+	@$(CHECK_LANES) test-engine test-kills test-cluster engine-4.0 engine-4.1 test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 smoke-4.1 test-connect test-recorded
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
 environments: $(AZURITE_READY) $(RECORDINGS_READY) .matrix/4.0/.installed .matrix/client/.installed .matrix/wheel/.installed
