@@ -139,7 +139,7 @@ environments-all: environments .matrix/4.1/.installed $(if $(DELTA),.matrix/4.2/
 	@:
 
 # The files of tests/engine that start and kill Spark themselves; the others share one Spark.
-KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills replay_kills large_bodies late_progress named_kills secrets)
+KILLS = $(patsubst %,tests/engine/test_%.py,acknowledging chain_kills crashes exactly_once files_kills ingest_kills replay_kills large_bodies late_progress named_kills secrets)
 # With CORE=1, as `test` has it, a suite runs what is marked `core`; else all but what is marked `long`.
 CHOSEN = $(if $(CORE),-m core)
 SUITE = $(PY) -m pytest -q $(CHOSEN)

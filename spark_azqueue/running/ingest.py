@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_azqueue.commands.doctor.output_checks import Checkpoint
@@ -168,6 +168,8 @@ class _Call:
         limits = self._limits(how)
         try:
             result = supervised(self._start, listener, limits, self._look)
+            if result.finished:  # on 4.0 and 4.1 it speaks of availableNow
+                result = replace(result, reason="stopped")
         except _Stopped:
             result = RunResult(True, 0, reason="stopped")
         return self._result(result)

@@ -214,9 +214,9 @@ def check_names(columns: Columns) -> None:
 
 def check_columns(into: str, has: Columns, given: Columns) -> None:
     """Raise InvalidSchema unless each column of the table is among the job's, with its type."""
-    now = {name.lower(): kind for name, kind in given}
+    now = {name.lower(): (name, kind) for name, kind in given}
     for name, kind in has:
-        found = now.get(name.lower())
+        spelled, found = now.get(name.lower(), (name, None))
         if found is None:
             raise InvalidSchema(
                 f"the table {into} has the column '{shown(name)}' ({kind}), and the job does not:"
@@ -228,4 +228,9 @@ def check_columns(into: str, has: Columns, given: Columns) -> None:
                 f"the table {into} has the column '{shown(name)}' as {kind}, and the job as"
                 f" {found}: readers could not read both. Add a column of another name, or take a"
                 " new folder and a new output",
+            )
+        if spelled != name:
+            raise InvalidSchema(
+                f"the table {into} has the column '{shown(name)}', and the job writes"
+                f" '{shown(spelled)}': Parquet would have both. Write it as the table does"
             )

@@ -38,6 +38,7 @@ def test_each_message_has_one_row_of_the_table_whatever_is_killed(job: IngestsJo
         assert good + bad == len(query.sent)
 
 
+@pytest.mark.long
 def test_other_points_and_a_drain(job: IngestsJob) -> None:
     """In a drain, before Spark's offset, in the deletes; and a kill of the source's processes."""
     points = {"offset": before_offset, "deletes": in_deletes, "drain": in_batch}

@@ -207,7 +207,7 @@ HAS = [("message_id", "string"), ("order_id", "bigint")]
 
 def test_columns_may_be_added_and_moved() -> None:
     check_columns(
-        "/out", HAS, [("note", "string"), ("Order_ID", "bigint"), ("message_id", "string")]
+        "/out", HAS, [("note", "string"), ("order_id", "bigint"), ("message_id", "string")]
     )
     check_columns("/out", [], HAS)
 
@@ -216,6 +216,7 @@ def test_columns_may_be_added_and_moved() -> None:
     ("now", "text"),
     [
         (HAS[:1], r"has the column 'order_id' \(bigint\), and the job does not"),
+        ([*HAS[:1], ("Order_ID", "bigint")], "'order_id', and the job writes 'Order_ID'"),
         ([*HAS[:1], ("order_id", "int")], "'order_id' as bigint, and the job as int"),
     ],
 )

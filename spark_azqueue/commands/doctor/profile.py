@@ -28,5 +28,7 @@ def compare_with_profile(given: Mapping[str, str]) -> Finding:
     missing = ", ".join(name for name, is_missing in lacks.items() if is_missing)
     if not missing:
         return Finding(True, "production profile: complete")
-    advice = "conf/production.options has these lines, docs/production.md says why"
+    advice = (
+        "conf/production.options has these lines, with the reasons; docs/production.md needs none"
+    )
     return Finding(None, f"production profile: lacks {missing}", advice)
