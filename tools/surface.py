@@ -60,8 +60,8 @@ def surface() -> str:
 
 def _names(module: ModuleType) -> Iterator[str]:
     for name in sorted(module.__all__):
-        yield f"{name}{_signature(getattr(module, name))}"
         found = getattr(module, name)
+        yield f"{name}{_signature(found)}"
         if not inspect.isclass(found) or issubclass(found, Exception):
             continue
         for method, value in sorted(vars(found).items()):

@@ -117,10 +117,10 @@ def source_configs(
         )
     if not all(isinstance(name, str) for each in given for name in each):
         raise TypeError("expected names of options as text")
-    return [source_config(_texts(each)) for each in given]
+    return [source_config(as_texts(each)) for each in given]
 
 
-def _texts(options: Mapping[str, object]) -> dict[str, str]:
+def as_texts(options: Mapping[str, object]) -> dict[str, str]:
     """Options as Spark's reader passes them."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)

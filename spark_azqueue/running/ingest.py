@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_azqueue.commands.doctor.output_checks import Checkpoint
 from spark_azqueue.errors import CheckpointMismatch, InvalidOption
-from spark_azqueue.options.parse import account_options, source_configs
+from spark_azqueue.options.parse import account_options, as_texts, source_configs
 from spark_azqueue.options.source_config import SourceConfig
 
 from .draining import check_times, drained
@@ -279,11 +279,7 @@ def _options_of(
     job: IngestJob, folder: str, *, is_drain: bool
 ) -> tuple[dict[str, str], SourceConfig]:
     """The options of the source, with the log in the folder; and as they are understood."""
-    given = {str(name): value for name, value in job.source.items() if value is not None}
-    texts = {
-        name: str(value).lower() if value in (True, False) else str(value)
-        for name, value in given.items()
-    }
+    texts = as_texts({str(name): value for name, value in job.source.items()})
     lower = {name.lower(): value for name, value in texts.items()}
     if "readlog" in lower:
         raise InvalidOption("IngestJob reads queues, and 'readLog' is for spark.read: remove it")

@@ -10,11 +10,16 @@ from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 
-from spark_azqueue.commands.doctor.output_checks import Checkpoint
+from spark_azqueue.commands.doctor.output_checks import (
+    METADATA_AT_MOST,
+    Checkpoint,
+    batches_in,
+    query_in,
+)
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.files.hadoop import configuration, file_systems, is_missing, is_sparks
 
-from .ingest_rules import RECORD_AT_MOST, Columns, is_path
+from .ingest_rules import Columns, is_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,22 +88,11 @@ class Folders:
             opened.close()
 
 
-def batches_in(names: list[str] | None) -> list[int]:
-    """The numbers of batches among the names in one of Spark's logs, ascending."""
-    found = {name.removesuffix(".compact") for name in names or ()}
-    return sorted(int(name) for name in found if name.isdecimal() and len(name) < 20)
-
-
 def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
     """The newest batches of a checkpoint, and its query's id. One that is missing is new."""
-    planned = batches_in(folders.names(f"{path}/offsets"))
-    committed = batches_in(folders.names(f"{path}/commits"))
-    query = ""
-    if data := folders.read(f"{path}/metadata", RECORD_AT_MOST):
-        try:
-            query = str(json.loads(data)["id"])
-        except (ValueError, KeyError, TypeError):
-            query = ""
+    planned = batches_in(folders.names(f"{path}/offsets") or ())
+    committed = batches_in(folders.names(f"{path}/commits") or ())
+    query = query_in(folders.read(f"{path}/metadata", METADATA_AT_MOST) or b"")
     return Checkpoint(max(planned, default=-1), max(committed, default=-1), query)
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
-from spark_azqueue.errors import FunctionFailed, InvalidOption, InvalidSchema
+from spark_azqueue.errors import FunctionFailed, InvalidSchema
 from spark_azqueue.errors.conditions import Condition
+from spark_azqueue.rows.arguments import check_number
 from spark_azqueue.rows.packing.dataframes import unpack_telling
 from spark_azqueue.rows.packing.opening import CORRUPT, MESSAGE_ROW
 from spark_azqueue.rows.try_apply.pieces import EarlierTasks
@@ -148,11 +149,8 @@ def observed(table: DataFrame, name: str) -> DataFrame:
 
 def check_limit(limit: object) -> None:
     """Raise InvalidOption for what is no number of messages."""
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InvalidOption(
-            f"IngestJob(limit={limit!r}): give a whole number above 0, or None for any number of"
-            " bad messages",
-        )
+    if limit is not None:
+        check_number("IngestJob", "limit", limit, ", or None for any number of bad messages")
 
 
 def _undecoded() -> Column:

@@ -15,32 +15,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from held_rows import passing, session
+from pyspark.sql import DataFrame
 
 from spark_azqueue import IngestJob
 from spark_azqueue.running import ingest_rows
 
-DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "1",  # 50 small tasks otherwise
-}
-
 own = Path(sys.argv[1])
 asked: list[dict[str, Any]] = json.loads(os.environ["QUERIES"])
-conf = {}
-if jars := os.environ.get("JARS"):
-    conf = DELTA | {"spark.jars": ",".join(str(jar) for jar in Path(jars).glob("*.jar"))}
 master = os.environ.get("SPARK_MASTER") or f"local[{len(asked) + 1},4]"
-builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-for name, value in conf.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = session(master, {})
 spark.sparkContext.setLogLevel("ERROR")
 
 
@@ -55,19 +42,6 @@ class Stop(threading.Event):
         while not self.is_set() and time.monotonic() < until:
             time.sleep(0.1)
         return self.is_set()
-
-
-def passing(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Pass rows on, but not while they are to be held."""
-
-    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            (folder / f"holding-{os.getpid()}").touch()
-            while (folder / "hold").exists():
-                time.sleep(0.05)
-            yield batch
-
-    return pass_on
 
 
 of = ingest_rows.TableRows.of

@@ -14,21 +14,12 @@ import json
 import logging
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from held_rows import passing, session
 from patience import patiently
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-
-DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "1",  # 50 small tasks otherwise
-}
 
 job = Path(sys.argv[1])
 queries: list[dict[str, Any]] = json.loads(os.environ["QUERIES"])
@@ -37,30 +28,9 @@ if plant:
     logging.basicConfig(level=logging.DEBUG)
     logging.getLogger("py4j").setLevel(logging.INFO)  # repeats every call it makes
 conf = json.loads(os.environ.get("CONF", "{}"))
-if jars := os.environ.get("JARS"):
-    conf |= DELTA | {"spark.jars": ",".join(str(jar) for jar in Path(jars).glob("*.jar"))}
 # A batch that is held keeps its task: there are more of them than cores.
-builder = SparkSession.builder.master(f"local[{len(queries) + 1},4]")
-builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
-for name, value in conf.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = session(f"local[{len(queries) + 1},4]", {"spark.sql.shuffle.partitions": "2"} | conf)
 spark.sparkContext.setLogLevel("INFO" if plant else "ERROR")
-
-
-def passing(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Pass rows on, but not while they are to be held."""
-
-    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if plant:
-                print("worker", plant, file=sys.stderr)
-            (folder / f"holding-{os.getpid()}").touch()
-            while (folder / "hold").exists():
-                time.sleep(0.05)
-            yield batch
-
-    return pass_on
 
 
 def start(folder: Path, queue: str, options: dict[str, str], format: str) -> StreamingQuery:
@@ -72,7 +42,7 @@ def start(folder: Path, queue: str, options: dict[str, str], format: str) -> Str
         .options(**options)
         .load()
         .select("message_id", "body")
-        .mapInArrow(passing(folder), "message_id string, body string")
+        .mapInArrow(passing(folder, plant), "message_id string, body string")
         .writeStream.format(format)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start(str(folder / "output"))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
 
 
-def test_any_day(
-    spark: SparkSession, azure: dict[str, str], fake: FakeQueueService, tmp_path: Path
-) -> None:
-    """main("any_day")"""
-    importlib.import_module("any_day").main(spark, azure, tmp_path)
+def test_any_day(main: Callable[[str], Path], fake: FakeQueueService) -> None:
+    main("any_day")
     sent = sorted(view.text for view in fake.messages("example-reminders"))
     assert sent == ["day 0", "day 1"]
 

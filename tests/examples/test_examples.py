@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from clocks import Clock
-from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
@@ -34,20 +33,6 @@ def test_each_script_has_a_test() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in tests)
 
     assert [name for name in SCRIPTS if f'main("{name}"' not in text] == []
-
-
-@pytest.fixture
-def main(spark: SparkSession, azure: Azure, tmp_path: Path):
-    """Run an example's `main` by its name, and return its folder."""
-
-    def run(name: str) -> Path:
-        module = importlib.import_module(name)
-        # Its functions go to the tasks as those of a script do.
-        cloudpickle.register_pickle_by_value(module)
-        module.main(spark, azure, tmp_path)
-        return tmp_path
-
-    return run
 
 
 def bodies(fake: FakeQueueService, queue: str) -> list[str]:

@@ -8,12 +8,11 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from postgres import postgres
-from pyspark.sql import SparkSession
 
 from spark_azqueue.testing import FakeQueueService
 
@@ -85,14 +84,11 @@ def test_kills_within_a_transaction_cost_no_row_and_double_none(
 
 
 def test_into_postgres(
-    spark: SparkSession,
-    azure: dict[str, str],
-    tmp_path: Path,
+    main: Callable[[str], Path],
     address: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """main("into_postgres")"""
     monkeypatch.setenv("DATABASE_URL", address)
-    importlib.import_module("into_postgres").main(spark, azure, tmp_path)
+    main("into_postgres")
     assert "(50,)" in capsys.readouterr().out

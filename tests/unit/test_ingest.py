@@ -9,11 +9,10 @@ import pytest
 
 from spark_azqueue import IngestJob
 from spark_azqueue.commands.command_line import main
-from spark_azqueue.commands.doctor.output_checks import Checkpoint
+from spark_azqueue.commands.doctor.output_checks import Checkpoint, batches_in
 from spark_azqueue.errors import CheckpointMismatch, FunctionFailed, InvalidOption, InvalidSchema
 from spark_azqueue.errors.explanation import explain
 from spark_azqueue.options.parse import account_options
-from spark_azqueue.running.ingest_places import batches_in
 from spark_azqueue.running.ingest_rows import CountedRows
 from spark_azqueue.running.ingest_rules import (
     Record,
@@ -228,7 +227,7 @@ def test_columns_may_not_end_or_change(now: list, text: str) -> None:
 def test_batches_are_found_among_what_spark_keeps() -> None:
     names = ["9.compact", "10", ".10.crc", "11", "11.compact.tmp", "x", ".9.compact.crc"]
     assert batches_in(names) == [9, 10, 11]
-    assert batches_in(None) == []
+    assert batches_in(()) == []
 
 
 class Rows:

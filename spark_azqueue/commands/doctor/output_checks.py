@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ DELTA_BYTES_AT_MOST = 256 * 2**20
 APPS_AT_MOST = 1000
 """So many applications of a table are remembered, beside the one that is asked for."""
 
+METADATA_AT_MOST = 4096
+"""Bytes of a checkpoint's file `metadata`."""
+
 _COMMIT_AT_MOST = 16 * 2**20
 _ACTION_AT_MOST = 64 * 2**10
-_METADATA_AT_MOST = 4096
 _APPS_SHOWN = 3
 _NUMBER_AT_MOST = 2**63 - 1
 
@@ -206,17 +208,29 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 def _query(metadata: Path) -> str:
     """The query's id; "" if the file is missing or says none. Raises OSError."""
-    with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
-        said: Any = json.loads(read_start(str(metadata), _METADATA_AT_MOST))
+    with contextlib.suppress(FileNotFoundError):
+        return query_in(read_start(str(metadata), METADATA_AT_MOST))
+    return ""
+
+
+def query_in(metadata: bytes) -> str:
+    """Return the query's id in the content of a checkpoint's file `metadata`, "" if it has none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        said: Any = json.loads(metadata)
         if isinstance(said, dict) and isinstance(said.get("id"), str):
             return str(said["id"])
     return ""
 
 
+def batches_in(names: Iterable[str]) -> list[int]:
+    """Return the numbers of batches among the names in one of Spark's logs, ascending."""
+    found = {int(match[1]) for name in names if (match := _OF_BATCH.fullmatch(name))}
+    return sorted(number for number in found if number <= _NUMBER_AT_MOST)
+
+
 def _newest(folder: Path) -> int:
     """The largest number of a batch in one of Spark's logs, -1 if there is none."""
-    found = [int(match[1]) for name in _names(folder) if (match := _OF_BATCH.fullmatch(name))]
-    return max((number for number in found if number <= _NUMBER_AT_MOST), default=-1)
+    return max(batches_in(_names(folder)), default=-1)
 
 
 def _names(folder: Path) -> Iterator[str]:

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 
 from spark_azqueue.errors import InvalidOption, InvalidSchema
 
+from ..arguments import check_number
 from .bodies import FORMATS
 from .bounds import MAX_BYTES, MAX_ROWS, PackBounds
 from .filling import PackWork
@@ -64,7 +65,7 @@ def pack(
     """
     _check_choice("pack", "format", format, FORMATS)
     _check_choice("pack", "body", body, _BODIES)
-    _check_number("pack", "max_rows", max_rows)
+    check_number("pack", "max_rows", max_rows)
     if max_rows > MAX_ROWS:
         raise InvalidOption(
             f"pack(max_rows={max_rows}): `unpack` opens {MAX_ROWS:,} rows of a message at most"
@@ -114,8 +115,8 @@ def unpack(
     InvalidSchema.
     """
     _check_choice("unpack", "corrupt", corrupt, ("fail", "column"))
-    _check_number("unpack", "max_bytes", max_bytes)
-    _check_number("unpack", "max_rows", max_rows)
+    check_number("unpack", "max_bytes", max_bytes)
+    check_number("unpack", "max_rows", max_rows)
     bounds = PackBounds(max_bytes, max_rows)
     return _unpacked(df, schema, bounds, fails=corrupt == "fail", keep_body=keep_body)
 
@@ -222,8 +223,3 @@ def _check_names(fields: Sequence[StructField]) -> None:
 def _check_choice(call: str, name: str, value: object, allowed: Iterable[str]) -> None:
     if value not in tuple(allowed):
         raise InvalidOption(f"{call}({name}={value!r}): it is one of {', '.join(allowed)}")
-
-
-def _check_number(call: str, name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidOption(f"{call}({name}={value!r}): give a whole number above 0")

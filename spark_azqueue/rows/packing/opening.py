@@ -149,7 +149,8 @@ class _Pending:
             self._places += [place] * piece.num_rows
             self._numbers += range(first + start, first + start + piece.num_rows)
             self._texts += [None] * piece.num_rows
-            self._reasons += [None] * piece.num_rows
+            if self._work.tells:
+                self._reasons += [None] * piece.num_rows
             self._rows.append(piece)
             self._size += size
 
@@ -160,7 +161,8 @@ class _Pending:
         row = pa.RecordBatch.from_arrays(nulls, schema=pa.schema(fields))
         yield from self.add(place, 0, row, len(text or ""))
         self._texts[-1] = text
-        self._reasons[-1] = reason
+        if self._work.tells:
+            self._reasons[-1] = reason
         self._size += len(text or "")
 
     def _has_room(self, rows: int, size: int) -> bool:

@@ -19,6 +19,7 @@ from spark_azqueue.errors import InvalidOption, InvalidSchema, RowsLost
 from spark_azqueue.service.encoding import BodyType
 from spark_azqueue.source.columns import source_columns
 
+from ..arguments import check_number
 from ..packing.kinds import check_packable
 from ..packing.opening import MESSAGE_ROW
 from .conversion import is_zone, uses_arrow
@@ -65,9 +66,9 @@ def try_apply(
     `split_apply`. Raises InvalidOption and InvalidSchema.
     """
     _check_function(function)
-    _check_number("batch_rows", batch_rows)
+    check_number("try_apply", "batch_rows", batch_rows)
     if limit is not None:
-        _check_number("limit", limit)
+        check_number("try_apply", "limit", limit)
     results = _nullable(_parsed(schema))
     fields = [*results.fields, StructField(error, StringType())]
     _check_names(df, [field.name for field in fields], results)
@@ -269,11 +270,6 @@ def _check_function(function: Callable[[Any], Any]) -> None:
             "try_apply needs a function that returns a DataFrame; this one is a generator or a"
             " coroutine. Return the result in place of yield: it is called for each piece"
         )
-
-
-def _check_number(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidOption(f"try_apply({name}={value!r}): give a whole number above 0")
 
 
 def _parsed(schema: StructType | str) -> StructType:
