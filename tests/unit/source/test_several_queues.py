@@ -40,7 +40,8 @@ def test_of_ten_full_queues_each_is_in_the_first_batches(spark, fake):
     assert sum(found[0].values()) == 1_000
     both = sum(found, Counter())
     assert len(both) == 10
-    assert max(both.values()) - min(both.values()) <= 64
+    # Equal shares are 200. A queue whose answers come late has less: the others do not wait for it.
+    assert min(both.values()) >= 100
 
 
 @pytest.mark.parametrize("most", ["7", "40"])
@@ -49,7 +50,7 @@ def test_batches_that_are_no_whole_pages_are_shared_alike(spark, fake, most):
 
     found = sum(shares(spark.start(queue=names, maxMessagesPerTrigger=most), 12), Counter())
 
-    assert abs(found["a-queue"] - found["b-queue"]) <= 32
+    assert 3 * min(found.values()) >= max(found.values())  # see above: the service may be uneven
 
 
 THREE = {"urgent": 100, "usual": 100, "whenever": 100}
