@@ -176,16 +176,22 @@ def judge_encoding(
         return Finding(None, f"queue '{queue}': no visible message to check")
     subject = f"queue '{queue}': the first {len(messages)} visible messages"
     reasons = [reason for message in messages if (reason := _unfit(message, encoding, kind))]
+    encoded = sum(looks_like_base64(message.text, BodyType.BINARY) for message in messages)
     if reasons:
         advice = f"{reasons[0]}. onUndecodable says what becomes of such messages"
-        if len(reasons) == len(messages) and encoding is Encoding.BASE64:
-            advice = f"{reasons[0]}. None fits: is it messageEncoding=none?"
+        if encoding is Encoding.BASE64 and encoded == len(messages) - len(reasons):
+            better = "auto decodes what is base64" if encoded else "none fits all of them"
+            advice = f"{reasons[0]}. messageEncoding={better}"
         return Finding(
             False, f"{subject}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
         )
-    if encoding is Encoding.NONE and all(_looks_encoded(message.text) for message in messages):
+    texts = sum(_looks_encoded(message.text) for message in messages)
+    if encoding is Encoding.NONE and texts == len(messages):
         advice = "set messageEncoding=base64, unless your own code decodes them"
         return Finding(None, f"{subject} look like base64", advice)
+    if encoding is Encoding.NONE and texts:
+        advice = "messageEncoding=auto decodes those, unless your own code does"
+        return Finding(None, f"{subject}: {texts} look like base64", advice)
     return Finding(True, f"{subject} fit messageEncoding={encoding.value}")
 
 
