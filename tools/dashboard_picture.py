@@ -1,4 +1,4 @@
-"""Draw conf/grafana-dashboard.json from what a Prometheus has, as Grafana would lay it out.
+"""Draw the open rows of conf/grafana-dashboard.json from what a Prometheus has, as Grafana would.
 
     python tools/dashboard_picture.py http://127.0.0.1:9090 [--minutes 30] [--to docs/dashboard.png]
 
@@ -127,22 +127,23 @@ def draw_stat(axes: Axes, panel: dict[str, Any], lines: list[Line]) -> None:
     """The newest value of each series, on the colour of its threshold."""
     look = panel["fieldConfig"]["defaults"]
     texts = look["mappings"][0]["options"] if look["mappings"] else {}
+    high = 1 / len(lines)
     for place, line in enumerate(lines):
-        value = line.values[-1]
+        value, top = line.values[-1], 1 - place * high
         steps = [
             step
             for step in look["thresholds"]["steps"]
             if step["value"] is None or value >= step["value"]
         ]
-        axes.axvspan(place / len(lines), (place + 1) / len(lines), color=COLORS[steps[-1]["color"]])
+        axes.axhspan(top - high, top, color=COLORS[steps[-1]["color"]])
         text = texts.get(f"{value:g}", {}).get("text")
-        middle = (place + 0.5) / len(lines)
         figure = text or shown(value, look["unit"], look.get("decimals"))
-        style: dict[str, Any] = {"ha": "center", "va": "center", "color": "white"}
-        axes.text(middle, 0.36, figure, fontsize=16 if len(lines) < 4 else 11, **style)
-        axes.text(middle, 0.78, line.legend, fontsize=8, wrap=True, **style)
+        style: dict[str, Any] = {"va": "center", "color": "white"}
+        middle = top - high / 2
+        axes.text(0.04, middle, line.legend, fontsize=9, **style)
+        axes.text(0.96, middle, figure, fontsize=14 if len(lines) < 4 else 10, ha="right", **style)
         if place:
-            axes.axvline(place / len(lines), color="white", linewidth=2)
+            axes.axhline(top, color="white", linewidth=2)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.axis("off")
@@ -166,13 +167,14 @@ def draw_lines(axes: Axes, panel: dict[str, Any], lines: list[Line], span: Span)
     elif "min" in look:
         axes.set_ylim(look["min"], max(1e-9, axes.get_ylim()[1]))
     axes.set_xlim(*(datetime.fromtimestamp(at, timezone.utc) for at in span))
-    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=6))
+    axes.xaxis.set_major_locator(AutoDateLocator(minticks=4, maxticks=8))
     axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, look["unit"])))
-    axes.tick_params(labelsize=7, length=0)
+    axes.tick_params(labelsize=9, length=0)
+    axes.tick_params(axis="x", length=4, color="#6e7681")
     axes.grid(color="#e4e7e7", linewidth=0.6)
     axes.spines[:].set_visible(False)
-    style: dict[str, Any] = {"fontsize": 7, "frameon": False, "borderpad": 0, "handlelength": 1}
+    style: dict[str, Any] = {"fontsize": 9, "frameon": False, "borderpad": 0, "handlelength": 1}
     if has_table(panel):
         drawn = sorted(axes.lines, key=lambda each: each.get_ydata()[-1], reverse=True)
         names = [
@@ -211,16 +213,17 @@ class Size:
 
 
 def draw(url: str, span: Span, to: Path, query: str | None = None) -> list[str]:
-    """Draw all panels. Returns the titles of those without data. Raises OSError.
+    """Draw the panels of open rows. Returns the titles of those without data. Raises OSError.
 
     query: only of this one.
     """
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     variables = variables_of(dashboard) | ({"query": query} if query else {})
-    size = Size(dashboard["panels"])
+    opened = [panel for panel in dashboard["panels"] if not panel.get("collapsed")]
+    size = Size(opened)
     figure = pyplot.figure(figsize=size.inches, facecolor="#f4f5f5")
     empty = []
-    for panel in dashboard["panels"]:
+    for panel in opened:
         x, y, width, height = size.box(panel, 0.05, 0.05, 0.05, 0.05)
         middle = y + height / 2
         title = filled(panel["title"], variables, span)
@@ -235,13 +238,13 @@ def draw(url: str, span: Span, to: Path, query: str | None = None) -> list[str]:
         if not lines:
             empty.append(title)
             why = panel["fieldConfig"]["defaults"].get("noValue", "No data")
-            figure.text(x + width / 2, middle, why, ha="center", fontsize=9, color="#6e7681")
+            figure.text(
+                x + width / 2, middle, why, ha="center", wrap=True, fontsize=9, color="#6e7681"
+            )
         elif panel["type"] == "stat":
             draw_stat(figure.add_axes(size.box(panel, 0.12, 0.4, 0.12, 0.12)), panel, lines)
         else:
-            low, right = (
-                (0.4, 1.9) if has_table(panel) else (0.45 + 0.14 * -(-len(lines) // 3), 0.2)
-            )
+            low, right = (0.4, 1.9) if has_table(panel) else (0.5 + 0.17 * -(-len(lines) // 3), 0.2)
             draw_lines(figure.add_axes(size.box(panel, 0.8, 0.45, right, low)), panel, lines, span)
     figure.savefig(to, dpi=75)
     pyplot.close(figure)

@@ -36,7 +36,9 @@ def alerts() -> list[dict]:
 
 
 def panels() -> list[dict]:
-    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+    """Those of open rows, and those within a row that opens on demand."""
+    every = [each for panel in DASHBOARD["panels"] for each in (panel, *panel.get("panels", []))]
+    return [panel for panel in every if panel["type"] != "row"]
 
 
 def expressions() -> list[tuple[str, str]]:
@@ -240,8 +242,17 @@ def test_a_single_figure_is_of_now_and_not_the_last_of_the_time_shown(panel: dic
 
 
 def test_the_panels_do_not_overlap_and_fill_the_width() -> None:
+    for rows in [DASHBOARD["panels"], *(row["panels"] for row in closed_rows())]:
+        check_places(rows, top=min(each["gridPos"]["y"] for each in rows))
+
+
+def closed_rows() -> list[dict]:
+    return [panel for panel in DASHBOARD["panels"] if panel.get("collapsed")]
+
+
+def check_places(rows: list[dict], top: int) -> None:
     taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
+    for panel in rows:
         place = panel["gridPos"]
         cells = {
             (x, y)
@@ -252,7 +263,30 @@ def test_the_panels_do_not_overlap_and_fill_the_width() -> None:
         taken |= cells
     bottom = 1 + max(y for _, y in taken)
 
-    assert taken == {(x, y) for x in range(24) for y in range(bottom)}
+    assert taken == {(x, y) for x in range(24) for y in range(top, bottom)}
+
+
+def test_one_screen_answers_and_the_rest_opens_on_demand() -> None:
+    """A screen of 1,350 x 900 has 23 rows of Grafana's grid (38 px each)."""
+    titles = [panel["title"] for panel in DASHBOARD["panels"]]
+    first_closed = min(row["gridPos"]["y"] for row in closed_rows())
+
+    assert titles[0] == "Is it well?"
+    assert first_closed <= 23
+    assert all(
+        panel.get("collapsed")
+        for panel in DASHBOARD["panels"]
+        if panel["gridPos"]["y"] >= first_closed
+    )
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_legend_names_the_query_alone_or_not_at_all(panel: dict) -> None:
+    legends = [target["legendFormat"] for target in panel["targets"]]
+
+    assert len(set(legends)) == len(legends)
+    assert all(legend == "{{query}}" or "{{query}}" not in legend for legend in legends)
+    assert len(legends) == 1 or "{{query}}" not in legends
 
 
 def test_what_an_operator_must_know_has_an_alert_and_a_panel() -> None:
