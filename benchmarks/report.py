@@ -274,6 +274,15 @@ def columns(saw: Saw) -> str:
     return table(head, _pairs(saw, "all", "two", _COSTS)) + "\n\n" + table(of_batch, alone)
 
 
+def ingest(saw: Saw) -> str:
+    head = ("bytes of a body", "", "by hand", "`IngestJob`", "ratio, median of rounds")
+    files: dict[str, Callable[[Saw], float]] = {
+        "batches": lambda each: float(each["batches"]),
+        "files a batch": lambda each: each["files"] / each["batches"],
+    }
+    return table(head, _pairs(saw, "by-hand", "ingest-job", _COSTS | files))
+
+
 def sockets(saw: Saw) -> str:
     head = ("messages a batch", "", "TCP", "Unix sockets", "ratio, median of rounds")
     batches: dict[str, Callable[[Saw], float]] = {
@@ -320,6 +329,7 @@ _TITLES: dict[str, tuple[str, Callable[[Saw], str]]] = {
     "drain": ("A million messages to the last", depth),
     "latency": ("Latency at a low rate", latency),
     "idle": ("An idle minute", idle),
+    "ingest": ("A queue into a table: IngestJob and by hand", ingest),
     "columns": ("Columns that leave the body out", columns),
     "sockets": ("TCP or Unix sockets between Spark and Python", sockets),
     "queues": ("Several queues in one stream", queues),

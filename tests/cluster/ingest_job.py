@@ -1,0 +1,62 @@
+"""An IngestJob on a cluster, that takes what is in a queue and ends.
+
+`ingest_job.py <folder> <queue>`; the master is in MASTER, the connection string in TEXT, more
+settings of Spark in CONF, as JSON. Each task waits while the file `hold` is in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from spark_azqueue import IngestJob
+
+folder, queue = Path(sys.argv[1]), sys.argv[2]
+builder = SparkSession.builder.master(os.environ["MASTER"])
+for name, value in json.loads(os.environ["CONF"]).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+
+
+def parsed(row: object) -> dict[str, int]:
+    """The number of a body such as `m7`; raises for all others."""
+    context = TaskContext.get()
+    assert context
+    (folder / f"holding-{context.partitionId()}-{context.attemptNumber()}").touch()
+    while (folder / "hold").exists():
+        time.sleep(0.05)
+    return {"number": int(row.body.removeprefix("m"))}  # type: ignore[attr-defined]
+
+
+job = IngestJob(
+    {
+        "secret.connectionString": os.environ["TEXT"],
+        "queue": queue,
+        "maxMessagesPerTrigger": "1000",
+        "messagesPerPartition": "250",
+    },
+    apply=parsed,
+    returns="number BIGINT",
+    folder=str(folder / "job"),
+    into=str(folder / "table"),
+)
+result = job.drain(spark)
+rows = spark.read.parquet(str(folder / "table")).collect()
+print(
+    json.dumps(
+        {
+            "finished": result.finished,
+            "rows": len(rows),
+            "ids": len({row.message_id for row in rows}),
+            "numbers": len({row.number for row in rows if row.error is None}),
+            "bad": sorted(row.body for row in rows if row.error is not None),
+        }
+    )
+)
+spark.stop()
