@@ -1,1 +1,1 @@
-"""Where logs are stored: folders of objects, each written once and checked when it is read."""
+"""Stores of logs: folders of objects. Each object is written once, and checked when it is read."""

@@ -1,12 +1,12 @@
-"""Who may write a log: the process with the highest claim.
+"""Claims on a log: only the process with the highest claim may write.
 
-Order matters. A claim is put, claims are listed, lower ones are deleted, and only then segments
-are listed (once more: they were listed before, to see whether the query may claim). So a process
-that put a segment before this listing is seen by it, and one that puts a segment after it finds its
-claim gone, and stops before Spark hears of that segment.
+The order of the steps matters. A process puts its claim, lists the claims, and deletes lower ones.
+Only then it lists the segments. (It has listed them once before, to see whether the query may
+claim.) So this listing has each segment that another process put before. A process that puts a
+segment later finds its claim deleted, and stops before it returns the segment to Spark.
 
-No number comes a second time, even if claims are removed: names of marks and of lists of pending
-deletes are made of it, and a process whose claim was removed may still write such an object.
+A number is never used twice, even if claims are removed. The names of marks and of lists of pending
+deletes contain the number, and a process whose claim was removed may still write such an object.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ def claim_name(number: int, writer: str) -> str:
 
 
 _GAP = 10**9
-"""By up to this much a number is higher if the claim before it was removed, and so is unknown."""
+"""Largest random step to the next number, used if the newest claim may have been removed.
+
+The number of a removed claim is unknown, so the next number must not follow the highest known
+number directly.
+"""
 
 
 class Claim:
-    """A claim of this process."""
+    """Claim of this process."""
 
     def __init__(self, journal: Journal, number: int, writer: str) -> None:
         self._journal = journal
@@ -42,10 +46,10 @@ class Claim:
 
     @classmethod
     def take(cls, journal: Journal, writer: str, *, above: int = 0) -> Claim:
-        """Claim the log with a number above this one, and above those of all claims.
+        """Claim the log with a number above `above`, and above all claims.
 
-        Raises LogConflict if another process claims it at the same time, LogDamaged if there is no
-        higher number.
+        Raises LogConflict if another process claims the log at the same time, LogDamaged if there
+        is no higher number.
         """
         store = journal.store
         highest = max((each.number for each in _claims(store)), default=0)
@@ -67,7 +71,7 @@ class Claim:
         return cls(journal, number, writer)
 
     def check(self) -> None:
-        """Raise LogConflict if another process has claimed the log since."""
+        """Raise LogConflict if another process has claimed the log since this claim."""
         if self._journal.store.get(self._name, 1) is None:
             raise another_writer(self._journal.where)
 

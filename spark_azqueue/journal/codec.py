@@ -1,7 +1,8 @@
-"""How objects of a log are written, and checked when they are read.
+"""Encoding of objects of a log, and the checks when they are read.
 
-Everything read from a log passes here before it steers anything. A value that is an object of a log
-declares how on its fields, see `Coded`; what is not as it was written raises Damaged.
+Every value from a log is checked here before the package uses it. A class whose values are stored
+in a log declares the encoding of its fields, see `Coded`. An object that is not as it was written
+raises Damaged.
 """
 
 from __future__ import annotations
@@ -18,55 +19,55 @@ from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
 HIGHEST = 10**12 - 1
-"""The highest number that a log counts to."""
+"""Highest number that a log counts to."""
 
 LATEST = 253_402_300_800
-"""The year 10000, in seconds since 1970: no time is so late."""
+"""The year 10000, in seconds since 1970: every valid time is earlier."""
 
 _HEX = re.compile(r"[0-9a-f]+")
 _WORD = re.compile(r"[!-~ ]{0,2000}")
 
 
 class Damaged(ValueError):  # noqa: N818
-    """An object of a log is not as it was written. The text says which part."""
+    """An object of a log is not as it was written. The text names the damaged part."""
 
 
 class Located(Protocol):
-    """What texts say of a log: a `LogStore` is one."""
+    """Kind and place of a log, for texts. A `LogStore` is located."""
 
     @property
     def kind(self) -> Kind:
-        """Which kind of log it is."""
+        """Kind of the log."""
 
     @property
     def where(self) -> str:
-        """Its folder."""
+        """Folder of the log."""
 
 
 def sealed(value: object) -> bytes:
-    """A small object of a log: JSON, and a line with its digest."""
+    """Encode a small object of a log: JSON, then a line with its digest."""
     data = compact(value)
     return data + b"\n" + digest_of(data).encode()
 
 
 def compact(value: object) -> bytes:
-    """JSON without blanks."""
+    """Encode a value as JSON without blanks."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def unsealed(data: bytes, most: int | None = None) -> object:
-    """Read it back. most: see `loaded`. Raises Damaged."""
+    """Decode a sealed object. most: see `loaded`. Raises Damaged."""
     text, _, digest = data.rpartition(b"\n")
     if digest_of(text).encode() != digest:
-        raise Damaged("its digest does not fit its bytes")
+        raise Damaged("its digest does not match its bytes")
     return loaded(text, most)
 
 
 def loaded(data: bytes, most: int | None = None) -> object:
-    """The value of this JSON. Raises Damaged.
+    """Decode JSON. Raises Damaged.
 
-    most: values that it may have; None if it is small. They are counted before they are made: one
-    of two bytes takes up to seventy of memory.
+    most: most values that the JSON may have; None if it is small. Values are counted before they
+    are created, because a value of two bytes can take seventy bytes of memory.
     """
     if most is not None and sum(map(data.count, (b",", b"[", b"{"))) > most:
         raise Damaged("it has too many values")
@@ -77,22 +78,22 @@ def loaded(data: bytes, most: int | None = None) -> object:
 
 
 def digest_of(data: bytes) -> str:
-    """BLAKE2b of 16 bytes, as 32 hexadecimal digits."""
+    """Return the BLAKE2b digest of 16 bytes, as 32 hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-# Each of these reads one value. They raise Damaged.
+# Each of the following functions reads one value, and raises Damaged.
 
 
 def object_of(value: object, what: str) -> Mapping[str, Any]:
-    """An object, with any keys. what: its name in the error."""
+    """Return an object, with any keys. what: its name in the error."""
     if not isinstance(value, dict):
         raise Damaged(f"its {what} is missing")
     return value
 
 
 def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
-    """A list of at most `most` values."""
+    """Return a list of at most `most` values."""
     value = found.get(name)
     if not isinstance(value, list) or len(value) > most:
         raise Damaged(f"'{name}' is missing or too long")
@@ -100,7 +101,7 @@ def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
 
 
 def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = HIGHEST) -> int:
-    """A whole number that a log can hold."""
+    """Return a whole number that a log can hold."""
     value = found.get(name)
     if type(value) is not int or not least <= value <= most:
         raise Damaged(f"'{name}' is missing or not valid")
@@ -108,17 +109,17 @@ def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = HIGH
 
 
 def time(found: Mapping[str, Any], name: str) -> int:
-    """A time in seconds since 1970."""
+    """Return a time in seconds since 1970."""
     return number(found, name, most=LATEST - 1)
 
 
 def number_or_0(found: Mapping[str, Any], name: str) -> int:
-    """A number, see `number`; 0 if an earlier release did not write it."""
+    """Return a number, see `number`; 0 if an earlier release did not write the number."""
     return number(found, name) if name in found else 0
 
 
 def flag(found: Mapping[str, Any], name: str) -> bool:
-    """True or false; false if an earlier release did not write it."""
+    """Return true or false; false if an earlier release did not write the flag."""
     value = found.get(name, False)
     if not isinstance(value, bool):
         raise Damaged(f"'{name}' is neither true nor false")
@@ -126,7 +127,7 @@ def flag(found: Mapping[str, Any], name: str) -> bool:
 
 
 def text(found: Mapping[str, Any], name: str) -> str:
-    """A short text of printable ASCII."""
+    """Return a short text of printable ASCII."""
     value = found.get(name)
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         raise Damaged(f"'{name}' is missing or not valid")
@@ -134,7 +135,7 @@ def text(found: Mapping[str, Any], name: str) -> str:
 
 
 def hexadecimal(found: Mapping[str, Any], name: str) -> str:
-    """A text of up to 64 hexadecimal digits."""
+    """Return a text of up to 64 hexadecimal digits."""
     value = found.get(name)
     if not isinstance(value, str) or len(value) > 64 or not _HEX.fullmatch(value):
         raise Damaged(f"'{name}' is missing or not valid")
@@ -142,14 +143,14 @@ def hexadecimal(found: Mapping[str, Any], name: str) -> str:
 
 
 def queue(value: object, account: str) -> QueueRef:
-    """A queue of this account."""
+    """Return a queue of this account."""
     if isinstance(value, str) and is_queue_name(value):
         return QueueRef(account, value)
     raise Damaged("the name of one of its queues is not valid")
 
 
 def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
-    """An object of one of these versions. what: its name in the error."""
+    """Return an object of one of these versions. what: its name in the error."""
     found = object_of(value, what)
     if found.get("version") not in versions:
         known = " or ".join(map(str, versions))
@@ -159,12 +160,13 @@ def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Coded:
-    """Marks a field that an object of a log has: `deleted: Annotated[int, COUNT] = 0`.
+    """Encoding of a field of an object in a log: `deleted: Annotated[int, COUNT] = 0`.
 
-    read: the value of an object, by its name there; raises Damaged. Queues are of its "account".
-    write: as plain values, None for itself. name: in the object, "" for that of the field. is_late:
-    a value that is false is left out, and an object without it has the default. is_spread: it is
-    several values of the object.
+    read: reads the value from an object, by its name there; raises Damaged. The object's "account"
+    is the account of its queues. write: returns the field as plain values; None if the field is a
+    plain value. name: name in the object, "" for the name of the field. is_late: a false value is
+    not written, and an object without the value has the default. is_spread: the field is several
+    values of the object.
     """
 
     read: Callable[[Mapping[str, Any], str], Any]
@@ -181,13 +183,16 @@ TEXT = Coded(text)
 FLAG = Coded(flag)
 TIME = Coded(time)
 MAYBE_TIME = Coded(lambda found, name: None if found.get(name) is None else time(found, name))
-"""A time, or null."""
+"""A time or null."""
 TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else "")
-"""Hexadecimal digits, or none."""
+"""Hexadecimal digits or null."""
 
 
 def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any], Any]) -> Coded:
-    """A list of at most `most`. read: one of them, with the account of its queues."""
+    """Encoding of a list of at most `most` values.
+
+    read: reads one value, with the account of its queues.
+    """
     return Coded(
         lambda found, name: tuple(
             read(each, found["account"]) for each in list_of(found, name, most)
@@ -197,19 +202,19 @@ def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any]
 
 
 def queues(most: int) -> Coded:
-    """Names of queues, at most `most`."""
+    """Encoding of at most `most` names of queues."""
     return several(most, queue, lambda each: each.name)
 
 
 def part_of(kind: type[Any], what: str) -> Coded:
-    """An object in an object. what: its name in the error."""
+    """Encoding of an object inside an object. what: its name in the error."""
     return Coded(
         lambda found, name: kind(**read_fields(kind, object_of(found.get(name), what))), as_json
     )
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """The fields of a value that are marked, in their order, as plain values."""
+    """Return the fields of a value that have a `Coded`, in order, as plain values."""
     found: dict[str, Any] = {}
     kind: Any = type(value)
     for name, each in _stored(kind).items():
@@ -221,7 +226,7 @@ def as_json(value: Any) -> dict[str, Any]:
 
 
 def read_fields(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """These fields of an object, checked. Raises Damaged."""
+    """Read and check the fields of an object. Raises Damaged."""
     return {
         name: each.read(found, each.name or name)
         for name, each in _stored(kind).items()

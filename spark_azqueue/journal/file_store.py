@@ -1,7 +1,7 @@
-"""A log in a folder of a file system: a disk, or NFS.
+"""Log in a folder of a file system: a disk, or NFS.
 
 A file gets its name with link(), which fails if the name exists. So an object appears whole or not
-at all, and of two writers one wins. File systems without link() cannot do this and are refused.
+at all, and only one of two writers creates it. File systems without link() are refused.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .file_system import (
 )
 from .refusals import failed_call, too_many_names, without_links
 
-# How file systems say that they have no hard links.
+# Errors of file systems without hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
-# Any other error of link() may have come after its effect: an I/O error, or no answer of a server.
+# After any other error, link() may have created the file: an I/O error, or no answer of a server.
 _LINK_REFUSED = _NO_LINKS | {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
     *(errno.ENOTDIR, errno.ENAMETOOLONG),
@@ -59,13 +59,13 @@ class FileStore:
 
     @property
     def where(self) -> str:
-        """As in the option: "file:/data/log"."""
+        """Place as in the option: "file:/data/log"."""
         return f"file:{self._path}"
 
     def open(self) -> None:
-        """Make the folder, and the one above it, if missing; check that link() never overwrites.
+        """Create the folder, and its parent, if missing; check that link() never overwrites.
 
-        Raises LogUnavailable, which says what to do.
+        Raises LogUnavailable, whose text names a fix.
         """
         with self._translated_errors("open", self._path):
             for path in (os.path.dirname(self._path), self._path):
@@ -97,7 +97,8 @@ class FileStore:
                 created = self._link(temporary, target)
             finally:
                 remove(temporary)
-        # Also if it existed: its writer may not have come to this, and it is to be durable.
+        # Also sync for an existing file: its writer may have crashed before this, and the file must
+        # be durable.
         with self._translated_errors("write", target, may_exist=True):
             sync_folder(folder)
         return created
@@ -112,7 +113,7 @@ class FileStore:
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ESTALE):
                     raise
-            refresh(os.path.dirname(target))  # what the client of a server knew may be old
+            refresh(os.path.dirname(target))  # the cache of an NFS client may be old
             try:
                 return read_start(target, most)
             except FileNotFoundError:
@@ -148,7 +149,8 @@ class FileStore:
             unlink(target)
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Remove `.tmp-*` that were last written this many seconds ago or more. Never raises."""
+        """Remove `.tmp-*` files that were last written at least this many seconds ago. Never
+        raises."""
         before = time.time() - older_than_s
         with contextlib.suppress(OSError):
             with os.scandir(self._path) as entries:
@@ -165,22 +167,25 @@ class FileStore:
     def _stored(self, name: str) -> Stored:
         try:
             found = os.lstat(self._file(name))
-        except OSError:  # it is gone meanwhile
+        except OSError:  # the file was just removed
             return Stored(name)
-        is_usual = 0 < found.st_mtime < LATEST  # anyone who may write here can set it
+        is_usual = 0 < found.st_mtime < LATEST  # any user who may write here can set the time
         return Stored(name, found.st_size, found.st_mtime if is_usual else 0.0)
 
     def _check_real(self, folder: str) -> None:
-        """Raise OSError for a link in the log; the log's folder itself may be reached by one."""
+        """Raise OSError for a symbolic link inside the log.
+
+        The log's own folder may be a link.
+        """
         if folder != self._path:
             check_real(folder)
 
     def _check_there(self) -> None:
-        """Raise OSError if the log's folder itself is gone: then no file of it counts as absent."""
+        """Raise OSError if the log's folder is missing: then no file counts as absent."""
         os.listdir(self._path)
 
     def _probe(self, first: str, second: str) -> None:
-        """Link twice to one name. Raises LogUnavailable unless the second time is refused."""
+        """Link twice to one name. Raises LogUnavailable unless the second link is refused."""
         try:
             os.link(first, second)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Single steps on files and folders, for logs. Each raises OSError as it comes."""
+"""Single steps on files and folders, for logs. Each function raises OSError unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_azqueue.service.plain_files import open_plain
 
 TMP = ".tmp-"
 _TEMPORARY = re.compile(re.escape(TMP) + "[0-9a-f]{32}")
-"""Begins the name of a file that is not complete yet."""
+"""Name of a file that is not complete yet."""
 
 
 def temporary_name(folder: str) -> str:
@@ -23,13 +23,13 @@ def temporary_name(folder: str) -> str:
 
 
 def symbol(error: OSError) -> str:
-    """The error's name, such as ENOSPC."""
+    """Return the error's name, such as ENOSPC."""
     return errno.errorcode.get(error.errno or 0, type(error).__name__)
 
 
 def make_folder(path: str) -> None:
-    """Make a folder for this user alone, and sync the one above. It may exist already."""
-    with contextlib.suppress(FileExistsError):  # another process was faster
+    """Create a folder for this user alone, and sync its parent. The folder may exist."""
+    with contextlib.suppress(FileExistsError):  # another process has created the folder
         os.mkdir(path, 0o700)
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -56,7 +56,10 @@ def check_real(folder: str) -> None:
 
 
 def read_start(path: str, most: int) -> bytes:
-    """Read the first `most` bytes of a file. Never waits: a pipe or a device is refused."""
+    """Read the first `most` bytes of a file.
+
+    Never waits: a pipe or a device is refused.
+    """
     with open(open_plain(path, os.O_RDONLY), "rb", buffering=0) as file:
         parts = []
         while most > 0 and (part := file.read(most)):
@@ -66,7 +69,7 @@ def read_start(path: str, most: int) -> bytes:
 
 
 def names_in(path: str) -> Iterator[str]:
-    """The names in a folder, in any order."""
+    """Yield the names in a folder, in any order."""
     with os.scandir(path) as entries:
         for entry in entries:
             yield entry.name
@@ -83,7 +86,7 @@ def sync_folder(path: str) -> None:
 
 @contextlib.contextmanager
 def _held(folder: str) -> Iterator[int]:
-    """The folder as a descriptor: what is done in it stays in it, whatever its name becomes.
+    """Open a folder as a descriptor, which stays valid if the folder is renamed or replaced.
 
     Raises OSError for a symbolic link.
     """
@@ -95,14 +98,14 @@ def _held(folder: str) -> Iterator[int]:
 
 
 def unlink(path: str) -> None:
-    """Remove a file, if its folder is no symbolic link. Raises OSError."""
+    """Remove a file, unless its folder is a symbolic link. Raises OSError."""
     folder, name = os.path.split(path)
     with _held(folder) as held:
         os.unlink(name, dir_fd=held)
 
 
 def sweep(folder: str, before: float) -> None:
-    """Remove the temporary files of a folder that were last written up to this time, if possible.
+    """Remove temporary files of a folder that were last written up to this time, if possible.
 
     before: in seconds since 1970.
     """
@@ -115,13 +118,13 @@ def sweep(folder: str, before: float) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if that is possible."""
+    """Remove a file, if possible."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
 def refresh(folder: str) -> None:
-    """Change the folder, so that an NFS client forgets what it knows of it (best effort).
+    """Change the folder, so that an NFS client drops its cache of the folder (best effort).
 
     Otherwise a listing, or the answer that a file does not exist, may be a minute old.
     """

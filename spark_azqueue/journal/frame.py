@@ -1,10 +1,10 @@
-"""The frame of a large object of a log: a head that can be read by itself, and compressed data.
+"""Frame of a large object of a log: a head that can be read alone, and compressed data.
 
     magic | sizes of head, packed and unpacked data | head | its digest
           | data, compressed | digest of all before | end mark
 
-Digests are BLAKE2b of 16 bytes. An object without its end mark, or with another digest, is damaged:
-the stores publish an object whole or not at all, so nothing is ever taken for absent.
+Digests are BLAKE2b of 16 bytes. An object without its end mark, or with a wrong digest, is damaged.
+A damaged object never counts as absent, because stores create an object whole or not at all.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ CODEC = "zstd"
 
 
 def codec() -> pa.Codec:
-    """Zstandard, fast."""
+    """Return the codec: Zstandard, fast."""
     return pa.Codec(CODEC, compression_level=_LEVEL)
 
 
 @contextmanager
 def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
-    """A stream of the bytes that were packed. Raises Damaged unless there are `size`, all read."""
+    """Open a stream of decompressed bytes. Raises Damaged unless exactly `size` bytes are read."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), CODEC) as stream:
             limited = Limited(stream, size)
@@ -46,45 +46,49 @@ def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
 
 
 class Limited:
-    """The first bytes of a stream, up to a limit."""
+    """First bytes of a stream, up to a limit."""
 
     def __init__(self, stream: pa.NativeFile, size: int) -> None:
         self._stream = stream
         self._left = size
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes: fewer than `size` at the end alone."""
+        """Return the next bytes; fewer than `size` only at the end."""
         data: bytes = self._stream.read(min(size, self._left))
         self._left -= len(data)
         return data
 
     @property
     def is_used_up(self) -> bool:
-        """True if all of them were read."""
+        """True if all bytes up to the limit were read."""
         return not self._left
 
 
 END = b"\nend of segment\n"
 
 FRAME_AT_MOST = 300 * 2**20
-"""Bytes, packed or not. `maxBytesPerTrigger` with a log is at most 256 MiB."""
+"""Most bytes of an object, packed or not.
+
+`maxBytesPerTrigger` with a log is at most 256 MiB.
+"""
 
 HEAD_AT_MOST = 16 * 2**20
 
 UNPACKED_AT_MOST = FRAME_AT_MOST - HEAD_AT_MOST
-"""Bytes of messages that fit into one object, whatever its head is and however they compress."""
+"""Bytes of messages that always fit into one object, with any head and any compression."""
 
 FIRST_READ = 64 * 2**10
-"""Bytes to read for a head; a longer one says how much more it takes."""
+"""Bytes to read for a head; the first bytes of a longer head give its size."""
 
 _SIZES = struct.Struct("<IQQ")
 _DIGEST = 16
 
 
 class Frame(NamedTuple):
-    """A whole object, checked. packed: its data; size: of that, unpacked, in bytes.
+    """Parts of a whole object, checked.
 
-    digest: 32 hexadecimal digits over all of it.
+    packed: its compressed data. size: bytes of the data after decompression. digest: 32 hexadecimal
+    digits over the whole object.
     """
 
     head: bytes
@@ -94,7 +98,7 @@ class Frame(NamedTuple):
 
 
 def framed(magic: bytes, head: bytes, raw: bytes) -> bytes:
-    """The object's bytes. Raises ValueError for more than FRAME_AT_MOST of them."""
+    """Return the object's bytes. Raises ValueError for more than FRAME_AT_MOST bytes."""
     packed = codec().compress(raw, asbytes=True)
     front = b"".join((magic, _SIZES.pack(len(head), len(packed), len(raw)), head))
     body = b"".join((front, _blake(front), packed))
@@ -108,27 +112,28 @@ _LEAST = 8
 
 
 def check_count(messages: int, packed: bytes) -> None:
-    """Raise Damaged if these bytes are too few for so many messages.
+    """Raise Damaged if these bytes are too few for this number of messages.
 
-    Ids and receipts are random, so one takes more than twenty bytes, however it is packed. Only a
-    number that anyone may write says how many there are, and memory is taken for each.
+    Ids and receipts are random, so a message takes more than twenty bytes, however it is
+    compressed. The number itself cannot be trusted, because anyone with access to the folder may
+    write it; and memory is allocated for each message.
     """
     if messages > _FEW + len(packed) // _LEAST:
         raise Damaged("it has more messages than its bytes can hold")
 
 
 def digest_in(data: bytes) -> str:
-    """The digest in the object's bytes, without checking it."""
+    """Return the digest in the object's bytes, without checking it."""
     return data[-len(END) - _DIGEST : -len(END)].hex()
 
 
 def unframed(magic: bytes, data: bytes) -> Frame:
-    """Read a whole object. Raises Damaged."""
+    """Decode a whole object. Raises Damaged."""
     body = data[: -len(END) - _DIGEST]
     if len(data) > FRAME_AT_MOST + FIRST_READ or not data.endswith(END):
         raise Damaged("it has no end mark")
     if _blake(body) != data[len(body) : -len(END)]:
-        raise Damaged("its digest does not fit its bytes")
+        raise Damaged("its digest does not match its bytes")
     _, packed_size, raw_size = _sizes(magic, data)
     after = head_size(magic, data)
     packed = body[after:]
@@ -138,16 +143,16 @@ def unframed(magic: bytes, data: bytes) -> Frame:
 
 
 def head_size(magic: bytes, start: bytes) -> int:
-    """How many bytes from the start of an object hold its head. Raises Damaged."""
+    """Return how many bytes at the start of an object hold its head. Raises Damaged."""
     return len(magic) + _SIZES.size + _sizes(magic, start)[0] + _DIGEST
 
 
 def head_of(magic: bytes, start: bytes) -> bytes:
-    """Read the head from the first `head_size` bytes. Raises Damaged."""
+    """Decode the head from the first `head_size` bytes. Raises Damaged."""
     end = head_size(magic, start)
     front, digest = start[: end - _DIGEST], start[end - _DIGEST : end]
     if _blake(front) != digest:
-        raise Damaged("the digest of its header does not fit")
+        raise Damaged("the digest of its header does not match")
     return front[len(magic) + _SIZES.size :]
 
 

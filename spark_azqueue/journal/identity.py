@@ -1,7 +1,7 @@
-"""The identity object of a log: written first, and never changed.
+"""Identity object of a log: written first, and never changed.
 
-Its version is that of the kind of log. A folder of an earlier version is refused: its objects have
-other names and keys, and no release has written one.
+The object's version is the version of the kind of log. A folder of an earlier version is refused:
+its objects have other names and keys, and no release has written such a folder.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from .refusals import (
 )
 
 IDENTITY = "log.json"
-"""Its name."""
+"""Name of the identity object."""
 
 IDENTITY_AT_MOST = 4_096
-"""Bytes of the object."""
+"""Most bytes of the identity object."""
 
 if TYPE_CHECKING:
     from .store import LogStore
 
 _KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS, FILES)}
 _ABANDONED_AFTER_S = 3600.0
-"""This long after its last byte no process writes an object that is not complete: far longer than
-a store tries. A younger one may belong to a process that is alive."""
+"""Age after which an incomplete object is removed.
+
+The age is far longer than a store retries. A younger object may belong to a running process.
+"""
 
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
 class Identity(NamedTuple):
-    """Of a log: its own id, and the storage account of its queues.
+    """Id of a log, and the storage account of its queues.
 
-    is_new: this process has just written it.
+    is_new: this process has just written the identity.
     """
 
     uuid: str
@@ -50,12 +52,13 @@ class Identity(NamedTuple):
 
     @classmethod
     def new(cls, account: str) -> Identity:
-        """For a log that begins now."""
+        """Create the identity of a new log."""
         return cls(uuid.uuid4().hex, account)
 
     @classmethod
     def read(cls, data: bytes | None, place: Located) -> Identity:
-        """Read the object of this log. Raises LogDamaged, and LogConflict for another kind."""
+        """Read the identity of this log. Raises LogDamaged, and LogConflict for another kind of
+        log."""
         read, kind = cls.of_any_kind(data, place)
         if kind.name == place.kind.name:
             return read
@@ -63,7 +66,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def of_any_kind(cls, data: bytes | None, place: Located) -> tuple[Identity, Kind]:
-        """Read the object of a log, and which kind it is of. Raises LogDamaged."""
+        """Read the identity of a log, and the kind of the log. Raises LogDamaged."""
         try:
             found: Any = unsealed(data or b"")
             read = cls(found["log"], text(found, "account"))
@@ -78,7 +81,7 @@ class Identity(NamedTuple):
         return read, kind
 
     def to_bytes(self, kind: Kind) -> bytes:
-        """The object to store."""
+        """Encode the identity for the store."""
         value = {"version": kind.version, "log": self.uuid, "account": self.account}
         return sealed({**value, "kind": kind.name})
 
@@ -89,10 +92,9 @@ class Identity(NamedTuple):
 
 
 def identify(store: LogStore, account: str, contents: str) -> Identity | None:
-    """Read who a log belongs to; None if it is a new one. Changes nothing.
+    """Read the identity of a log; None if the log is new. Changes nothing.
 
-    contents: the folder that a log that is not new may have. Raises ServiceError, LogConflict,
-    LogDamaged.
+    contents: a folder that only an existing log has. Raises ServiceError, LogConflict, LogDamaged.
     """
     found = store.get(IDENTITY, IDENTITY_AT_MOST)
     if found is None:
@@ -107,10 +109,10 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
 
 
 def opened(store: LogStore, account: str, contents: str) -> Identity:
-    """Check the folder, and read who it belongs to; a new one gets an identity.
+    """Check the folder, and read its identity; a new folder gets an identity.
 
-    What killed processes of any kind of log have left behind incomplete is removed.
-    contents: see `identify`. Raises ServiceError, LogConflict, LogDamaged.
+    Incomplete objects of killed processes are removed, whatever the kind of log. contents: see
+    `identify`. Raises ServiceError, LogConflict, LogDamaged.
     """
     store.open()
     found = identify(store, account, contents)
@@ -121,6 +123,6 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
         if found is None:
             raise unreadable_identity(store, IDENTITY)
         found = found._replace(is_new=found == ours)
-    if not found.is_new:  # what is in a folder that was no log before is not ours
+    if not found.is_new:  # a folder that was no log before may hold files of others
         store.sweep(_ABANDONED_AFTER_S)
     return found

@@ -1,8 +1,8 @@
-"""What every log does with its folder: who it belongs to, and objects that are written once.
+"""Common part of all logs: identity of the folder, and objects that are written once.
 
-The logs of this package are journals: the driver's write-ahead log, that of executors, the
-transaction log, the file log. Each has its own objects and its own order of steps; how an object is
-read, put and removed, and what is refused, is here once.
+The logs of this package are journals: the driver's write-ahead log, the log of executors, the
+transaction log, the file log. Each kind of log has its own objects and its own order of steps. This
+module reads, puts and removes objects, and refuses damaged ones, for all kinds.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ T = TypeVar("T")
 
 
 class Journal:
-    """One folder. Keeps its id alone: what survives a restart is in the folder.
+    """One folder. Keeps only the id of the folder: everything that survives a restart is stored.
 
-    As thread-safe as its store once it is open. What its methods raise: ServiceError if the store
-    fails, LogDamaged for an object that is not as it was written.
+    As thread-safe as its store once it is open. Its methods raise ServiceError if the store fails,
+    and LogDamaged for an object that is not as it was written.
     """
 
     def __init__(self, store: LogStore, account: str, contents: str) -> None:
-        """Nothing is sent yet.
+        """Keep the parameters; nothing is sent yet.
 
-        account: of the queues. contents: the folder that a journal that is not new may have.
+        account: of the queues. contents: a folder that only an existing journal has.
         """
         self.store = store
         self.account = account
         self._contents = contents
         self.uuid = ""
-        """The id of the journal, known after `open` or `identify`."""
+        """Id of the journal, known after `open` or `identify`."""
         self.is_new = False
-        """True if `open` has made it."""
+        """True if `open` has created the journal."""
 
     @property
     def where(self) -> str:
-        """The folder, for texts."""
+        """Folder, for texts."""
         return self.store.where
 
     def open(self) -> None:
-        """Read who the folder belongs to; a new one gets an identity.
+        """Read the identity of the folder; a new folder gets an identity.
 
-        Raises LogConflict for another account's folder, or that of another kind of log.
+        Raises LogConflict for the folder of another account, or of another kind of log.
         """
         self._is(opened(self.store, self.account, self._contents))
 
     def identify(self) -> bool:
-        """Read who the folder belongs to. Returns False if it is new. Changes nothing.
+        """Read the identity of the folder. Returns False if the folder is new. Changes nothing.
 
         Raises LogConflict as `open` does.
         """
@@ -65,9 +65,10 @@ class Journal:
         return found is not None
 
     def read(self, name: str, most: int, parse: Callable[[bytes], T]) -> T | None:
-        """Read an object; None if it is absent.
+        """Read an object; None if the object is absent.
 
-        most: bytes that it may have. parse: raises Damaged if it is not as it was written.
+        most: most bytes that the object may have. parse: raises Damaged if the object is not as it
+        was written.
         """
         data = self.store.get(name, most + 1)
         if data is None:
@@ -80,16 +81,17 @@ class Journal:
             raise self.damaged(name, error) from None
 
     def need(self, name: str, most: int, parse: Callable[[bytes], T]) -> T:
-        """Read an object that has to exist. most, parse: see `read`."""
+        """Read an object that must exist. most, parse: see `read`."""
         found = self.read(name, most, parse)
         if found is None:
             raise self.damaged(name, "it is missing")
         return found
 
     def first(self, name: str, data: bytes, read: Callable[[], T | None]) -> T | None:
-        """Create an object: the first put decides. Returns None if that was this one.
+        """Create an object, unless it exists. Returns None if this call has created it.
 
-        Else what `read` finds: the work of another process, or of an earlier attempt of this call.
+        Otherwise returns the result of `read`: an object of another process, or of an earlier try
+        of this call.
         """
         if self.store.put_new(name, data):
             return None
@@ -99,11 +101,14 @@ class Journal:
         return found
 
     def is_ours(self, name: str, data: bytes) -> bool:
-        """Create an object. Returns False if there is one with other bytes."""
+        """Create an object. Returns False if the object exists with other bytes."""
         return self.store.put_new(name, data) or self.store.get(name, len(data) + 1) == data
 
     def remove(self, names: Iterable[str]) -> set[str]:
-        """Delete objects. Returns those that are gone. One that fails ends it, with a warning."""
+        """Delete objects. Returns the names of deleted objects.
+
+        The first failure ends the removal, with a warning.
+        """
         gone = set()
         for name in names:
             try:
@@ -115,7 +120,7 @@ class Journal:
         return gone
 
     def damaged(self, name: str, why: str | Damaged) -> LogDamaged:
-        """The error for an object that is not as it was written."""
+        """Return the error for an object that is not as it was written."""
         return damaged(self.store, name, Damaged(str(why)))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The messages of a segment as bytes, column by column, and back with every value checked.
+"""Messages of a segment as bytes, column by column; every value is checked when it is read.
 
-Each column is its length, then the values. Texts are UTF-8, in which even a lone surrogate
-survives. Which columns there are, the fields of a message say (`service/message_fields.py`).
+A column is its length, then the values. Texts are UTF-8, which here also encodes lone surrogates.
+The fields of a message (`service/message_fields.py`) decide which columns there are.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Stream(Protocol):
-    """What `unpack_messages` reads from."""
+    """Input of `unpack_messages`."""
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes: fewer than `size` at the end alone."""
+        """Return the next bytes; fewer than `size` only at the end."""
 
 
 def joined(columns: Iterable[bytes]) -> bytes:
-    """The columns, each with its length."""
+    """Join the columns, each after its length."""
     return b"".join(part for column in columns for part in (_LENGTH.pack(len(column)), column))
 
 
@@ -46,13 +46,13 @@ def numbers(kind: str, values: Sequence[int]) -> bytes:
 
 
 def read_numbers(kind: str, stream: Stream, count: int) -> tuple[int, ...]:
-    """Read `count` numbers back. Raises Damaged."""
+    """Read `count` numbers. Raises Damaged."""
     form = struct.Struct(f"<{count}{kind}")
     return form.unpack(column(stream, form.size, form.size))
 
 
 def column(stream: Stream, least: int, most: int) -> bytes:
-    """The next column. Raises Damaged unless it has `least` to `most` bytes."""
+    """Return the next column. Raises Damaged unless it has `least` to `most` bytes."""
     size = length(stream)
     if not least <= size <= most:
         raise Damaged("a column has more or fewer values than messages")
@@ -60,13 +60,13 @@ def column(stream: Stream, least: int, most: int) -> bytes:
 
 
 def length(stream: Stream) -> int:
-    """How many bytes the next column has. Raises Damaged."""
+    """Return the number of bytes of the next column. Raises Damaged."""
     size: int = _LENGTH.unpack(exactly(stream, _LENGTH.size))[0]
     return size
 
 
 def exactly(stream: Stream, size: int) -> bytes:
-    """The next `size` bytes. Raises Damaged."""
+    """Return the next `size` bytes. Raises Damaged."""
     data = stream.read(size)
     if len(data) != size:
         raise Damaged("a column is cut short")
@@ -76,7 +76,7 @@ def exactly(stream: Stream, size: int) -> bytes:
 def listed(
     stream: Stream, count: int, what: str, legal: Callable[[str], bool], longest: int
 ) -> list[str]:
-    """Texts of printable ASCII that `legal` accepts, one in each line. Raises Damaged."""
+    """Return texts of printable ASCII that `legal` accepts, one per line. Raises Damaged."""
     lines = column(stream, count - 1, count * (longest + 1))
     values = lines.decode("ascii", "replace").split("\n", count)
     if len(values) != count or not all(map(legal, values)):
@@ -85,16 +85,25 @@ def listed(
 
 
 _LONGEST_TEXT = 3 * 16 * 2**20
-"""In bytes. A message of a damaged answer (16 MiB at most) may have all of it for its text, with
-each byte that is not UTF-8 as a character of three."""
+"""Most bytes of a message's text.
+
+In a damaged answer (at most 16 MiB), a text may fill the whole answer. Each byte that is not UTF-8
+then becomes a character of three bytes.
+"""
 _NONE = -1
-"""A time that there is not."""
+"""Value of a missing time."""
 _YEAR_10000 = 253_402_300_800 * 1_000_000
-"""Microseconds since 1970: what an Arrow timestamp in Spark can hold, and more than any queue."""
+"""First time that is too late, in microseconds since 1970.
+
+An Arrow timestamp in Spark can hold all earlier times, and a queue returns only earlier times.
+"""
 
 
 class _Packing(NamedTuple):
-    """How the values of one form are columns. unpack: of so many messages; raises Damaged."""
+    """Encoding of the values of one form as columns.
+
+    unpack: reads the values of the given number of messages; raises Damaged.
+    """
 
     pack: Callable[[Sequence[Any]], tuple[bytes, ...]]
     unpack: Callable[[Stream, int], Sequence[Any]]
@@ -152,7 +161,7 @@ def _texts(stream: Stream, count: int) -> Sequence[str]:
 
 
 _PACKINGS = {
-    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # its place among those of the header
+    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # its place in the header's list of queues
     Form.ID: _lines("message ids", is_message_id, MAX_ID),
     Form.RECEIPT: _lines("pop receipts", is_receipt, MAX_RECEIPT),
     Form.TIME: _TIMES,
@@ -166,11 +175,11 @@ _FIRST = (
     *("queue", "message_id", "pop_receipt", "insertion_time", "expiration_time"),
     *("next_visible_time", "dequeue_count", "intact", "text"),
 )
-"""The columns of version 1 in this order for ever; those of later versions follow."""
+"""Columns of version 1. Their order never changes; columns of later versions follow."""
 
 
 def newest_columns() -> int:
-    """The version of the columns that this release writes."""
+    """Return the version of the columns that this release writes."""
     return max(each.since for each in FIELDS)
 
 
@@ -182,11 +191,11 @@ def _version(found: Mapping[str, Any], name: str) -> int:
 
 
 COLUMNS = Coded(_version, lambda value: {"columns": value} if value > 1 else {}, is_spread=True)
-"""The version of the columns, in a header; without it, 1."""
+"""Version of the columns in a header; 1 if the header has none."""
 
 
 def _logged(version: int | None) -> list[Field]:
-    """The fields that are columns of this version, in their order. None: of the newest."""
+    """Return the fields that are columns of this version, in order. None: the newest version."""
     by_name = {each.name: each for each in FIELDS}
     first = [by_name.pop(name) for name in _FIRST]
     later = sorted(by_name.values(), key=lambda each: each.since)
@@ -196,7 +205,7 @@ def _logged(version: int | None) -> list[Field]:
 def pack_messages(
     received: Sequence[Received], queues: Sequence[QueueRef], version: int | None = None
 ) -> bytes:
-    """The messages and their receipts, all of them from these queues.
+    """Encode messages and their receipts. All messages are of these queues.
 
     version: of the columns, None for the newest.
     """
@@ -216,9 +225,9 @@ def pack_messages(
 def unpack_messages(
     stream: Stream, queues: Sequence[QueueRef], count: int, version: int | None = None
 ) -> tuple[Received, ...]:
-    """Read `count` messages back, and no more. Raises Damaged.
+    """Decode exactly `count` messages. Raises Damaged.
 
-    version: of the columns, None for the newest. What it does not have gets its default.
+    version: of the columns, None for the newest. A column that the version lacks gets its default.
     """
     found: dict[str, Sequence[Any]] = {
         each.name: _PACKINGS[each.form].unpack(stream, count) for each in _logged(version)
@@ -237,6 +246,6 @@ def unpack_messages(
 
 
 def check_once(queues: Sequence[int], ids: Sequence[str]) -> None:
-    """Raise Damaged if a message is there twice: each is deleted, or published, once."""
+    """Raise Damaged if a message occurs twice: each message is deleted, or published, once."""
     if len(set(zip(queues, ids, strict=True))) < len(ids):
         raise Damaged("a message is in it twice")

@@ -1,4 +1,4 @@
-"""Pending deletes of a log: messages that have rows, and may be delivered again. Pure values."""
+"""Pending deletes of a log: messages whose rows are delivered, and that may return. Pure values."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from spark_azqueue.service.messages import MessageKey
 from .codec import LATEST, Coded, Damaged, queue, several
 
 PENDING_AT_MOST = 50_000
-"""How many pending deletes a header or a list has; the newest are kept.
+"""Most pending deletes of a header or a list; the newest are kept.
 
-A kill can leave as many as two batches have, and what is really still there comes back when its
-lease ends. So this covers several kills within one lease.
+A kill can leave the pending deletes of two batches. A message that is still in its queue returns
+when its lease ends. So this limit covers several kills within one lease.
 """
 
 
 MESSAGE_BYTES = 192
-"""A message in a list takes no more: its queue (63), its id (64), a fingerprint, a time, signs."""
+"""Most bytes of a message in a list: its queue (63), its id (64), a fingerprint, a time, signs."""
 
 MESSAGE_VALUES = 5
-"""The values of one, with the list that it is."""
+"""Number of JSON values of a message in a list, including the message's own list."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 def fingerprint(text: str) -> int:
-    """64 bits that tell a message's text from an updated one: the same in every process.
+    """Return 64 bits that distinguish a message's text from an updated text.
 
-    So a restart recognises a message. Never shown, never used as a key.
+    Every process computes the same bits, so a restart recognises a message. The bits are never
+    shown, and never used as a key.
     """
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
@@ -40,7 +41,7 @@ def fingerprint(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PendingDelete:
-    """A message whose rows were delivered and whose delete was not confirmed.
+    """A message whose rows were delivered, and whose delete was not confirmed.
 
     fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
     """
@@ -58,7 +59,7 @@ class PendingDelete:
     def all_from_json(
         cls, value: object, account: str, most: int = PENDING_AT_MOST
     ) -> tuple[PendingDelete, ...]:
-        """Read a list back. account: of the queues. Raises Damaged."""
+        """Read a list of pending deletes. account: of the queues. Raises Damaged."""
         if not isinstance(value, list) or len(value) > most:
             raise Damaged("its pending deletes are missing or too many")
         return tuple(_pending(each, account) for each in value)
@@ -81,7 +82,7 @@ def _pending(value: object, account: str) -> PendingDelete:
 
 
 def pending_deletes(most: int = PENDING_AT_MOST) -> Coded:
-    """A list of pending deletes; of too many the newest are written."""
+    """Encoding of a list of pending deletes; only the newest `most` are written."""
     return Coded(
         lambda found, name: PendingDelete.all_from_json(found.get(name), found["account"], most),
         lambda value: [each.to_json() for each in value[-most:]],
@@ -89,7 +90,7 @@ def pending_deletes(most: int = PENDING_AT_MOST) -> Coded:
 
 
 def keys(most: int) -> Coded:
-    """Keys of messages, at most `most`."""
+    """Encoding of at most `most` keys of messages."""
     return several(most, _key, lambda key: [key.queue.name, key.message_id])
 
 

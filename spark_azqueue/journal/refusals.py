@@ -1,4 +1,4 @@
-"""What a log refuses of its folder, whatever kind of log it is: the sentences; and `tell_loss`."""
+"""Errors about the folder of a log, of any kind: their texts, and `tell_loss`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def tell_loss(error: AzQueueError, *, lose: bool, then: str = "") -> None:
-    """Raise this error; with `lose` (failOnDataLoss=false) warn of it, and continue.
+    """Raise this error; with `lose` (failOnDataLoss=false), log it as a warning instead.
 
-    then: what follows from the loss, for the warning.
+    then: consequence of the loss, for the warning.
     """
     if not lose:
         raise error
@@ -25,7 +25,7 @@ def tell_loss(error: AzQueueError, *, lose: bool, then: str = "") -> None:
 
 
 def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
-    """An object is not as it was written."""
+    """Error for an object that is not as it was written."""
     kind, where = place.kind, place.where
     return LogDamaged(
         f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
@@ -34,7 +34,7 @@ def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
 
 
 def vanished(place: Located, name: str) -> LogDamaged:
-    """An object existed when ours was put, and does not now."""
+    """Error for an object that existed at this process's put, and is missing now."""
     return LogDamaged(
         f"'{name}' in the {place.kind.words} {place.where} existed a moment ago, and is"
         " gone: does something else delete objects of this folder?"
@@ -42,15 +42,15 @@ def vanished(place: Located, name: str) -> LogDamaged:
 
 
 def unreadable_identity(place: Located, name: str) -> LogDamaged:
-    """The identity object is not valid."""
+    """Error for an identity object that is not valid."""
     return LogDamaged(
-        f"'{name}' in the {place.kind.words} {place.where} is not as spark-azqueue wrote it,"
-        " or a newer one did: restore it, upgrade, or name another folder"
+        f"'{name}' in the {place.kind.words} {place.where} is damaged, or a newer release"
+        " of spark-azqueue wrote it: restore it, upgrade, or name another folder"
     )
 
 
 def earlier_names(place: Located, name: str, version: int, known: int) -> LogDamaged:
-    """A version of the package before its first release wrote the log."""
+    """Error for a log that was written before the first release of the package."""
     return LogDamaged(
         f"'{name}' in the {place.kind.words} {place.where} is of version {version}, from before the"
         f" first release; this one reads version {known}. Finish the log with the package that"
@@ -59,7 +59,7 @@ def earlier_names(place: Located, name: str, version: int, known: int) -> LogDam
 
 
 def missing_identity(place: Located, name: str, contents: str) -> LogDamaged:
-    """A folder has objects of a log, and no identity."""
+    """Error for a folder that has objects of a log, but no identity."""
     return LogDamaged(
         f"the {place.kind.words} {place.where} has {contents}/…, but its {name} is"
         " missing: restore it, or name another folder"
@@ -67,15 +67,15 @@ def missing_identity(place: Located, name: str, contents: str) -> LogDamaged:
 
 
 def folder_of_another_kind(place: Located, kind: Kind) -> LogConflict:
-    """The folder holds a log of this kind. place: what the options say that it is."""
+    """Error for a folder with a log of kind `kind`. place: kind and folder in the options."""
     return LogConflict(
         f"{place.where} is the folder of a {kind.words}, and '{place.kind.option}' names it for"
-        f" a {place.kind.words}: name another one"
+        f" a {place.kind.words}: name another folder"
     )
 
 
 def folder_of_another_account(place: Located, account: str, named: str) -> LogConflict:
-    """The log is of this account. named: the one in the options."""
+    """Error for a log of account `account`. named: the account in the options."""
     return LogConflict(
         f"the {place.kind.words} {place.where} belongs to the account '{account}', but"
         f" the options name '{named}': name another folder"
@@ -83,17 +83,17 @@ def folder_of_another_account(place: Located, account: str, named: str) -> LogCo
 
 
 def another_writer(where: str) -> LogConflict:
-    """A process may not write the write-ahead log any more."""
+    """Error for a process that may not write the write-ahead log any more."""
     return LogConflict(
         f"another process writes the write-ahead log {where}, so this query stops; nothing is lost."
-        " Is the query running twice? A second start, a copied checkpoint, a driver that was"
-        " believed dead, or two load() calls with one folder: give each its own folder, and two"
-        " load() calls a new checkpointLocation, too"
+        " Is the query running twice? Possible causes: a second start, a copied checkpoint, a"
+        " driver that was believed dead, or two load() calls with one folder. Give each query and"
+        " each load() its own folder; two load() calls need a new checkpointLocation, too"
     )
 
 
 def too_many_names(kind: Kind, path: str, most: int) -> LogUnavailable:
-    """A folder has more names than can be listed."""
+    """Error for a folder with more names than can be listed."""
     return LogUnavailable(
         f"could not list {path}: it has more than {most:,} names, and a"
         f" {kind.words} has far fewer. Is it another program's folder?",
@@ -102,7 +102,7 @@ def too_many_names(kind: Kind, path: str, most: int) -> LogUnavailable:
 
 
 def without_links(kind: Kind, path: str, reason: str) -> LogUnavailable:
-    """A file system cannot create a file only if it does not exist."""
+    """Error for a file system that cannot refuse to overwrite an existing file."""
     return LogUnavailable(
         f"the file system of {path} cannot create a file only if it does not exist"
         f" ({reason}), so two queries could overwrite each other's log. Use a disk or NFS, or"
@@ -120,7 +120,7 @@ _ADVICE = {
     errno.ENOENT: "Is the disk {mounted}? For a new log, create the folder above; else restore it",
     errno.ENOTDIR: "Name a folder in the option '{option}'",
     errno.EISDIR: "Remove the folder that has the name of a file of the log",
-    errno.EINVAL: "Remove what has the name of a file of the log: a pipe, or a device",
+    errno.EINVAL: "Remove the pipe or the device that has the name of a file of the log",
     errno.ELOOP: "Remove the symbolic link: within the log, folders and files are real ones",
 }
 _OTHERWISE = "Check the disk, or the server that holds it, then start the query again"
@@ -129,7 +129,10 @@ _OTHERWISE = "Check the disk, or the server that holds it, then start the query 
 def failed_call(
     kind: Kind, doing: str, path: str, error: OSError, *, may_exist: bool
 ) -> LogUnavailable:
-    """A call of the file system failed. may_exist: the file may be there, or appear later."""
+    """Error for a failed call of the file system.
+
+    may_exist: the file may exist, or appear later.
+    """
     advice = _ADVICE.get(error.errno or 0, _OTHERWISE)
     advice = advice.format(option=kind.option, mounted=kind.mounted)
     return LogUnavailable(

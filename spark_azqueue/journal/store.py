@@ -1,8 +1,8 @@
-"""What a log needs from the place where it is stored.
+"""Operations that a log needs from its store.
 
-`FileStore` (file_store.py) and `BlobFolder` (service/blobs/folder.py) provide it, and `log_store`
-makes the one that an option names. Names are those of `service/names.py`: `log.json`, or
-`<folder>/<name>`. Every method raises ValueError for another name.
+`FileStore` (file_store.py) and `BlobFolder` (service/blobs/folder.py) implement the operations, and
+`log_store` creates the store that an option names. Names are as in `service/names.py`: `log.json`,
+or `<folder>/<name>`. Every method raises ValueError for any other name.
 """
 
 from __future__ import annotations
@@ -21,59 +21,55 @@ class LogStore(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """Which kind of log it holds, for texts."""
+        """Kind of the log in the folder, for texts."""
 
     @property
     def where(self) -> str:
-        """The place as the option names it, for texts: "blob:logs/orders". Never a secret."""
+        """Place as the option names it, for texts: "blob:logs/orders". Never a secret."""
 
     def open(self) -> None:
-        """Check that the folder can be used, and create what may be created.
+        """Check that the folder can be used, and create missing parts where that is allowed.
 
-        Raises ServiceError (LogUnavailable for files), which says what to do.
+        Raises ServiceError (LogUnavailable for files), whose text names a fix.
         """
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Create an object, whole or not at all. An attempt is repeated with the same bytes.
+        """Create an object, whole or not at all. A retry sends the same bytes.
 
-        Returns True once it is durable, and False if an object of this name exists. That may be
-        the work of an earlier attempt of this very call, so the caller compares.
-        Raises ServiceError. Its `may_have_taken_effect` is True if the object may exist, or may
-        appear later; False if it certainly does not and will not. The time limit grows with
-        len(data).
+        Returns True once the object is durable, and False if an object of this name exists. The
+        existing object may be from an earlier try of this very call, so the caller compares bytes.
+        Raises ServiceError. The error's `may_have_taken_effect` is True if the object may exist, or
+        may appear later; False if the object certainly does not exist and will not appear. The time
+        limit grows with len(data).
         """
 
     def get(self, name: str, most: int) -> bytes | None:
-        """Return the first `most` bytes (at least 1) that were put, None if the object is absent.
+        """Return the first `most` bytes (at least 1) of an object, None if the object is absent.
 
-        The answer is the newest: nothing that a file system keeps in memory decides it. Raises
-        ServiceError.
+        The answer is always current: caches of a file system are bypassed. Raises ServiceError.
         """
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """List a folder: ["seg/000000000001", …], sorted. Empty if there is no such folder.
 
-        prefix: only names that begin so after the slash.
-
-        Leaves out names that `is_listed` refuses. Raises ServiceError, also if there are more than
-        MOST_NAMES.
+        prefix: only names with this prefix after the slash. Names that `is_listed` refuses are left
+        out. Raises ServiceError, also for more than MOST_NAMES names.
         """
 
     def entries(self, folder: str, prefix: str = "") -> list[Stored]:
-        """List a folder as `names` does, at the same cost, with what the place says of each.
+        """List a folder as `names` does, at the same cost, with size and time of each object.
 
-        The size is that of the bytes that were put.
+        The size is the number of bytes that were put.
         """
 
     def delete(self, name: str) -> None:
         """Delete an object. Succeeds if it is absent. Raises ServiceError."""
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Remove what processes that were killed in `put_new` left behind (best effort).
+        """Remove incomplete objects of processes that were killed in `put_new` (best effort).
 
-        older_than_s: only what was last written this many
-        seconds ago; a younger one may belong to a `put_new` or `open` of another process, which
-        would fail.
+        older_than_s: only objects that were last written at least this many seconds ago. A younger
+        object may belong to a `put_new` or `open` of another process, which would fail.
         """
 
     def close(self) -> None:
@@ -86,9 +82,9 @@ def log_store(
     kind: Kind = WRITE_AHEAD,
     within_s: float | None = None,
 ) -> LogStore:
-    """The store at this place. account: of a place in blobs. Nothing is opened or sent yet.
+    """Return the store at this place. Nothing is opened or sent yet.
 
-    within_s: the longest that a call to blobs may take, if not a minute.
+    account: of a place in blobs. within_s: the time limit of a call to blobs; None for one minute.
     """
     if place.container is None or account is None:
         return FileStore(place.folder, kind)

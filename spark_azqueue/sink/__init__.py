@@ -1,1 +1,1 @@
-"""The sink: turns rows into requests, sends them, and accounts for each one."""
+"""Sink: turns rows into requests, sends them, and counts the outcome of each request."""

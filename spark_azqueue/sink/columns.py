@@ -1,4 +1,4 @@
-"""The columns that the sink takes: names, types, and their positions in a row."""
+"""Columns of the sink: names, types, and positions in a row."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from spark_azqueue.options.choices import MessageFormat, Operation
 
 GivenColumns = tuple[tuple[str, str], ...]
 Row = tuple[object, ...]
-"""A row as it comes from Spark."""
+"""A row of Spark."""
 
 
 def value_of(row: Row, place: int | None) -> object:
-    """The value at this place of a row, None without a place."""
+    """Return the value at this position of a row, None without a position."""
     return None if place is None else row[place]
 
 
@@ -78,16 +78,16 @@ _TAKEN: dict[Operation, Sequence[str]] = {
 }
 
 
-# Columns of the source that no user adds by hand.
+# Columns of the source that users never add themselves.
 _OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time")
 
 _REQUIRED: dict[str, str] = {
-    "body": "it is what is sent. To send whole rows, use to_json(struct(*)) AS body",
+    "body": "it holds the text to send. To send whole rows, use to_json(struct(*)) AS body",
     "message_id": "take it from the source's rows",
     "pop_receipt": "take it from the source's rows, read with deleteOnCommit=false",
-    "id": "an event needs the key of what it is about; a message that is sent twice keeps it",
-    "type": "an event needs one, such as 'com.example.order.created'",
-    "source": "an event needs one: who sends it, as a URI such as '/shop/orders'",
+    "id": "an event needs an id, such as an order number, that is the same if it is sent twice",
+    "type": "an event needs a type, such as 'com.example.order.created'",
+    "source": "an event needs a source: its sender as a URI, such as '/shop/orders'",
 }
 
 
@@ -132,7 +132,7 @@ def check_supplied(
                 f" {_conversion(name, kind, allowed[0])} AS {name}"
             )
         if name in places:
-            raise InvalidSchema(f"the column '{name}' is there twice; keep one")
+            raise InvalidSchema(f"the column '{name}' occurs twice; keep one")
         places[name] = place
     if {"visibility_delay", "visible_at"} <= places.keys():
         raise InvalidSchema(
@@ -144,7 +144,7 @@ def check_supplied(
 
 
 def _conversion(name: str, kind: str, wanted: str) -> str:
-    """The expression in SQL that makes a value of the wanted type of this column."""
+    """Return the SQL expression that converts this column to the wanted type."""
     if kind.startswith(("struct", "array", "map", "variant")) and wanted == "string":
         return f"to_json({name})"
     if kind == "binary" and wanted == "string":
@@ -155,16 +155,16 @@ def _conversion(name: str, kind: str, wanted: str) -> str:
 def _check_target(
     by_row: bool, queue: str | None, default_queue: str | None, operation: Operation
 ) -> None:
-    """Refuse rows with no target, or with two.
+    """Refuse rows without a target, or with two targets.
 
-    A row to update or delete may have both: its column says where its message is.
+    Rows to update or delete may have both: the column 'queue' names the queue of the message.
     """
     if by_row and queue and operation is Operation.ENQUEUE:
         raise InvalidSchema(
             f"the option 'queue' is '{queue}', and the column 'queue' names a queue for each row."
-            " Which one is meant? To send all rows to the option's, leave the column out, as in"
-            " select('body'). To send each to its own, leave the option out; for rows whose column"
-            " is null set 'defaultQueue'"
+            " Which one is meant? To send all rows to the queue of the option, leave the column"
+            " out, as in select('body'). To send each row to its own queue, leave the option out;"
+            " for rows whose column is null set 'defaultQueue'"
         )
     if not by_row and default_queue:
         raise InvalidSchema(
@@ -178,11 +178,11 @@ def _check_target(
 
 
 def _check_not_sent_back(types: Mapping[str, str]) -> None:
-    """Refuse rows as the source gives them: their `queue` is where they came from."""
+    """Refuse unchanged rows of the source: their `queue` is the queue that they came from."""
     found = [name for name in _OF_THE_SOURCE if name in types]
     if "queue" in types and found:
         raise InvalidSchema(
             f"these are rows of the source (they have the column '{found[0]}'), and their column"
-            " 'queue' says where each came from: it would be sent back there. Select what is to be"
-            " sent, as in select('body'), and name the target in the option 'queue'"
+            " 'queue' is the queue that each row came from: it would be sent back there. Select the"
+            " columns to send, as in select('body'), and name the target in the option 'queue'"
         )

@@ -1,7 +1,7 @@
-"""What `settle` and `dead_letters` put into the queue for a message that is given up.
+"""Copies of messages that `settle` and `dead_letters` dead-letter.
 
-That is an envelope (`service/envelopes.py`), with `body_encoding` "stored" if the body could not be
-decoded. If a body leaves no room for the rest, the message is copied bare: its body alone, as a
+A copy is an envelope (`service/envelopes.py`), with `body_encoding` "stored" if the body could not
+be decoded. If the body leaves no room for the other fields, the copy is bare: the body alone, as a
 sender would have stored it.
 """
 
@@ -25,7 +25,7 @@ _REASON_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A message that is given up. stored: its text as stored, if that could not be decoded.
+    """A message to dead-letter. stored: its text as stored, if the text could not be decoded.
 
     more: further fields of the envelope.
     """
@@ -40,7 +40,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What to send. bare: the text is to be stored as it is, whatever `messageEncoding` is."""
+    """A message to send. bare: the text is stored unchanged, whatever `messageEncoding` is."""
 
     text: str
     bare: bool = False
@@ -49,10 +49,11 @@ class Copy:
 def copies_of(
     rows: Sequence[Any], encoding: Encoding, queue: str, *, in_blobs: bool
 ) -> list[tuple[Any, Copy]]:
-    """The copies of dead messages, each with its row; without the rows that cannot be copied.
+    """Return the copies of dead messages, each with its row; rows that cannot be copied are left
+    out.
 
-    rows: with the fields of `Given`. queue: where the copies go, for the log, which tells of rows
-    without a copy and of bare copies. The others: see `copy_of`.
+    rows: with the fields of `Given`. queue: target of the copies, named in the log's warnings about
+    bare copies and about rows without a copy. encoding, in_blobs: see `copy_of`.
     """
     copies: list[tuple[Any, Copy]] = []
     refused: list[tuple[Any, InvalidRow]] = []
@@ -80,10 +81,10 @@ def copies_of(
 
 
 def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
-    """The envelope about a message, or a bare copy of it.
+    """Return the envelope about a message, or a bare copy of the message.
 
-    encoding: how envelopes are written. in_blobs: envelopes over 64 KiB go into blobs.
-    Raises InvalidRow, which says why, if there is nothing to copy or no copy can be sent.
+    encoding: how envelopes are written. in_blobs: envelopes over 64 KiB go into blobs. Raises
+    InvalidRow with the reason if there is no body to copy, or if no copy can be sent.
     """
     body = given.stored if given.body is None else given.body
     if body is None:
@@ -95,7 +96,8 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
         envelope = _envelope(given, reason, body)
         if _can_be_sent(envelope, encoding, in_blobs=in_blobs):
             return Copy(envelope)
-    # The sender stored it as a text or as base64, so one of them fits, except for a body of a blob.
+    # The sender stored the body as a text or as base64, so one of these fits, except for a body of
+    # a blob.
     likely = (encoding, Encoding.NONE, Encoding.BASE64)
     for stored_as in likely if given.body is not None else (Encoding.NONE,):
         try:
@@ -109,10 +111,10 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
 
 
 def dead_letter_text(given: Given) -> str:
-    """The text to store about a message: the envelope, or the body alone if only that fits.
+    """Return the text to store about a message: the envelope, or only the body if only that fits.
 
-    An envelope that is too long if neither does: the sink can put it into a blob. Raises InvalidRow
-    if there is no body.
+    If neither fits, the envelope is returned although it is too long: the sink can put it into a
+    blob. Raises InvalidRow if there is no body.
     """
     try:
         return copy_of(given, Encoding.NONE, in_blobs=False).text

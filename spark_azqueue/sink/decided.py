@@ -1,7 +1,8 @@
-"""What `settle` has decided about messages: one decision for each, carried out from the driver.
+"""Carries out the decisions of `settle` from the driver, one decision for each message.
 
-Spark's write does not report how many receipts were refused, and a repeated task finds
-all of its own stale. So these requests are sent from here: each once, with its answer.
+Spark's write does not report how many receipts were refused. A repeated task would also find its
+receipts stale, because its own first requests used them. So the driver sends these requests itself,
+once, and gets each answer.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from .tally import Sent
 log = logging.getLogger(__name__)
 
 _KEEPS = ("done", "dead", "retry", "left")
-"""Decisions; a later one keeps the message longer."""
+"""Decisions; a later decision in this list keeps the message longer."""
 
 _RECEIPT: GivenColumns = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
 
 
 def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
-    """One row of each message: the one whose decision keeps it longest. Warns if they differ.
+    """Return one row of each message: the row whose decision keeps the message longest.
 
-    rows: one for each decision about a message, with `message_id`, `pop_receipt`, `queue`,
-    `outcome` and `delay`.
+    Warns if the decisions differ. rows: one for each decision about a message, with `message_id`,
+    `pop_receipt`, `queue`, `outcome` and `delay`.
     """
     chosen: dict[tuple[str, str, str], Any] = {}
     differ: dict[tuple[str, str, str], None] = {}
@@ -44,8 +45,8 @@ def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
     if differ:
         key = next(iter(differ))
         log.warning(
-            "%d messages have several rows, for which the conditions of settle differ: what keeps"
-            " the message longest counts. For example message %s of queue '%s': %s",
+            "%d messages have several rows, for which the conditions of settle differ: the decision"
+            " that keeps the message longest counts. For example message %s of queue '%s': %s",
             *(len(differ), key[1], key[0], chosen[key].outcome),
         )
     return list(chosen.values())
@@ -61,7 +62,7 @@ def delete(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:
 
 
 def show_later(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:
-    """Show the messages of these rows again after the delays. Raises what `delete` does."""
+    """Show the messages of these rows again after the delays. Raises what `delete` raises."""
     columns = (*_RECEIPT, ("visibility_delay", "int"))
     delayed = [(*_receipt(row), row.delay) for row in rows]
     return _send(Operation.UPDATE, columns, delayed, options)

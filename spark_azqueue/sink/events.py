@@ -38,11 +38,11 @@ _NAMED_AT_MOST = 80
 
 
 def event_of(row: Row, columns: SinkColumns, body: Body) -> str:
-    """The event of this row, as JSON.
+    """Return the event of this row, as JSON.
 
-    A string body becomes `data`: as JSON if it is JSON and `datacontenttype` is that of JSON or is
-    missing, else as a string. A binary body becomes `data_base64`.
-    Raises InvalidRow, which names the column.
+    A string body becomes `data`. The body is embedded as JSON if it is JSON and `datacontenttype`
+    is missing or a JSON type; otherwise as a string. A binary body becomes `data_base64`. Raises
+    InvalidRow, which names the column.
     """
     attributes = {"specversion": "1.0"}
     for name in EVENT_TYPES:
@@ -55,7 +55,7 @@ def event_of(row: Row, columns: SinkColumns, body: Body) -> str:
 
 
 def attributes_of(row: Row, columns: SinkColumns) -> dict[str, str | None]:
-    """The attributes of a row that cannot be sent, as they are, long ones cut."""
+    """Return the unchecked attributes of a row that cannot be sent; long values are cut."""
     found = {name: value_of(row, getattr(columns, name)) for name in EVENT_TYPES}
     return {name: None if v is None else str(v)[:400] for name, v in found.items()}
 
@@ -88,7 +88,7 @@ _FORMS: dict[str, tuple[str, re.Pattern[str]]] = {
 
 
 def _time(at: datetime) -> str:
-    """RFC 3339 in UTC. A time without a zone, as on Spark 4.0, is local time."""
+    """Format a time by RFC 3339 in UTC. A time without a zone, as on Spark 4.0, is local time."""
     try:
         moment = at.astimezone(timezone.utc)
     except OverflowError:
@@ -97,7 +97,7 @@ def _time(at: datetime) -> str:
 
 
 def _data(body: Body, media_type: str | None) -> str:
-    """The member of the event that holds the body, without the braces."""
+    """Return the member of the event that holds the body, without the braces."""
     if not isinstance(body, str):
         return f'"data_base64": "{base64.b64encode(body).decode("ascii")}"'
     if _is_json(media_type) and (value := _json(body)) is not None:
@@ -113,7 +113,8 @@ def _is_json(media_type: str | None) -> bool:
 
 
 def _json(text: str) -> str | None:
-    """The text if it is JSON, None if it is not. It is sent as it is: numbers keep their digits."""
+    """Return the text if it is JSON, otherwise None. The text is unchanged: numbers keep their
+    digits."""
     try:
         # Numbers stay texts here: Python refuses to convert very long ones.
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)

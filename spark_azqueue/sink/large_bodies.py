@@ -1,4 +1,4 @@
-"""Calls whose large body becomes a blob first."""
+"""Calls with a large body, which is stored in a blob first."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class LargeBodies:
 
         With transactionLog a put returns the hidden message.
 
-        Each attempt stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied
-        or ServiceError: the request failed, or its outcome is unknown.
+        Each try stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied or
+        ServiceError: the request failed, or its outcome is unknown.
         """
         in_doubt = False
 
@@ -92,14 +92,17 @@ class MissingQueues:
         self._created: set[QueueRef] = set()
 
     def create_for(self, request: RowRequest) -> bool:
-        """Create the queue of this row, unless that was done. Returns False if it is not allowed.
+        """Create the queue of this row, unless it was created. Returns False if that is not
+        allowed.
 
-        Only for a row to enqueue: in a new queue there is no message to update or delete.
-        Raises ServiceError.
+        A queue is only created for a row to enqueue: a new queue has no message to update or
+        delete. Raises ServiceError.
         """
         if not (self._allowed and isinstance(request, EnqueueRow)):
             return False
-        if request.queue not in self._created:  # two threads may both create it: that does no harm
+        if (
+            request.queue not in self._created
+        ):  # two threads may both create the queue, which is harmless
             self._client.create(request.queue)
             self._created.add(request.queue)
         return True

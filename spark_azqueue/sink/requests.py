@@ -1,6 +1,6 @@
-"""Turns a row into its request: a call to its queue, checked, with the number of the row.
+"""Turns a row into a checked request, with the number of the row.
 
-`row_errors.py` goes through the rows of a task; `sender.py` sends the requests.
+`row_errors.py` iterates over the rows of a task; `sender.py` sends the requests.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Clock: TypeAlias = Callable[[], float]
 class EnqueueRow(Put):
     """A row to put. row: its number in the task.
 
-    large: stored as a blob first; the reference to it then becomes `text`.
-    reason: why the row itself cannot be sent; the text is then the report about it.
+    large: body to store as a blob first; the reference to the blob then becomes `text`. reason: why
+    the row itself cannot be sent; the text is then the report about the row.
     """
 
     row: int
@@ -58,21 +58,25 @@ class EnqueueRow(Put):
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds on to."""
+        """Approximate bytes of memory of the request."""
         return _ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenRow(EnqueueRow):
-    """A row to put hidden until its transaction is recorded. due: when it is to be visible then.
+    """A row to put as a prepared message: hidden until its transaction is recorded.
 
-    `delay_s` and `ttl_s` are those of the hidden message.
+    due: when the message is to be visible after that. `delay_s` and `ttl_s` are those of the hidden
+    message.
     """
 
     due: Delay = 0
 
     def result(self, answer: Answer) -> Hidden:  # type: ignore[override]
-        """The message's receipt. Raises ServiceError if the answer has none: it is put again."""
+        """Return the message's receipt.
+
+        Raises ServiceError if the answer has no receipt: the message is then put again.
+        """
         placed = self.placed(answer)
         if placed is None or not placed.inserted or not placed.expires:
             raise unreadable_answer(
@@ -88,7 +92,8 @@ class HiddenRow(EnqueueRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRow(Update):
-    """A row to update: show the message again after `visibility_s`, with a new text if it has one.
+    """A row to update: show the message again after `visibility_s`, with a new text if the row has
+    one.
 
     row, large: as in `EnqueueRow`.
     """
@@ -98,11 +103,11 @@ class UpdateRow(Update):
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds on to."""
+        """Approximate bytes of memory of the request."""
         return _LEASED_ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text or "")
 
     def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
-        """The outcome, OK if an earlier attempt explains the refusal."""
+        """Return the outcome, OK if an earlier try explains the refusal."""
         return judged(error.outcome, in_doubt=error.unanswered), None
 
 
@@ -115,27 +120,27 @@ class DeleteRow(Delete):
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds on to."""
+        """Approximate bytes of memory of the request."""
         return _LEASED_ROW_BYTES
 
     def refused(self, error: ServiceError) -> Outcome:
-        """The outcome, OK if an earlier attempt explains the refusal."""
+        """Return the outcome, OK if an earlier try explains the refusal."""
         return judged(error.outcome, in_doubt=error.unanswered)
 
 
 _ROW_BYTES = 300
-"""About what the objects of a row take besides its text: a short text is the smallest part."""
+"""Approximate bytes of a row's objects without the text, which is often the smallest part."""
 
 _LEASED_ROW_BYTES = 400
-"""What they take with a message id and a receipt."""
+"""Approximate bytes of a row's objects with a message id and a receipt."""
 
 RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
 
 def judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
-    """What a refused receipt means. in_doubt: an earlier attempt may have taken effect.
+    """Return the outcome of a refused receipt. in_doubt: an earlier try may have taken effect.
 
-    In that case, it probably did, which explains the refusal: the outcome is OK.
+    In doubt, the earlier try probably took effect, which explains the refusal: the outcome is OK.
     """
     return Outcome.OK if outcome.refused and in_doubt else outcome
 
@@ -143,7 +148,7 @@ def judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
 def request_of(
     number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
 ) -> RowRequest:
-    """Turn one row into a checked request. number: from 0.
+    """Turn one row into a checked request. number: of the row, from 0.
 
     Raises InvalidRow or ValueError; InvalidOption if the rows' source deletes on commit.
     """
@@ -184,10 +189,10 @@ def put_of(
     large: Large | None,
     reason: str = "",
 ) -> EnqueueRow:
-    """The request of a row, as this sink puts it: hidden with `transactionLog`.
+    """Return the request that puts a row; with `transactionLog` the message is hidden.
 
-    Raises ValueError for a time to live that a hidden message cannot have. reason: of a row that is
-    quarantined: it never expires, and is hidden for as long as the service allows.
+    Raises ValueError for a time to live that a hidden message cannot have. reason: of a quarantined
+    row: its message never expires, and is hidden for as long as the service allows.
     """
     if config.transaction is None:
         return EnqueueRow(queue, text, delay, ttl, row=row, large=large, reason=reason)
@@ -220,13 +225,14 @@ _CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig, Clock], R
 
 
 def body_of(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
-    """The row's body, None if it has none."""
+    """Return the row's body, None if the row has none."""
     body = value_of(row, columns.body)
     return body if isinstance(body, (str, bytes, bytearray)) else None
 
 
 def text_or_blob(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str, Large | None]:
-    """The text to store in the message; "" and a Large body if that becomes a blob first."""
+    """Return the text to store in the message; "" and a Large body if the body must go to a blob
+    first."""
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
     ):
@@ -241,7 +247,7 @@ def text_or_blob(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str
 
 
 def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
-    """The row's queue, or that of the options: a plain name in the sink's account."""
+    """Return the row's queue, or the queue of the options: a plain name in the sink's account."""
     name = value_of(row, columns.queue)
     if name is None:
         queue = config.queue_if_none_is_named
@@ -267,7 +273,7 @@ def _delay(row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock) -> 
 
 
 def _visible_at(at: datetime, now: float) -> VisibleAt:
-    """The moment. A time without a zone, as on Spark 4.0, is local time."""
+    """Return the moment. A time without a zone, as on Spark 4.0, is local time."""
     moment = at.timestamp()
     if moment - now > MAX_VISIBILITY_S:
         raise InvalidRow(

@@ -1,18 +1,17 @@
-"""Turns the rows of a task into requests. With onRowError=queue a row that cannot be sent goes to a
-queue of its own, with the reason.
+"""Turns the rows of a task into requests.
 
-What is put there is a JSON object:
+With onRowError=queue, a row that cannot be sent goes to the queue of row errors, as a JSON object:
 
-    reason         what was wrong, as an error would say it
-    error          class of that error: InvalidRow, QueueNotFound, …
-    queue          the queue that the row was for (the beginning of a text that is too long for a
-                   name); null if it named none
+    reason         text of the error
+    error          class of the error: InvalidRow, QueueNotFound, …
+    queue          target queue of the row (only the beginning, if the text is too long for a
+                   name); null if the row named no queue
     body           the body, or null; as base64 if `body_encoding` is "base64"
     body_encoding  "text" or "base64"
     body_bytes     size of the whole body
     complete       false if only the beginning of the body fits
-    attributes     with messageFormat=cloudevents, if the row made no event: its columns as texts.
-                   An event that the service refused is the body as a whole
+    attributes     with messageFormat=cloudevents, if the row could not become an event: its columns
+                   as texts. If the service refused the event, `body` is the whole event instead
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MaybeBody = str | bytes | bytearray | None
 def requests(
     rows: Iterable[Row], columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
 ) -> Iterator[RowRequest]:
-    """Turn rows into checked requests, as `onRowError` says about those that cannot be sent.
+    """Turn rows into checked requests; `onRowError` decides about rows that cannot be sent.
 
     clock: seconds since 1970, for the column `visible_at`. Raises InvalidRow with the row's number
     (from 0), with onRowError=fail; InvalidOption for rows that their source deletes on commit.
@@ -73,10 +72,10 @@ def requests(
 
 
 def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> EnqueueRow | None:
-    """The request for the queue of row errors after the service refused this one for good.
+    """Return the request for the queue of row errors after the service refused this request.
 
     None if the task has to fail: with onRowError=fail, if other rows would fail the same way (no
-    access, no answer), or if the refused request was for that queue itself.
+    access, no answer), or if the refused request was for the queue of row errors itself.
     """
     if config.on_row_error is OnRowError.FAIL or not isinstance(request, EnqueueRow):
         return None
@@ -113,7 +112,7 @@ def _set_aside(
 
 
 def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> str:
-    """The JSON with the first `most` bytes of the body, all of them if None."""
+    """Return the JSON with the first `most` bytes of the body; None: the whole body."""
     if body is None:
         fields = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
         return json.dumps({**said, **fields})
@@ -121,7 +120,7 @@ def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> s
     part = whole[:most]
     try:
         whole.decode("utf-8")
-        kind, shown = "text", part.decode("utf-8", "ignore")  # the cut may be within a character
+        kind, shown = "text", part.decode("utf-8", "ignore")  # the cut may split a character
     except UnicodeDecodeError:
         kind, shown = "base64", base64.b64encode(part).decode("ascii")
     fields = {
@@ -134,7 +133,7 @@ def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> s
 
 
 def _cut(said: dict[str, Any], body: MaybeBody, encoding: Encoding) -> str:
-    """The JSON with as much of the body as fits into a message."""
+    """Return the JSON with as much of the body as fits into a message."""
     fits, too_much = 0, MAX_STORED_BYTES
     while too_much - fits > 1:
         middle = (fits + too_much) // 2
@@ -150,7 +149,7 @@ def _fits(text: str, encoding: Encoding) -> bool:
 
 
 def _sent(request: EnqueueRow, config: SinkConfig) -> str | bytes:
-    """The body that this request was made from."""
+    """Return the body that this request was made from."""
     if request.large is not None:
         return request.large.data
     return decode(request.text, config.encoding, BodyType.BINARY)

@@ -1,7 +1,7 @@
-"""Sends requests, many at once, and returns when each one is answered.
+"""Sends requests, many in parallel, and returns when each request is answered.
 
-Rows are checked ahead of sending, up to a limit, so that bad input near the start stops a task
-before any of its rows is sent.
+Rows are checked ahead of sending, up to a limit, so that a bad row near the start fails the task
+before any row is sent.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from .transaction.show import delete_hidden
 log = logging.getLogger(__name__)
 
 BUFFER_BYTES = 32 * 2**20
-"""How many bytes of a task are checked, and held in memory, before its first message is sent."""
+"""Bytes of a task that are checked, and held in memory, before its first message is sent."""
 
 _LAST_ANSWERS_S = 5.0
-"""How long a failed task waits for the last answers."""
+"""Seconds for which a failed task waits for the last answers."""
 
 _GLANCE_S = 0.005
-"""How long to wait for one kind of request (calls, blobs) while the other is under way, too."""
+"""Seconds to wait for one kind of request (calls, blobs) while the other kind is running, too."""
 
 
 class Sender:
     """Sends the rows of one task. Call `send` once."""
 
     def __init__(self, config: SinkConfig, client: QueueClient | None = None) -> None:
-        """Store; nothing is sent before `send`, which also closes the client.
+        """Keep the parameters; nothing is sent before `send`, which also closes the client.
 
-        client: the queues, if not those of the account.
+        client: replaces the client of the account's queues.
         """
         self._config = config
         self._client = client or QueueClient(config.account)
@@ -60,23 +60,25 @@ class Sender:
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
         # Large bodies under way.
         self._storing: dict[Future[Outcome | Hidden], RowRequest] = {}
-        self._waiting: FairQueue[QueueRef, RowRequest] = FairQueue()  # for the limits
+        self._waiting: FairQueue[QueueRef, RowRequest] = (
+            FairQueue()
+        )  # waiting because of the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = TaskCounts(config.operation, config.on_stale_receipt)
         self._is_transaction = config.transaction is not None
-        self._allowed: set[QueueRef] = set()  # queues whose messages we may show
+        self._allowed: set[QueueRef] = set()  # queues whose messages this task may publish
         self.hidden: list[Hidden] = []
-        """What the task put hidden, with transactionLog."""
+        """Messages that the task has put hidden, with transactionLog."""
 
     @property
     def traffic(self) -> Traffic:
-        """What the task cost so far."""
+        """Traffic of the task so far."""
         return self._traffic.total()
 
     @property
     def latencies(self) -> Latencies:
-        """How long the task's requests took so far."""
+        """Latencies of the task's requests so far."""
         return self._client.latencies()
 
     def send(self, requests: Iterable[RowRequest]) -> Sent:
@@ -136,8 +138,10 @@ class Sender:
             self._waiting.add(request.queue, request)
 
     def _check_rights(self, queue: QueueRef) -> None:
-        """Raise AccessDenied if we may not update there: a sender's right is to put alone."""
-        with contextlib.suppress(QueueNotFound):  # its put creates it, or says more
+        """Raise AccessDenied if the credential may not update there: a sender can only put."""
+        with contextlib.suppress(
+            QueueNotFound
+        ):  # the put creates the queue, or fails with a better error
             CONTROL(self._client.queue(queue).check)
         self._allowed.add(queue)
 
@@ -145,9 +149,10 @@ class Sender:
         return self._flight.try_begin(request, request, self._retry)
 
     def _collect(self) -> None:
-        """Wait for a result, if any is to come, and count all that came. Raises their first error.
+        """Wait for a result, if a request is running, and count all results. Raises the first
+        error.
 
-        A row without a result is missed in the end, by `TaskCounts.total`.
+        A row that never gets a result is detected at the end, by `TaskCounts.total`.
         """
         self._waiting.begin(self._try_begin)
         results = self._results()
@@ -159,13 +164,16 @@ class Sender:
             self._bytes_under_way -= request.size
             try:
                 self._answered(request, result)
-            except Exception as error:  # noqa: BLE001 (raised below, when the others are counted)
+            except Exception as error:  # noqa: BLE001 (raised below, after the other results are counted)
                 errors.append(error)
         if errors:
             raise errors[0]
 
     def _results(self) -> list[tuple[RowRequest, Any]]:
-        """The results so far. Waits for one, but only briefly if both kinds are under way."""
+        """Return the results so far.
+
+        Waits for a result, but only briefly if both kinds of request are running.
+        """
         results: list[tuple[RowRequest, Any]] = []
         if len(self._flight) or self._waiting:
             results += self._flight.ended(_GLANCE_S if self._storing else None)
@@ -205,10 +213,9 @@ class Sender:
         self._tally.answered(request, outcome)
 
     def _taken_back(self) -> str:
-        """Delete what the task put, with transactionLog.
+        """Delete the task's hidden messages, with transactionLog.
 
-        Returns what happened to it, in words; "" if nothing is to be taken back. Raises no
-        Exception.
+        Returns a text with the counts; "" without transactionLog. Raises no Exception.
         """
         if not self._is_transaction:
             return ""
@@ -219,11 +226,11 @@ class Sender:
 
     @property
     def abandoned(self) -> int:
-        """How many messages may have been put besides those that are known."""
+        """Number of messages that may have been put in addition to the known ones."""
         return self._traffic.unanswered
 
     def _break_off(self) -> None:
-        """Wait for the requests under way, so that the error can say how many were acknowledged."""
+        """Wait for the running requests, so that the error can say how many were acknowledged."""
         for future in self._storing:
             future.cancel()
         wait(self._storing)
@@ -240,12 +247,12 @@ class Sender:
             if isinstance(result, ServiceError):
                 self._traffic.failed(result)
             elif not isinstance(result, BaseException):
-                with contextlib.suppress(StaleReceipt):  # one error is raised already
+                with contextlib.suppress(StaleReceipt):  # another error is raised already
                     self._done(request, result)
 
 
 def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:
-    """Yield the same requests, but read (and so check) up to BUFFER_BYTES ahead."""
+    """Yield the same requests, but read (and so check) them up to BUFFER_BYTES ahead."""
     held: deque[RowRequest] = deque()
     size = 0
     for request in requests:

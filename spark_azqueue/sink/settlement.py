@@ -1,4 +1,4 @@
-"""Acknowledging by hand in one call: done, again later, or given up.
+"""Acknowledge messages by hand in one call: done, retried later, or dead-lettered.
 
 For streams with `deleteOnCommit=false`; see docs/writing.md.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Retry:
-    """Which rows are to be delivered again, and when.
+    """Rows whose messages are delivered again, and their delay.
 
     when: a condition. delay: seconds until the message is visible again (0 to 7 days), for all or
     as a column; `backoff()` makes one.
@@ -39,10 +39,10 @@ class Retry:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """Which rows are given up, and where their messages go.
+    """Rows whose messages are dead-lettered, and the queue for the copies.
 
-    when: a condition. queue: none of the source's; it must exist, or `createQueue` be set. reason:
-    a text, for all or as a column.
+    when: a condition. queue: not a queue of the source; it must exist, or `createQueue` must be
+    set. reason: a text, for all or as a column.
     """
 
     when: Column
@@ -52,12 +52,12 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class Settled:
-    """What happened to the messages of a batch, as the service answered.
+    """Counts of the messages of a batch, as the service answered.
 
-    done, dead: how many were deleted. retry: how many return after their delay. left: how many
-    were left alone; of these, not_copied were to be given up, but could not be copied. stale: how
-    many the service refused to change, since their receipts are stale: they are gone, or come
-    again. A dead one of these is in the queue for dead messages, too.
+    done, dead: deleted messages. retry: messages that return after their delay. left: messages that
+    were not changed; of these, not_copied should have been dead-lettered, but could not be copied.
+    stale: messages with a stale receipt, which the service refused to change: they are gone, or
+    come again. A dead message with a stale receipt is in the queue for dead messages, too.
     """
 
     done: int = 0
@@ -71,10 +71,10 @@ class Settled:
 def backoff(first: int = 30, longest: int = 3600) -> Column:
     """Return a delay in seconds that doubles with each dequeue of the message.
 
-    first: the delay after the first dequeue. longest: the delay never exceeds it. Both in seconds.
-    The batch needs the source's column `dequeue_count`.
+    first: the delay after the first dequeue. longest: the longest delay. Both in seconds. The batch
+    needs the source's column `dequeue_count`.
     """
-    # No message is dequeued 30 times before `longest` is reached; a larger power may overflow.
+    # The delay reaches `longest` before 30 doublings; a larger power may overflow.
     doublings = F.least(F.col("dequeue_count") - 1, F.lit(30))
     most = F.lit(min(longest, WEEK_S))
     return F.least(F.lit(first) * F.pow(F.lit(2.0), doublings), most).cast("int")
@@ -88,7 +88,7 @@ def settle(
     retry: Retry | None = None,
     dead: DeadLetter | None = None,
 ) -> Settled:
-    """Delete, retry later or give up each message of a batch, by conditions on its rows.
+    """Delete, retry or dead-letter each message of a batch, by conditions on its rows.
 
         def work(batch, number):
             good = F.col("status") == 200
@@ -102,20 +102,20 @@ def settle(
         `pop_receipt` and `queue`, and with `dead` also `body`.
     options: the account and its credential, and what else the sink is to know (`createQueue`,
         `onStaleReceipt`, …).
-    done: these messages are deleted. dead: these are copied into a queue, then deleted. retry:
-        these become visible again after a delay. If several conditions hold, the first of done,
-        dead and retry counts; NULL counts as false. A message of none of them returns when its
+    done: messages to delete. dead: messages to copy into a queue, then delete. retry: messages to
+        show again after a delay. If several conditions hold, the first of done, dead and retry
+        counts; NULL counts as false. A message without a true condition returns when its
         visibility timeout ends.
 
-    If a message has several rows, it is done if all of them are; else what keeps it longest counts:
-    none of the conditions, then retry (with the longest delay), then dead.
+    If a message has several rows, the decision that keeps the message longest counts: no condition,
+    then retry (with the longest delay), then dead, then done.
     The rows are evaluated once. The driver collects the decisions about each message, with the body
-    of a dead one once, and sends updates and deletes. A dead message that cannot be copied is left
-    alone, and a warning in the log says why.
-    Returns how many messages went which way, as the service answered. Before anything is changed,
-    raises InvalidSchema for a missing column, InvalidOption, also for rows of a source that deletes
-    on commit, and InvalidRow for rows of a peek or of `readLog`. Raises Spark's error if a copy
-    cannot be written, and ServiceError; messages that were not reached are delivered again.
+    of a dead message once, and sends updates and deletes. A dead message that cannot be copied is
+    not changed, and a warning in the log says why.
+    Returns the counts, as the service answered. Before any change, raises InvalidSchema for a
+    missing column, InvalidOption (also for rows of a source that deletes on commit), and InvalidRow
+    for rows of a peek or of `readLog`. Raises Spark's error if a copy cannot be written, and
+    ServiceError; messages that are not settled by then are delivered again.
     """
     _check(batch, dead)
     known = parse(options, Side.BOTH)
@@ -153,8 +153,11 @@ def settle(
 
 
 _OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue", "onstalereceipt"})
-"""In lower case: a copy has its own format, and is never quarantined, which may cut its body. It
-has no receipt."""
+"""Options that copies ignore, in lower case.
+
+A copy has its own format. A copy is never quarantined, because that may cut its body. A copy has no
+receipt.
+"""
 
 _OF_NEW_MESSAGES = frozenset(
     {
@@ -162,7 +165,10 @@ _OF_NEW_MESSAGES = frozenset(
         *("queue", "timetolive", "visibilitydelay", "createqueue"),
     }
 )
-"""In lower case: updates and deletes refuse or do not need them. Their rows name the queue."""
+"""Options that updates and deletes refuse or do not need, in lower case.
+
+Their rows name the queue.
+"""
 
 
 def _without(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
@@ -172,7 +178,7 @@ def _without(options: Mapping[str, str], names: Collection[str]) -> dict[str, st
 def _send(
     spark: SparkSession, copies: Sequence[Copy], queue: str, options: Mapping[str, str]
 ) -> None:
-    """Write the copies. A row that is refused fails the write, so nothing is deleted then."""
+    """Write the copies. A refused row fails the write, so that no message is deleted then."""
     target = _without(options, _OF_COPIES_IGNORED | {"queue"}) | {"queue": queue}
     if not any(name.lower() == "timetolive" for name in options):
         target["timeToLive"] = str(NEVER_EXPIRES)
@@ -193,15 +199,15 @@ def _check(batch: DataFrame, dead: DeadLetter | None) -> None:
         )
     if dead and (kind := dict(batch.dtypes)["body"]) not in ("string", "binary"):
         raise InvalidSchema(
-            f"cannot copy dead messages from a column 'body' that is {kind}: keep 'body' as the"
-            " source gives it, and give what you make of it another name"
+            f"cannot copy dead messages from a column 'body' that is {kind}: keep the column 'body'"
+            " of the source unchanged, and give a column that you derive from it another name"
         )
 
 
 def _outcomes(
     batch: DataFrame, done: Column | None, retry: Retry | None, dead: DeadLetter | None
 ) -> DataFrame:
-    """One row for each decision about a message: thousands of rows may have the same body."""
+    """Return a row for each decision about a message: thousands of rows may have the same body."""
     outcome = F.when(F.lit(False), "")
     for kind, condition in (
         ("done", done),
@@ -234,7 +240,7 @@ def _outcomes(
 _MESSAGE = ("message_id", "pop_receipt", "queue")
 
 _CORRUPT = "_corrupt_record"
-"""The source's column for the text of a message that could not be decoded."""
+"""Column of the source for the text of a message that could not be decoded."""
 
 
 def _column(value: Column | int | str) -> Column:

@@ -1,4 +1,4 @@
-"""What the results of calls say of a task's rows: outcomes, their counts, errors and warnings.
+"""Outcomes of a task's rows, from the results of calls: counts, errors and warnings.
 
 If a row that was sent has no answer, the task fails.
 """
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one task, or of several added together.
+    """Traffic of one task, or of several tasks added together.
 
-    bytes: of the bodies that the service took, as they are stored. retries: requests that were
-    repeated. throttled: of these, after the service had answered 503 or 429.
+    bytes: of the bodies that the service accepted, as they are stored. retries: requests that were
+    repeated. throttled: requests that were repeated after an answer 503 or 429.
     """
 
     bytes: int = 0
@@ -61,26 +61,26 @@ class TrafficCounter:
         self.failed(error)
 
     def failed(self, error: ServiceError) -> None:
-        """Count an attempt that failed for the last time, or is repeated. Thread-safe."""
+        """Count a failed try, whether it is repeated or not. Thread-safe."""
         if may_have_taken_effect(error.status, sent=error.sent):
             self.unanswered_more(1)
 
     def unanswered_more(self, count: int) -> None:
-        """Count attempts whose answers are not awaited any more. Thread-safe."""
+        """Count requests whose answers are not awaited any more. Thread-safe."""
         with self._lock:
             self._unanswered += count
 
     @property
     def unanswered(self) -> int:
-        """How many attempts may have taken effect although no answer said so."""
+        """Number of requests that may have taken effect although no answer confirmed them."""
         return self._unanswered
 
     def taken(self, request: RowRequest) -> None:
-        """Count the body of a row that the service took. Call it in one thread only."""
+        """Count the body of a row that the service accepted. Call this in one thread only."""
         self._bytes += _stored_bytes(request)
 
     def total(self) -> Traffic:
-        """The traffic so far."""
+        """Return the traffic so far."""
         return Traffic(self._bytes, self._retries, self._throttled)
 
 
@@ -96,11 +96,11 @@ _NAMED_AT_MOST = 5
 
 
 def outcome_of(result: object) -> Outcome:
-    """The outcome in a call's result: OK, or GONE or LOST for a stale receipt.
+    """Return the outcome in a call's result: OK, or GONE or LOST for a stale receipt.
 
-    Raises TypeError for any other result, so that only a known one counts as done.
+    Raises TypeError for any other result, so that an unknown result never counts as done.
     """
-    if result is None or isinstance(result, Hidden):  # of a put
+    if result is None or isinstance(result, Hidden):  # result of a put
         return Outcome.OK
     outcome = result[0] if isinstance(result, tuple) else result
     if isinstance(outcome, Outcome) and (outcome is Outcome.OK or outcome.refused):
@@ -112,7 +112,7 @@ def outcome_of(result: object) -> Outcome:
 class Sent:
     """Outcomes of a task's rows. done: acknowledged. stale: refused for a stale receipt.
 
-    set_aside: in the queue of row errors (onRowError=queue).
+    set_aside: put into the queue of row errors (onRowError=queue).
     """
 
     done: int = 0
@@ -134,7 +134,7 @@ class TaskCounts:
         self._first_aside: EnqueueRow | None = None
 
     def begun(self) -> None:
-        """Count a row that is sent for the first time. Do not call it when a row is sent again."""
+        """Count a row that is sent for the first time. Do not call this for a repeated row."""
         self._begun += 1
 
     def answered(self, request: RowRequest, outcome: Outcome) -> None:
@@ -210,7 +210,8 @@ _WHY_STALE = (
 
 
 def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
-    """A copy of the error that also names the row, and why it was to be quarantined, if it was."""
+    """Return a copy of the error that names the row, and why the row was to be quarantined, if it
+    was."""
     why = request.reason if isinstance(request, EnqueueRow) else ""
     aside = f". It was to be dead-lettered because: {why}" if why else ""
     return type(error)(

@@ -1,4 +1,4 @@
-"""Reads what a transaction log says of a query, for the listener's metrics.
+"""Reads the state of a query's transactions from a transaction log, for the listener's metrics.
 
 listener = AzQueueListener.attach(spark, transactions=transaction_reader(options))
 """
@@ -17,19 +17,19 @@ from .transaction.log import TransactionLog
 from .transaction.names import Transaction
 
 _WITHIN_S = 5.0
-"""A listener waits no longer for an answer of the log."""
+"""Longest time in seconds that a listener waits for an answer of the log."""
 
 
 def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
-    """Return what reads the transaction log that these options name.
+    """Return a function that reads the transaction log of these options.
 
     options: of the sink, with `transactionLog` and a credential that may list and read there. The
-    reader takes the id of a query and gives its newest transaction, None if it recorded none. It
-    works in the process of the listener, changes nothing, and gives up after some seconds.
+    reader takes the id of a query and returns its newest transaction, None if it recorded none. It
+    runs in the process of the listener, changes nothing, and times out after some seconds.
 
-    Raises InvalidOption for options without `transactionLog`, and for bad ones. The reader raises
-    ServiceError if the log cannot be read, LogConflict if it is another account's or of another
-    kind, LogDamaged if it is not as it was written.
+    Raises InvalidOption for options without `transactionLog`, and for bad options. The reader
+    raises ServiceError if the log cannot be read, LogConflict for a log of another account or kind,
+    LogDamaged for a log that is not as it was written.
     """
     config = sink_config(dict(options))
     settings = config.transaction
@@ -43,7 +43,7 @@ def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
 
     def read(query_id: str) -> TransactionReport | None:
         if not log.uuid and not log.identify():
-            return None  # the first write begins it
+            return None  # the first write creates the log
         return _newest(log, names.stream_key(query_id))
 
     return read

@@ -1,7 +1,8 @@
-"""The writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
+"""Writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
 
-At least once: a batch counts as written only when every request was acknowledged. A task that Spark
-runs again sends its rows again. With transactionLog exactly once: see `transaction/commit.py`.
+At least once: a batch counts as written only when every request was acknowledged. If Spark runs a
+task again, the task sends its rows again. With transactionLog exactly once: see
+`transaction/commit.py`.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Acknowledged(WriterCommitMessage):
-    """The counts of one task, sent to the driver.
+    """Counts of one task, sent to the driver.
 
-    prepared: with transactionLog. latencies: of its requests.
+    prepared: with transactionLog. latencies: of the task's requests.
     """
 
     sent: Sent
@@ -61,9 +62,10 @@ class Acknowledged(WriterCommitMessage):
 
 
 def plan_of(config: SinkConfig) -> WritePlan | None:
-    """With transactionLog, ask log and queue what to write. Raises what `Transactions.plan` does.
+    """Check log and queue, and plan the write, with transactionLog; otherwise None.
 
-    On the driver, before Spark starts the tasks: it calls no writer there.
+    Runs on the driver before Spark starts the tasks, since Spark calls no writer at that time.
+    Raises what `Transactions.plan` raises.
     """
     if not config.transaction:
         return None
@@ -72,10 +74,10 @@ def plan_of(config: SinkConfig) -> WritePlan | None:
 
 
 class _Writer:
-    """The part that both writers share: sends the rows of a task."""
+    """Common part of both writers: sends the rows of a task."""
 
     def __init__(self, config: SinkConfig, columns: SinkColumns, plan: WritePlan | None) -> None:
-        """plan: that of `plan_of`."""
+        """plan: result of `plan_of`."""
         self._config = config
         self._columns = columns
         self._plan = plan
@@ -91,7 +93,8 @@ class _Writer:
     def _write(
         self, count: Callable[[], int], rows: Callable[[], Iterable[Row]]
     ) -> WriterCommitMessage:
-        """Send the rows, or with transactionLog only count them if they are recorded already."""
+        """Send the rows. With transactionLog, only count rows whose transaction is recorded
+        already."""
         freeze_loaded_modules()
         task = TaskContext.get()
         writer = writer_of(task.getLocalProperty) if task else Writer()
@@ -109,22 +112,24 @@ class _Writer:
         return Acknowledged(sent, sender.traffic, prepared, sender.latencies)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> Committed | None:
-        """Record what the tasks put, and show it, with transactionLog."""
+        """Record and publish the messages that the tasks prepared, with transactionLog."""
         if self._plan is None:
             return None
         with closing(Transactions(self._config)) as transactions:
             return transactions.commit(self._plan, _prepared(messages))
 
     def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete again what finished tasks put, as far as that can be right."""
+        """Delete the messages that finished tasks prepared, unless a record may hold them."""
         if self._plan is None:
             return
         try:
             with closing(Transactions(self._config)) as transactions:
                 prepared = _prepared([each for each in messages if each is not None])
                 left = transactions.abort(self._plan, prepared, is_missing=None in messages)
-        except AzQueueError as error:  # the write failed already; its error is the one to see
-            log.warning("what the failed write had put stays hidden until it expires: %s", error)
+        except (
+            AzQueueError
+        ) as error:  # the user must see the error of the write, which failed before
+            log.warning("the failed write's messages stay hidden until they expire: %s", error)
             return
         if left is None:
             log.warning(
@@ -140,13 +145,16 @@ class AzQueueWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame (`df.write`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log the counts: all tasks are done. With transactionLog record and show the messages."""
+        """Log the counts: all tasks are done.
+
+        With transactionLog, record and publish the messages first.
+        """
         _tell("all written", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what finished tasks sent nevertheless: another task failed.
+        """Log how many rows finished tasks have sent, although another task failed.
 
-        With transactionLog delete it again.
+        With transactionLog, delete these messages.
         """
         _tell("the write failed; of finished tasks", messages, logging.WARNING)
         self._abort(messages)
@@ -158,21 +166,21 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log the counts: all tasks of this micro-batch are done.
 
-        With transactionLog record and show the messages first.
+        With transactionLog, record and publish the messages first.
         """
         _tell(f"batch {batchId}", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log that a task failed: Spark runs the batch again, which sends its messages again.
 
-        With transactionLog delete first what finished tasks put.
+        With transactionLog, delete the messages of finished tasks first.
         """
         _tell(f"batch {batchId} failed and will be sent again", messages, logging.WARNING)
         self._abort(messages)
 
 
 class RowStreamWriter(AzQueueStreamWriter):
-    """Writes the micro-batches of a stream on Spark 4.0, which passes rows, no Arrow batches."""
+    """Writes the micro-batches of a stream on Spark 4.0, which passes rows, not Arrow batches."""
 
     @short_tracebacks
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -181,10 +189,10 @@ class RowStreamWriter(AzQueueStreamWriter):
 
 
 def _is_start(task: TaskContext | None) -> bool:
-    """True for the first task of a write, and of a query's first micro-batch.
+    """Return True for the first task of a write, and of a query's first micro-batch.
 
-    Only there an account that cannot be reached is taken for a mistake. All other tasks take it for
-    an outage, and repeat their requests.
+    In this task, an account that cannot be reached counts as a mistake, and the task fails. All
+    other tasks assume an outage, and retry their requests.
     """
     if task is None or task.partitionId() != 0:
         return False
@@ -200,11 +208,11 @@ STREAM_WRITER = (
 
 
 def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    """What each task prepared. Raises AzQueueError unless all of them say so."""
+    """Return the prepared messages of each task. Raises AzQueueError if a task reported none."""
     found = [each.prepared for each in messages if isinstance(each, Acknowledged) and each.prepared]
     if len(found) != len(messages):
         raise AzQueueError(
-            f"{len(messages) - len(found)} of {len(messages)} tasks did not say what they put:"
+            f"{len(messages) - len(found)} of {len(messages)} tasks did not report their messages:"
             " nothing was recorded. Please report this with the log of the driver"
         )
     return found
@@ -218,8 +226,9 @@ def _tell(
 ) -> None:
     """Log the tasks' counts on the driver.
 
-    Spark starts the process, and nothing configures its loggers: without a level of its own, this
-    logger takes INFO, so that a handler, such as Spark's own for the logs of workers, gets it.
+    Spark starts the process, and no code configures its loggers. So this logger sets its own level
+    to INFO if it has none, and a handler, such as Spark's own for the logs of workers, gets the
+    line.
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
@@ -249,7 +258,7 @@ def _tell(
 
 
 def _took(known: Iterable[Acknowledged]) -> dict[str, str]:
-    """Quantiles of how long the tasks' requests took that succeeded; none if unknown."""
+    """Return quantiles of the latency of successful requests; empty if unknown."""
     found: Latencies = {}
     for each in known:
         found = added(found, each.latencies)
@@ -261,10 +270,10 @@ def _took(known: Iterable[Acknowledged]) -> dict[str, str]:
 
 
 _SLICE_BYTES = 8 * 2**20
-"""About how many bytes of a record batch are converted to Python values at once."""
+"""Approximate bytes of a record batch that are converted to Python values together."""
 
 _SLICE_ROWS = 10_000
-"""The most rows of these: short values take much more room in Python."""
+"""Most rows that are converted together: short values take much more room in Python."""
 
 
 def tuples(

@@ -172,7 +172,7 @@ def identity(**changed: object) -> bytes:
     [
         (identity(account="other"), LogConflict, "belongs to the account 'other'"),
         (identity(version=2), LogDamaged, "version 2, from before the first release"),
-        (identity(version=9), LogDamaged, "a newer one did: restore it, upgrade"),
+        (identity(version=9), LogDamaged, "wrote it: restore it, upgrade"),
     ],
 )
 def test_the_folder_of_another_account_or_version(

@@ -102,7 +102,7 @@ class DecodingChanges(ExactlyOnce):
         try:
             super().spark_triggers(dies, slow, sent, data)
         except UndecodableBody as error:
-            is_told = "as the batch was logged with bodyType=binary: set that again" in str(error)
+            is_told = "was logged with bodyType=binary: set bodyType=binary again" in str(error)
             assert is_told or self.spark.options.get("onUndecodable") == "fail"
             self.spark.stop()
 
@@ -268,7 +268,7 @@ def test_a_logged_batch_keeps_its_rows_whatever_changes(
 
     held_bytes = any("\xff" in body for body in before)
     if held_bytes and changed[1] is BodyType.STRING:
-        with pytest.raises(UndecodableBody, match="logged with bodyType=binary: set that again"):
+        with pytest.raises(UndecodableBody, match="binary: set bodyType=binary again"):
             spark.trigger()
         spark.kill()
         spark.next_start_with(bodyType="binary")
@@ -302,7 +302,7 @@ def test_a_row_without_a_body_comes_again_without_one(
     assert copied(service) == []
     assert read(spark) == sorted(["m0", "m2", NO_BODY + "m1 !", NO_BODY + "m3 !"])
     assert "was logged with messageEncoding=base64, now it is none" in caplog.text
-    assert "now it is fail: it is decoded as it was logged; messages that do not dec" in caplog.text
+    assert "now it is fail: the batch is decoded as logged; messages that do not dec" in caplog.text
 
 
 def test_a_batch_with_options_that_this_release_does_not_know_is_refused() -> None:

@@ -69,7 +69,7 @@ def test_an_account_that_no_log_of_ours_names_is_damage(account: object) -> None
     value = {"version": WRITE_AHEAD.version, "log": "a" * 32, "account": account}
     store.objects["log.json"] = sealed(value)
 
-    with pytest.raises(LogDamaged, match="is not as spark-azqueue wrote it"):
+    with pytest.raises(LogDamaged, match="is damaged, or a newer release"):
         a_journal(store).open()
 
 

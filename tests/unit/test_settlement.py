@@ -305,6 +305,6 @@ def test_a_body_that_is_not_as_the_source_gives_it_is_refused(
     kinds = [(n, "struct<a:int>" if n == "body" else "string") for n in batch.columns]
     monkeypatch.setattr(type(batch), "dtypes", property(lambda _: kinds))
 
-    with pytest.raises(InvalidSchema, match="keep 'body' as the source gives it"):
+    with pytest.raises(InvalidSchema, match="keep the column 'body' of the source unchanged"):
         settle(batch, AZURE, **conditions())
     assert writes.made == []

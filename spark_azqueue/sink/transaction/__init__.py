@@ -1,5 +1,5 @@
-"""transactionLog: messages are put hidden, recorded in a log, then shown.
+"""transactionLog: messages are put hidden (prepared), recorded in a log, then published.
 
-Read first: `record.py` (what is logged of a batch), `task.py` (what a task puts), `commit.py` (what
-the driver does when all tasks are done).
+Read first: `record.py` (log entry of a batch), `task.py` (work of a task), `commit.py` (work of the
+driver after all tasks).
 """

@@ -1,9 +1,9 @@
-"""Plans, commits and aborts transactions: all steps in one file, since their order matters.
+"""Plans, commits and aborts transactions. All steps are in one file, since their order matters.
 
 See docs/decisions/0025.
 
-Spark calls plan, commit and abort in processes of their own on the driver. Between them travels
-only what is pickled: the plan to the tasks, and what the tasks prepared to commit or abort.
+Spark calls plan, commit and abort in separate processes on the driver. These processes share only
+pickled values: the plan goes to the tasks, and the tasks' prepared messages go to commit or abort.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit did. step: WRITE if it recorded its own messages.
+    """Result of a commit. step: WRITE if the commit recorded its own messages.
 
-    rows: messages of the record; of the given rows if it was passed over. abandoned: how many
-    messages may stay hidden until they expire. given: how many rows the write was given.
-    passed_over: why, if it was. is_same: whether the record has the given texts; None if that is
-    not known. discarded: how many messages of the record a person deleted (`finish --discard`).
+    rows: number of messages of the record; if the transaction was passed over, number of given
+    rows. abandoned: number of messages that may stay hidden until they expire. given: number of
+    rows that the write was given. passed_over: the reason, if the transaction was passed over.
+    is_same: the record has the given texts; None if unknown. discarded: number of the record's
+    messages that a user deleted (`finish --discard`).
     """
 
     step: Step
@@ -68,31 +69,31 @@ class Committed:
 
     @property
     def is_skipped(self) -> bool:
-        """True if the user should know that the rows of this write were not taken.
+        """True if the user should know that the rows of this write were not sent.
 
-        A replay of a stream's newest batch is usual after each start.
+        A replay of a stream's newest batch is normal after each start, so it does not count.
         """
         is_stream = self.passed_over is PassedOver.STREAM
         return self.step is Step.OVER or (self.step is Step.SHOW and not is_stream)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the context of the line in the log."""
+        """Return the counts, for the context of the log line."""
         whole = {"transaction": self.step.name.lower(), "abandoned": self.abandoned}
         return whole | asdict(self.shown)
 
     def in_words(self) -> str:
-        """What the commit did, as a sentence."""
+        """Return the result as a sentence."""
         if self.step is Step.OVER:
             return (
-                "A higher number is recorded in the transaction log, so nothing was sent of these"
-                f" {self.rows:,} rows: {self.passed_over.value}"
+                f"A higher number is recorded in the transaction log, so these {self.rows:,} rows"
+                f" were not sent: {self.passed_over.value}"
             )
         whose = "Recorded" if self.step is Step.WRITE else "It was recorded before"
-        before = f", {self.shown.before:,} were before" if self.shown.before else ""
+        before = f", {self.shown.before:,} were shown before" if self.shown.before else ""
         hidden = f"; up to {self.abandoned:,} abandoned" if self.abandoned else ""
         skipped = (
-            f". The {self.given:,} rows of this write were not taken; for other rows, take a higher"
-            " txnVersion"
+            f". The {self.given:,} rows of this write were not sent; to send other rows, use a"
+            " higher txnVersion"
             if self.is_skipped
             else ""
         )
@@ -103,10 +104,10 @@ class Committed:
 
 
 class Transactions:
-    """The transactions of one sink, in one process. Used by one thread.
+    """Transactions of one sink, in one process. Used by one thread.
 
-    What its methods raise besides: ServiceError, LogDamaged, LogConflict. A commit that raised is
-    repeated by the next start of the query, or by the same write with the same number.
+    All methods also raise ServiceError, LogDamaged, LogConflict. A failed commit is repeated by the
+    next start of the query, or by the same write with the same number.
     """
 
     def __init__(
@@ -115,7 +116,10 @@ class Transactions:
         store: LogStore | None = None,
         client: QueueClient | None = None,
     ) -> None:
-        """store, client: if not those of the options. Nothing is sent yet."""
+        """Keep the parameters; nothing is sent yet.
+
+        store, client: replace what the options name.
+        """
         assert config.transaction, "there are no transactions without transactionLog"
         self._config = config
         self._settings: TransactionConfig = config.transaction
@@ -124,20 +128,20 @@ class Transactions:
         self._client = client or QueueClient(config.account)
         self._clock: ServiceClock | None = None
         self.may_be_recorded = False
-        """After a commit that failed: whether a record may hold what the tasks put."""
+        """After a failed commit: True if a record may hold the messages that the tasks prepared."""
         self.shown = Shown()
-        """What became of the messages of this transaction, also of a commit that failed."""
+        """Counts of this transaction's published messages, also after a failed commit."""
         self.left = 0
-        """After a commit that failed: how many messages may stay hidden until they expire."""
+        """After a failed commit: number of messages that may stay hidden until they expire."""
 
     # ── before the tasks ──────────────────────────────────────────────────────────────────────────
 
     def plan(self, reach: Callable[[Account], None] = check_reachable) -> WritePlan:
-        """Check the log and the rights before anything is put, and list the newest records.
+        """Check the log and the rights before any message is put, and list the newest records.
 
-        A batch write also finishes the newest record below its number. reach: raises ServiceError
-        if the account of a new log cannot be reached. Raises TransactionUnknown for an older number
-        that is not known to be written, and what `commit` does.
+        A batch write also publishes the newest record below its number. reach: raises ServiceError
+        if the account of a new log cannot be reached. Raises TransactionUnknown for a lower number
+        that is not known to be written, and what `commit` raises.
         """
         self._log.open()
         settings = self._settings
@@ -165,19 +169,21 @@ class Transactions:
         return self._log.record(Transaction(key, listing.newest_of(key)))
 
     def _check_rights(self, queue: str) -> None:
-        """Raise AccessDenied if the credential may not update; a sender's may put and not show.
+        """Raise AccessDenied if the credential may not update: a sender's role can put, but not
+        publish.
 
-        A queue that does not exist is left to the first put, which creates it, or says more.
+        A missing queue is no error here: the first put creates the queue, or fails with a better
+        error.
         """
         self._time_at(QueueRef(self._config.account.name, queue), CONTROL)
 
     # ── after the tasks ───────────────────────────────────────────────────────────────────────────
 
     def commit(self, plan: WritePlan, prepared: Sequence[Prepared]) -> Committed:
-        """Record what the tasks put, and show it; or show what was recorded before.
+        """Record and publish the tasks' messages; or publish the messages recorded before.
 
-        If it fails, and no record can ever hold what they put, that is deleted. Raises
-        TransactionConflict, TransactionUnknown, TransactionExpired.
+        If the commit fails, and no record can ever hold the tasks' messages, they are deleted.
+        Raises TransactionConflict, TransactionUnknown, TransactionExpired.
         """
         try:
             return self._commit(plan, prepared)
@@ -185,7 +191,7 @@ class Transactions:
             if not self.may_be_recorded and any(each.chunks for each in prepared):
                 self.left = self._leave(prepared)
                 log.warning(
-                    "the transaction was not recorded, and what was put for it is deleted. Up to %d"
+                    "the transaction was not recorded, and its messages are deleted. Up to %d"
                     " messages stay hidden until they expire",
                     self.left,
                 )
@@ -228,10 +234,10 @@ class Transactions:
         return replace(counts, is_same=is_same(head, prepared), discarded=discarded)
 
     def finish_below(self, transaction: Transaction) -> RecordHead | None:
-        """Finish the newest record below this number: a higher one buries it.
+        """Publish the newest record below this number, since no later start publishes it.
 
-        Returns its head; None if there is none, or if this number is recorded already. Raises
-        TransactionConflict if a higher one is, and what `show` does.
+        Returns the head of the record; None if there is none, or if this number is recorded
+        already. Raises TransactionConflict if a higher number is recorded, and what `show` raises.
         """
         listing = self._not_overtaken(transaction)
         below = listing.below(transaction)
@@ -240,7 +246,7 @@ class Transactions:
         record = self._log.record(below[0])
         if record and listing.is_finished(record.head):
             return record.head
-        # Holding it, look again, and show it only if it is still the newest.
+        # List again after reading the record: only the newest record may be published.
         again = self._not_overtaken(transaction)
         newest = again.newest_of(transaction.key)
         if newest == transaction.number:
@@ -250,14 +256,14 @@ class Transactions:
         if record is None:
             raise vanished(self._log.store, names.record(below[0]))
         log.warning(
-            "%s is not known to be visible in whole: it is shown before %d is recorded",
+            "%s may not be completely visible: its messages are shown before %d is recorded",
             *(about(record.head), transaction.number),
         )
         self._show(record, again, is_ours=False)
         return record.head
 
     def _not_overtaken(self, transaction: Transaction) -> Listing:
-        """List the key. Raises TransactionConflict if a higher number is recorded."""
+        """List the key's objects. Raises TransactionConflict if a higher number is recorded."""
         listing = self._log.listing(transaction.key)
         if listing.has_higher(transaction):
             raise overtaken(self._log.where, transaction.number)
@@ -271,9 +277,9 @@ class Transactions:
         step: Step,
         below: RecordHead | None,
     ) -> TransactionRecord:
-        """The record of this transaction: one that exists, or what the tasks put.
+        """Return the existing record of this transaction, or record the tasks' messages.
 
-        below: the head of the newest record below, which is finished.
+        below: head of the newest record below, which is finished.
         """
         if step is Step.SHOW:
             found = self._log.record(transaction)
@@ -312,17 +318,17 @@ class Transactions:
         return own if is_first else self._log.need_record(transaction)
 
     def _check_same_log(self, prepared: Sequence[Prepared]) -> None:
-        """Raise TransactionUnknown if the log is not the one that was asked before the tasks."""
+        """Raise TransactionUnknown if the log has been replaced since the plan was made."""
         if not self._log.uuid:
             self._log.identify()
         if {each.log for each in prepared} != {self._log.uuid}:
             raise emptied(self._log.where)
 
     def _look_again(self, head: RecordHead, run: str) -> Listing:
-        """List the log again, with the record in hand: only the newest may be shown.
+        """List the log again after reading the record: only the newest record may be published.
 
-        Raises TransactionConflict if a higher number is recorded, unless this one is finished, and
-        TransactionUnknown if what this run has left there is gone.
+        Raises TransactionConflict if a higher number is recorded, unless this record is finished.
+        Raises TransactionUnknown if the start mark of this run is missing.
         """
         listing = self._log.listing(head.transaction.key)
         if run and listing.start(head.transaction, run) is None:
@@ -355,16 +361,16 @@ class Transactions:
                 found=found,
             )
         except LogDamaged:
-            # Raises if others have gone on, and cleaned.
+            # Raises if another process has recorded a higher number and removed the parts.
             if not self._look_again(head, "").is_finished(head):
                 raise
-            return Shown()  # another process was faster, and has removed the parts
+            return Shown()  # another process has published the record, and removed the parts
 
     def _first_queue(self, record: TransactionRecord, done: int) -> QueueRef:
         return next(self._log.hidden(record, done))[0].lease.queue
 
     def _time_at(self, queue: QueueRef, retry: RetryPolicy = REPLAY) -> ServiceClock:
-        """The time of the queue service, asked once. Any of its answers has it."""
+        """Return the clock of the queue service, which is asked once. Any answer has the time."""
         if self._clock is None:
             self._clock = clock_at(self._client, queue, retry)
         return self._clock
@@ -374,11 +380,12 @@ class Transactions:
     def abort(
         self, plan: WritePlan, prepared: Sequence[Prepared], *, is_missing: bool
     ) -> int | None:
-        """Delete what the tasks put, if no record can ever hold it.
+        """Delete the tasks' messages, if no record can ever hold them.
 
-        is_missing: a task failed, so `commit` was not called. Without that, it is left alone unless
-        another attempt's record exists: a put of the record may land later. Returns how many
-        messages may stay hidden until they expire; None if it is not known.
+        is_missing: a task failed, so `commit` was not called. If no task failed, a put of the
+        record may still take effect later. Then the messages are kept, unless the record of another
+        attempt exists. Returns how many messages may stay hidden until they expire; None if
+        unknown.
         """
         if not prepared:
             return 0
@@ -390,7 +397,7 @@ class Transactions:
         return self._leave(prepared)
 
     def _leave(self, prepared: Sequence[Prepared]) -> int:
-        """Delete what these tasks put. Returns how many messages may stay hidden."""
+        """Delete the messages of these tasks. Returns how many messages may stay hidden."""
         leases = leases_of(prepared, self._config.account.name)
         deleted = delete_hidden(self._client, leases, self._config.parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)

@@ -1,4 +1,4 @@
-"""What a transaction log still hides, and what a person can do about it: show it, or delete it."""
+"""Hidden messages of a transaction log, and the actions of a user on them: publish or delete."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from .show import DeleteCounts, Shown, clock_at, delete_hidden, show
 
 @dataclass(frozen=True, slots=True)
 class FoundTransaction:
-    """A record. done: how many of its messages need no publishing. is_finished: has its final mark.
+    """A record, and its progress.
 
-    is_newest: False if its writer has recorded a higher number. Then it is not published: it may be
-    a repetition that appeared late.
+    done: number of its messages that need no publishing. is_finished: the record has its final
+    mark. is_newest: False if its writer has recorded a higher number. Then the record is not
+    published: it may be a repetition that appeared late.
     """
 
     record: TransactionRecord
@@ -30,14 +31,14 @@ class FoundTransaction:
 
     @property
     def about(self) -> str:
-        """The transaction in words."""
+        """Transaction in words."""
         return about(self.record.head)
 
 
 def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
-    """The newest record of each writer of this log, and those below it that are not finished.
+    """Yield the newest record of each writer of this log, and lower records that are not finished.
 
-    Raises ServiceError, and LogDamaged for one that is not as it was written.
+    Raises ServiceError, and LogDamaged for a record that is not as it was written.
     """
     listing = wal.listing("")
     for transaction in listing.newest_transactions:
@@ -56,9 +57,9 @@ def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
 def finish(
     config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> Shown:
-    """Show what is left of a record, as a start of its query would.
+    """Publish the remaining messages of a record, as a start of its query would.
 
-    Returns at once if a higher number was recorded meanwhile. Raises what `show` does.
+    Returns at once if a higher number was recorded meanwhile. Raises what `show` raises.
     """
     head = each.record.head
     first = next(wal.hidden(each.record, each.done))[0].lease.queue
@@ -79,11 +80,11 @@ def finish(
 def discard(
     config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> DeleteCounts:
-    """Delete what a record still hides. The transaction then counts as done.
+    """Delete the messages that a record still hides. The transaction then counts as done.
 
-    All of it is checked before the first delete. Deletes come before the mark, so that nothing of
-    it can be shown after it. Raises ServiceError, LogDamaged, LogConflict. If some are left, the
-    record stays as it was: run it again.
+    All messages are checked before the first delete. The mark is written after the deletes, so that
+    no message can be published later. Raises ServiceError, LogDamaged, LogConflict. If a delete
+    fails, the record is not marked: run the command again.
     """
     wal.check(each.record, each.done)
 

@@ -1,6 +1,7 @@
-"""The transaction log: reads, writes and cleans the objects of one folder.
+"""Transaction log: reads, writes and removes the objects of one folder.
 
-It decides nothing: see `listing.py` for what a listing means, and `commit.py` for the order.
+This module makes no decisions: `listing.py` interprets a listing, and `commit.py` has the order of
+steps.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _LONGEST_NAME = 63
 
 
 def chunks_of(hidden: Sequence[Hidden]) -> tuple[Chunk, ...]:
-    """Pack these messages."""
+    """Pack these messages into chunks."""
     return tuple(_packed(hidden[at : at + CHUNK_ROWS]) for at in range(0, len(hidden), CHUNK_ROWS))
 
 
@@ -66,7 +67,7 @@ def _packed(hidden: Sequence[Hidden]) -> Chunk:
 
 
 def unpack_chunk(chunk: Chunk, account: str) -> list[Hidden]:
-    """The messages again. account: of their queues. Raises Damaged."""
+    """Unpack the messages of a chunk. account: of their queues. Raises Damaged."""
     count = chunk.rows
     check_count(count, chunk.data)
     with unpacked(chunk.data, chunk.size) as stream:
@@ -92,24 +93,26 @@ _PART_AT_MOST = PART_BYTES + CHUNK_AT_MOST
 _MARK_AT_MOST = 4_096
 
 _READ_BELOW = 20
-"""This many older records are read before they are removed, if the newest one does not say."""
+"""Most older records that are read before they are removed, if the newest record does not name them
+as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A head, and the chunks in it."""
+    """Head of a record, and the chunks stored in the head."""
 
     head: RecordHead
     inline: bytes
 
 
 class TransactionLog(Journal):
-    """One folder. Keeps its id alone: what survives a restart is in the folder."""
+    """One folder. Keeps only the id of the folder: everything that survives a restart is stored."""
 
     def __init__(
         self, store: LogStore, account: str, queues: Collection[str] | None = None
     ) -> None:
-        """account: of the queues. queues: that the messages may be of; None: any of the account.
+        """account: of the queues. queues: allowed queues of messages; None: any queue of the
+        account.
 
         Nothing is sent before the first method is called.
         """
@@ -125,16 +128,16 @@ class TransactionLog(Journal):
         within_s: float | None = None,
         queues: Collection[str] | None = None,
     ) -> TransactionLog:
-        """The log that these options name.
+        """Return the log that these options name.
 
-        account: of the queues. store: if not that of the options. within_s: see `log_store`.
+        account: of the queues. store: replaces the store of the options. within_s: see `log_store`.
         queues: see `__init__`.
         """
         store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
         return cls(store, account.name, queues)
 
     def listing(self, prefix: str) -> Listing:
-        """List what there is of a key, or of all keys that begin so."""
+        """List the objects of a key, or of all keys with this prefix."""
         return Listing.of(self.where, self.store.names(names.FOLDER, prefix))
 
     def record(self, transaction: Transaction) -> TransactionRecord | None:
@@ -149,40 +152,43 @@ class TransactionLog(Journal):
         return self.read(names.record(transaction), RECORD_HEAD_AT_MOST, parse)
 
     def begin(self, key: str, newest: int, run: str) -> None:
-        """Write down that this run begins, and which number is the newest."""
+        """Write that this run begins, and which number is the newest."""
         self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
     def put_parts(self, head: RecordHead, parts: Sequence[bytes]) -> None:
-        """Store the parts of a record, before its head."""
+        """Store the parts of a record. Must be called before `put_head`."""
         for number, data in enumerate(parts):
             name = names.part(head.transaction, head.nonce, number)
-            self.store.put_new(name, data)  # if it exists, it is ours: its name has our nonce
+            self.store.put_new(
+                name, data
+            )  # an existing part is from this attempt: its name has the nonce
 
     def put_head(self, record: TransactionRecord) -> bool:
-        """Record a transaction: the moment of commit. False if it is recorded already.
+        """Record a transaction: this is the moment of commit. False if it is recorded already.
 
-        Raises ServiceError, whose `may_have_taken_effect` says whether the record may be there, or
-        appear later.
+        Raises ServiceError; `may_have_taken_effect` is True if the record may exist, or appear
+        later.
         """
         name = names.record(record.head.transaction)
         return self.store.put_new(name, record.head.to_bytes(record.inline))
 
     def need_record(self, transaction: Transaction) -> TransactionRecord:
-        """The record that was there a moment ago. Raises LogDamaged if it is gone."""
+        """Return a record that existed a moment ago. Raises LogDamaged if it is missing."""
         found = self.record(transaction)
         if found is None:
             raise vanished(self.store, names.record(transaction))
         return found
 
     def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
-        """Write down that the first `count` messages need no showing. notes: for people."""
+        """Write that the first `count` messages need no publishing. notes: for people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
         self.store.put_new(names.progress_mark(head.transaction, head.nonce, count), sealed(value))
 
     def last_show(self, head: RecordHead) -> dict[str, float]:
-        """The notes of the mark of the end, for people; {} without one. Nothing depends on it.
+        """Return the notes of the final mark, for people; {} without one. No decision uses them.
 
-        Anyone who may write to the folder may have changed them: what was not counted is left out.
+        Anyone with write access to the folder may have changed the notes: only numbers are
+        returned.
         """
         data = self.store.get(
             names.progress_mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST
@@ -200,10 +206,11 @@ class TransactionLog(Journal):
         }
 
     def hidden(self, record: TransactionRecord, skip: int) -> Iterator[list[Hidden]]:
-        """The messages of a record, chunk by chunk, without the first `skip` of them.
+        """Yield the messages of a record, chunk by chunk, without the first `skip` messages.
 
-        Raises LogDamaged, also for a missing part; that is no damage if all are marked meanwhile.
-        Raises LogConflict for a message of a queue that the options do not name.
+        Raises LogDamaged, also for a missing part. A missing part is no damage if all messages have
+        been marked meanwhile. Raises LogConflict for a message of a queue that the options do not
+        name.
         """
         left = skip
         for part, refs in record.head.chunks_by_part():
@@ -228,18 +235,23 @@ class TransactionLog(Journal):
                 raise self.damaged(name, error) from None
 
     def queues(self, record: TransactionRecord, skip: int) -> set[str]:
-        """The queues of its messages, without the first `skip`. Raises what `hidden` does."""
+        """Return the queues of the record's messages, without the first `skip` messages.
+
+        Raises what `hidden` raises.
+        """
         return {each.lease.queue.name for chunk in self.hidden(record, skip) for each in chunk}
 
     def _check_queues(self, head: RecordHead, hidden: Sequence[Hidden]) -> None:
-        """Anyone who may write to the folder can name any queue of the account."""
+        """Raise LogConflict for other queues: anyone with write access to the folder can name any
+        queue."""
         if self._queues is None:
             return
         if foreign := sorted({each.lease.queue.name for each in hidden}.difference(self._queues)):
             raise foreign_queues(self.where, about(head), foreign)
 
     def check(self, record: TransactionRecord, skip: int) -> None:
-        """Read all that `hidden` would give. Raises what it does, before anything is shown."""
+        """Read all messages that `hidden` would yield, and raise its errors before any is
+        published."""
         for _ in self.hidden(record, skip):
             pass
 
@@ -250,10 +262,10 @@ class TransactionLog(Journal):
         return data
 
     def clean(self, head: RecordHead, listing: Listing) -> None:
-        """Remove what is not needed once this record is published. listing: a listing before that.
+        """Remove objects that are not needed once this record is published. listing: from before.
 
-        Heads go first: what is left of them then is never read. A record that may be unfinished
-        stays, with all that belongs to it. What fails goes the next time.
+        Heads are removed first: parts without a head are never read. A record that may be
+        unfinished is kept with all its objects. A failed removal is repeated the next time.
         """
         try:
             over = listing.outlived_by(head, self.finished(listing, head))
@@ -265,9 +277,9 @@ class TransactionLog(Journal):
         self.remove([*over, *sorted(own & listed)])
 
     def finished(self, listing: Listing, head: RecordHead) -> set[int]:
-        """The numbers below this one whose records are finished, although it does not know them.
+        """Return lower numbers whose records are finished, but not known to this record as written.
 
-        Only the highest are read, so that no heap of old ones makes each batch slow.
+        Only the highest of these records are read, so that many old records do not slow each batch.
         """
         found = set()
         for each in listing.not_written(head)[:_READ_BELOW]:
@@ -282,7 +294,7 @@ class TransactionLog(Journal):
 
 
 def about(head: RecordHead) -> str:
-    """The transaction in words, for people."""
+    """Return the transaction in words, for people."""
     what = "batch" if head.transaction.key.startswith(names.STREAMS) else "txnVersion"
     who = "query" if head.transaction.key.startswith(names.STREAMS) else "txnAppId"
     return f"{what} {head.transaction.number} of {who} {json.dumps(head.about)}"

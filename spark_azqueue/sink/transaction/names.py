@@ -1,11 +1,11 @@
-"""What the objects of a transaction log are called. Pure values.
+"""Names of the objects of a transaction log. Pure values.
 
-txn/<key>-<number>                     a record's head, put-if-absent: the moment of commit
-txn/<key>-<number>-<run>               this run began when <number> was the newest, or its own first
+txn/<key>-<number>                     head of a record, put if absent: the moment of commit
+txn/<key>-<number>-<run>               start of a run: <number> was the newest, or the run's first
 txn/<key>-<number>-<nonce>-p<part>     receipts of this record that do not fit into its head
-txn/<key>-<number>-<nonce>-m<count>    its first <count> messages need no showing any more
+txn/<key>-<number>-<nonce>-m<count>    mark: its first <count> messages need no publishing any more
 
-Numbers have 19 digits, so names sort as they count. A key identifies one writer: a query, or a
+Numbers have 19 digits, so names sort by number. A key identifies one writer: a query, or a
 `txnAppId` with its queue. A nonce identifies one attempt to write a transaction.
 """
 
@@ -21,16 +21,16 @@ from spark_azqueue.journal.codec import digest_of
 FOLDER = "txn"
 
 STREAMS = "s"
-"""Begins the keys of streams."""
+"""First letter of the keys of streams."""
 
 _BATCHES = "t"
 
 HIGHEST_TXN_VERSION = 2**63 - 1
-"""The highest number: `txnVersion` is a long, as Delta's."""
+"""Highest number: `txnVersion` is a long, as in Delta."""
 
 
 class ObjectKind(enum.Enum):
-    """What an object is."""
+    """Kind of an object."""
 
     RECORD = ""
     START = "-run"
@@ -39,7 +39,8 @@ class ObjectKind(enum.Enum):
 
 
 class RecordName(NamedTuple):
-    """A name. tag: the run of a start, the nonce of a part or mark. amount: its last number."""
+    """Parts of a name. tag: the run of a start, the nonce of a part or mark. amount: its last
+    number."""
 
     name: str
     kind: ObjectKind
@@ -55,7 +56,7 @@ _NAME = re.compile(
 
 
 class Transaction(NamedTuple):
-    """Which transaction: of which writer, and which number. A number is written once."""
+    """Identity of a transaction: its writer and its number. A number is written once."""
 
     key: str
     number: int
@@ -70,7 +71,7 @@ class Transaction(NamedTuple):
 
 
 def stream_key(query_id: str) -> str:
-    """The key of a query. query_id: as Spark writes it. Raises ValueError if it is no UUID."""
+    """Return the key of a query. query_id: as Spark writes it. Raises ValueError for no UUID."""
     digits = query_id.replace("-", "").lower()
     if not re.fullmatch(r"[0-9a-f]{32}", digits):
         raise ValueError(f"{query_id!r} is no id of a query")
@@ -78,7 +79,10 @@ def stream_key(query_id: str) -> str:
 
 
 def batch_key(account: str, queue: str | None, app_id: str) -> str:
-    """The key of batch writes. The queue is in it, so that two writes of one batch are two."""
+    """Return the key of batch writes.
+
+    The key contains the queue, so that writes of one batch to two queues are two transactions.
+    """
     whole = "\n".join((account, queue or "", app_id))
     return _BATCHES + digest_of(whole.encode())
 
@@ -89,22 +93,22 @@ def record(transaction: Transaction) -> str:
 
 
 def start(key: str, newest: int, run: str) -> str:
-    """Name of what a run leaves when it begins."""
+    """Name of the start of a run."""
     return f"{FOLDER}/{key}-{newest:019d}-{run}"
 
 
 def part(transaction: Transaction, nonce: str, number: int) -> str:
-    """Name of a part."""
+    """Name of a part of a record."""
     return f"{FOLDER}/{transaction}-{nonce}-p{number:06d}"
 
 
 def progress_mark(transaction: Transaction, nonce: str, count: int) -> str:
-    """Name of a mark."""
+    """Name of a mark of progress."""
     return f"{FOLDER}/{transaction}-{nonce}-m{count:012d}"
 
 
 def as_record_name(name: str) -> RecordName | None:
-    """Read a name; None for one of something else."""
+    """Read the name of an object; None for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -114,12 +118,12 @@ def as_record_name(name: str) -> RecordName | None:
 
 
 def all_parsed(listed: Iterable[str]) -> tuple[RecordName, ...]:
-    """Read a listing; names of something else are left out."""
+    """Read a listing; names of other objects are left out."""
     return tuple(filter(None, map(as_record_name, listed)))
 
 
 def records_in(listed: Iterable[RecordName]) -> dict[str, list[int]]:
-    """The numbers of each key that have a record, ascending."""
+    """Return the recorded numbers of each key, ascending."""
     found: dict[str, list[int]] = {}
     for each in listed:
         if each.kind is ObjectKind.RECORD:
@@ -128,7 +132,7 @@ def records_in(listed: Iterable[RecordName]) -> dict[str, list[int]]:
 
 
 def starts_in(listed: Iterable[RecordName]) -> dict[tuple[str, str], int]:
-    """The newest number when a run of this key began; the lowest if it left several."""
+    """Return the newest number when each run began; the lowest if a run wrote several starts."""
     found: dict[tuple[str, str], int] = {}
     for each in listed:
         if each.kind is ObjectKind.START:
@@ -138,7 +142,10 @@ def starts_in(listed: Iterable[RecordName]) -> dict[tuple[str, str], int]:
 
 
 def marked_in(listed: Iterable[RecordName], transaction: Transaction, nonce: str, most: int) -> int:
-    """How many messages of this record need no publishing any more. most: how many it has."""
+    """Return how many messages of this record need no publishing any more.
+
+    most: number of messages of the record.
+    """
     mark = (ObjectKind.MARK, *transaction, nonce)
     return max(
         (

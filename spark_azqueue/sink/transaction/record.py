@@ -1,7 +1,7 @@
-"""The record of a transaction: which messages it shows. Pure values.
+"""Record of a transaction: the messages that the transaction publishes. Pure values.
 
-The head holds who wrote it and a list of the chunks; the receipts of a small transaction follow in
-the head itself, those of a large one are in parts. A value that was not written so raises Damaged.
+The head names the writer and lists the chunks. The chunks hold the receipts: in the head itself for
+a small transaction, in parts for a large one. A value that is not as it was written raises Damaged.
 
     header (JSON) | newline | its digest | newline | chunks
 """
@@ -39,23 +39,26 @@ from spark_azqueue.service.messages import Lease
 from .names import HIGHEST_TXN_VERSION, Transaction
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""First and last number of each, ascending, with a gap between two."""
+"""First and last number of each range, ascending, with a gap between two ranges."""
 
 RANGES_AT_MOST = 1_000
-"""The lowest are dropped. A number of each day, such as 20260131, takes twelve ranges a year."""
+"""Most ranges; the lowest are dropped.
+
+A txnVersion made of the date, such as 20260131, takes twelve ranges a year.
+"""
 
 CHUNK_ROWS = 20_000
-"""The most messages in one chunk: some 2 MB."""
+"""Most messages in one chunk: some 2 MB."""
 
 CHUNK_AT_MOST = CHUNK_ROWS * (MAX_ID + MAX_RECEIPT + 64 + 32)
-"""Bytes of a chunk, packed or not."""
+"""Most bytes of a chunk, packed or not."""
 
 
 class Hidden(NamedTuple):
-    """A message that was put hidden.
+    """A prepared message, put hidden.
 
-    due: when it is to be visible; 0: as soon as it is shown. expires: when the service removes it.
-    Both by the service's clock, in seconds since 1970.
+    due: when the message is to be visible; 0: as soon as it is published. expires: when the service
+    removes the message. Both times are by the service's clock, in seconds since 1970.
     """
 
     lease: Lease
@@ -65,7 +68,7 @@ class Hidden(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Packed messages of one task. size: of the columns before they were packed."""
+    """Packed messages of one task. size: bytes of the columns before packing."""
 
     rows: int
     size: int
@@ -73,19 +76,20 @@ class Chunk:
 
     @property
     def digest(self) -> str:
-        """Of `data`, as 32 hexadecimal digits."""
+        """Digest of `data`, as 32 hexadecimal digits."""
         return digest_of(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What one task did for its transaction; sent to the driver.
+    """Result of one task for its transaction, sent to the driver.
 
     token: random, of this attempt of the task. query, run, batch: of the stream, "" and -1 for a
-    batch write. rows: how many rows the task was given. skipped: it put nothing, since the
-    transaction is recorded. expires: the first expiry, 0 without messages. abandoned: how many more
-    messages may have been put, because answers were lost. log: the id of the log that was asked.
-    texts: the digest of all texts in their order, "" if that order means nothing.
+    batch write. rows: number of rows that the task was given. skipped: the task put nothing, since
+    the transaction is recorded. expires: the first expiry, 0 without messages. abandoned: number of
+    messages that may have been put in addition, because answers were lost. log: id of the log that
+    the plan was made from. texts: digest of all texts in their order, "" if the order means
+    nothing.
     """
 
     token: str
@@ -104,25 +108,28 @@ class Prepared:
 RECORD_VERSION = 1
 
 INLINE_AT_MOST = 2**20
-"""Bytes of chunks in the head."""
+"""Most bytes of chunks in the head."""
 
 PART_BYTES = 4 * 2**20
-"""About how many bytes of chunks make a part."""
+"""Approximate bytes of chunks in a part."""
 
 RECORD_HEAD_AT_MOST = 16 * 2**20
 CHUNKS_AT_MOST = 200_000
 _VALUES_AT_MOST = 6 * CHUNKS_AT_MOST + 3 * RANGES_AT_MOST + 1_000
-"""Of a header."""
+"""Most values of a header."""
 
 _IN_HEAD = -1
 
 _ABOUT_AT_MOST = 160
-"""Characters: with up to 12 bytes each in JSON they stay within what `text` reads."""
+"""Most characters.
+
+With up to 12 bytes each in JSON, they stay within what `text` reads.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """Where a chunk is: in which part, or in the head (-1). The others: see `Chunk`."""
+    """Place of a chunk: its part, or the head (-1). The other fields: see `Chunk`."""
 
     part: int
     rows: int
@@ -160,14 +167,15 @@ _WRITTEN = Coded(lambda found, name: read_ranges(found[name], found["number"]), 
 
 @dataclass(frozen=True, slots=True)
 class RecordHead:
-    """The head of a record.
+    """Head of a record.
 
-    nonce: of the attempt that wrote it. run: of the stream's run, "" for a batch write. about: the
-    query's id, or the `txnAppId`, for people. given: how many rows the write was given; the others
-    were put nowhere (`onRowError`, say). expires: the first expiry of its messages, 0 without any.
-    recorded: when, by the service's clock, in seconds since 1970. abandoned: how many messages may
-    stay hidden until they expire, because answers to their puts were lost. written: the
-    numbers below that are written in whole, as far as they are known. texts: see `Prepared`.
+    nonce: of the attempt that wrote the record. run: of the stream, "" for a batch write. about:
+    the query's id, or the `txnAppId`, for people. given: number of rows that the write was given;
+    rows beyond the record's messages were not put (`onRowError`, for example). expires: the first
+    expiry of its messages, 0 without messages. recorded: time of the record by the service's clock,
+    in seconds since 1970. abandoned: number of messages that may stay hidden until they expire,
+    because answers to their puts were lost. written: lower numbers that are known to be completely
+    written. texts: see `Prepared`.
     """
 
     transaction: Annotated[Transaction, _TRANSACTION]
@@ -185,30 +193,33 @@ class RecordHead:
 
     @property
     def written_then(self) -> Ranges:
-        """What is written in whole once this record is finished."""
+        """Numbers that are completely written once this record is finished."""
         return extended(self.written, self.transaction.number)
 
     @property
     def rows(self) -> int:
-        """How many messages it shows."""
+        """Number of messages that the record publishes."""
         return sum(each.rows for each in self.chunks)
 
     def chunks_by_part(self) -> list[tuple[int, list[ChunkRef]]]:
-        """The chunks of each part that has any, ascending; part -1 is the head."""
+        """Return the chunks of each part that has chunks, ascending; part -1 is the head."""
         found: dict[int, list[ChunkRef]] = {}
         for each in self.chunks:
             found.setdefault(each.part, []).append(each)
         return sorted(found.items())
 
     def to_bytes(self, inline: bytes) -> bytes:
-        """The head object. inline: the chunks in it."""
+        """Encode the head. inline: the chunks in the head."""
         value = {"version": RECORD_VERSION, **as_json(self)}
-        value["chunks"] = value.pop("chunks")  # the last, in every release
+        value["chunks"] = value.pop("chunks")  # always the last value, in every release
         return sealed(value) + b"\n" + inline
 
     @classmethod
     def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[RecordHead, bytes]:
-        """Read a head back, and the chunks in it. wanted: what its name says. Raises Damaged."""
+        """Decode a head, and the chunks in it.
+
+        wanted: the transaction in the head's name. Raises Damaged.
+        """
         line, _, rest = data.partition(b"\n")
         digest, _, inline = rest.partition(b"\n")
         value = unsealed(line + b"\n" + digest, _VALUES_AT_MOST)
@@ -222,7 +233,10 @@ class RecordHead:
 
 
 def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[Chunk]:
-    """The chunks of one part, checked. skip: leave out this many of the first. Raises Damaged."""
+    """Yield the chunks of one part, checked. skip: number of chunks to leave out at the start.
+
+    Raises Damaged.
+    """
     at = 0
     for place, each in enumerate(refs):
         packed = data[at : at + each.packed]
@@ -235,15 +249,15 @@ def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[
 
 
 def nonce_of(prepared: Sequence[Prepared]) -> str:
-    """Identifies one attempt to write a transaction: made of its tasks' tokens.
+    """Return the id of one attempt to write a transaction, made of its tasks' tokens.
 
-    `commit` and `abort` of one attempt, which run in different processes, find the same.
+    `commit` and `abort` of one attempt run in different processes, and compute the same id.
     """
     return digest_of("\n".join(sorted(each.token for each in prepared)).encode())
 
 
 def placed(chunks: Sequence[Chunk]) -> tuple[tuple[ChunkRef, ...], list[bytes], bytes]:
-    """Where the chunks go: their places, the parts, and what is in the head."""
+    """Distribute the chunks. Returns their places, the parts, and the bytes in the head."""
     if sum(len(each.data) for each in chunks) <= INLINE_AT_MOST:
         refs = tuple(_ref(each, _IN_HEAD) for each in chunks)
         return refs, [], b"".join(each.data for each in chunks)
@@ -277,19 +291,19 @@ def _chunk_ref(value: object) -> ChunkRef:
 
 
 def holds(ranges: Ranges, number: int) -> bool:
-    """True if this number is in one of them."""
+    """Return True if this number is in one of the ranges."""
     return any(first <= number <= last for first, last in ranges)
 
 
 def extended(ranges: Ranges, number: int) -> Ranges:
-    """The ranges with a number above all of theirs."""
+    """Return the ranges extended by a number above all their numbers."""
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))
     return (*ranges, (number, number))[-RANGES_AT_MOST:]
 
 
 def read_ranges(value: object, below: int) -> Ranges:
-    """Read them from a record of number `below`. Raises Damaged."""
+    """Read ranges from a record of number `below`. Raises Damaged."""
     if not isinstance(value, list) or len(value) > RANGES_AT_MOST:
         raise Damaged("'written' is not valid")
     before = -2

@@ -1,4 +1,4 @@
-"""Shows the messages of a record: many updates at once, with marks of progress."""
+"""Publishes the messages of a record: many updates in parallel, with marks of progress."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ from .refusals import expired_unseen
 log = logging.getLogger(__name__)
 
 MARK_EVERY = 10_000
-"""Messages between two marks of progress: at most this many are requested again after a kill."""
+"""Messages between two marks: at most this many updates are repeated after a kill."""
 
 DELETES_WITHIN_S = 60.0
 
 
 @dataclass(slots=True)
 class Shown:
-    """What became of the messages of a record.
+    """Counts of the messages of a record.
 
-    shown: by this process. before: refused, since an earlier update by their receipts was carried
-    out. vanished: gone before any process could publish them, since their queue was cleared or
-    deleted. expired: not published in time. seconds: from the first request to the last answer.
+    shown: published by this process. before: refused, since an earlier update with the same receipt
+    took effect. vanished: missing before any process could publish them, since their queue was
+    cleared or deleted. expired: not published in time. seconds: from the first request to the last
+    answer.
     """
 
     shown: int = 0
@@ -52,24 +53,24 @@ class Shown:
 
 
 class ServiceClock:
-    """The queue service's time, from the Date of one of its answers."""
+    """Clock of the queue service, from the Date of one of its answers."""
 
     def __init__(self, date: datetime, wall: Callable[[], float] = time.time) -> None:
-        """date: the answer's, which has just come. wall: this machine's clock."""
+        """date: of an answer that has just arrived. wall: this machine's clock."""
         self._wall = wall
         self._ahead = date.timestamp() - wall()
 
     def now(self) -> int:
-        """Seconds since 1970: never ahead, and about a second behind at most."""
+        """Return seconds since 1970: never ahead of the service, about a second behind at most."""
         return math.floor(self._wall() + self._ahead)
 
     def here(self, moment: int) -> float:
-        """What this machine's clock shows at a moment of the service's, never too early."""
+        """Convert a moment of the service's clock to this machine's clock, never too early."""
         return moment - self._ahead
 
 
 def clock_at(client: QueueClient, queue: QueueRef, retry: RetryPolicy) -> ServiceClock:
-    """Ask this queue for the service's time; that it does not exist is an answer, too.
+    """Ask this queue for the service's time. A missing queue answers, too.
 
     Raises ServiceError, AccessDenied if the credential may not update there.
     """
@@ -93,20 +94,21 @@ def show(
 ) -> Shown:
     """Make the messages of a record visible, and mark them.
 
-    done: how many of the first need no publishing. is_ours: this process just wrote the record.
-    is_strict: failOnDataLoss. most: how many requests at once; None: as the limits say. found: is
-    counted into, also if an error or Ctrl-C ends it. Raises ServiceError, LogDamaged, and
-    TransactionExpired for messages that were not shown in time: the others are shown then.
+    done: number of messages at the start that need no publishing. is_ours: this process has just
+    written the record. is_strict: failOnDataLoss. most: requests in parallel; None: limited by the
+    queues' limits. found: counts are added here, even if an error or Ctrl-C ends the call. Raises
+    ServiceError, LogDamaged, and TransactionExpired for messages that were not published in time:
+    the other messages are published by then.
     """
     began = time.monotonic()
-    if not is_ours:  # anyone who may write to the folder may have changed it
+    if not is_ours:  # anyone with write access to the folder may have changed it
         wal.check(record, done)
     found = found or Shown()
     return _Showing(client, wal, record, clock, is_ours, is_strict, most, found).run(done, began)
 
 
 class _Showing:
-    """One show. Tags are places of messages in the record."""
+    """One call of `show`. Tags are positions of messages in the record."""
 
     def __init__(
         self,
@@ -131,8 +133,8 @@ class _Showing:
         self._missing: QueueNotFound | None = None
 
     def run(self, done: int, began: float) -> Shown:
-        """Show what follows the first `done` messages. began: monotonic time."""
-        answered: list[int] = []  # a heap: places that were answered before others in front of them
+        """Publish the messages after the first `done`. began: monotonic time."""
+        answered: list[int] = []  # a heap: positions answered before an earlier position
         marked = done
         calls = self._calls(done)
         with closing(results_of(self._client, calls, REPLAY, most=self._most)) as results:
@@ -146,7 +148,7 @@ class _Showing:
                     done - marked >= MARK_EVERY
                     and done < self._record.head.rows
                     and not (self._is_strict and (self._missing or self._expired))
-                ):  # what is lost is not passed over until a user allows it
+                ):  # lost messages are not marked until a user allows it
                     self._log.mark(self._record.head, done, {})
                     marked = done
         self._check_loss()
@@ -166,7 +168,7 @@ class _Showing:
                 place += 1
 
     def _delay(self, hidden: Hidden, now: int) -> int | VisibleAt:
-        # A moment that a row names can lie behind the expiry, if the clocks differ.
+        # The moment in a row can be after the expiry, if the clocks differ.
         due = min(hidden.due, hidden.expires - VISIBLE_AT_LEAST_S)
         return 0 if due <= now else VisibleAt(self._clock.here(due))
 
@@ -184,16 +186,16 @@ class _Showing:
             self._found.before += 1
 
     def _check_loss(self) -> None:
-        """Tell of messages that are gone. Raises TransactionExpired, QueueNotFound."""
+        """Report missing messages. Raises TransactionExpired, QueueNotFound."""
         what = about(self._record.head)
         self._found.expired = expired = sum(self._expired.values())
         if self._missing:
-            then = f"the messages of {what} that were in it are lost"
+            then = f"the messages of {what} in this queue are lost"
             tell_loss(self._missing, lose=not self._is_strict, then=then)
         if self._found.vanished:
             log.warning(
                 "%s: %d of %d messages were gone before they were shown: was a queue cleared, or"
-                " deleted and made anew?",
+                " deleted and created again?",
                 *(what, self._found.vanished, self._record.head.rows),
             )
         if expired:
@@ -202,7 +204,7 @@ class _Showing:
 
 
 class DeleteCounts(NamedTuple):
-    """Hidden messages: deleted; gone before, so shown or expired; left, since a delete failed."""
+    """Counts of hidden messages: deleted; gone (published or expired before); left (failed)."""
 
     deleted: int
     gone: int
@@ -210,7 +212,7 @@ class DeleteCounts(NamedTuple):
 
 
 def delete_hidden(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
-    """Delete messages that were put hidden. Raises no Exception: what is left stays hidden."""
+    """Delete prepared messages. Raises no Exception: a message that is not deleted stays hidden."""
     wanted = deleted = gone = 0
 
     def calls() -> Iterator[tuple[None, Delete]]:
@@ -226,7 +228,7 @@ def delete_hidden(client: QueueClient, leases: Iterator[Lease], most: int | None
     for _, outcome in attempt_all(client, calls(), SETTLE, failed, most=most, within_s=within_s):
         gone += outcome.refused
         deleted += not outcome.refused
-    with contextlib.suppress(Exception):  # what is left cannot be counted
+    with contextlib.suppress(Exception):  # the remaining messages cannot be counted
         wanted += sum(1 for _ in leases)
     return DeleteCounts(deleted, gone, wanted - deleted - gone)
 

@@ -1,6 +1,6 @@
-"""A task of a transaction: what the driver tells it, whose it is, and what it hands back.
+"""Task of a transaction: its plan, its identity, and its result.
 
-Spark pickles the plan to the tasks, and what they prepared to the driver. Values.
+Spark pickles the plan to the tasks, and the prepared messages to the driver. Values.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .refusals import too_little_time, version_not_known
 log = logging.getLogger(__name__)
 
 SHOW_RATE = 200
-"""Messages a second that a show certainly reaches; for the time that it may need."""
+"""Messages per second that publishing always reaches; used to estimate the time that it needs."""
 
 LEAST_LEFT_S = 60
 
 
 def agreed(plan: WritePlan, prepared: Sequence[Prepared]) -> tuple[Transaction, str]:
-    """The transaction and the run that all tasks name."""
+    """Return the transaction and the run, which must be the same for all tasks."""
     named = {(plan.transaction(each.query, each.batch), each.run) for each in prepared}
     if len(named) != 1 or any(
         sum(chunk.rows for chunk in each.chunks) > each.rows for each in prepared
@@ -46,12 +46,12 @@ def agreed(plan: WritePlan, prepared: Sequence[Prepared]) -> tuple[Transaction, 
 
 
 def given_rows(prepared: Sequence[Prepared]) -> int:
-    """How many rows they were given."""
+    """Return the number of rows that the tasks were given."""
     return sum(each.rows for each in prepared)
 
 
 def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
-    """The messages that they put."""
+    """Yield the leases of the tasks' messages."""
     for each in prepared:
         for chunk in each.chunks:
             for hidden in unpack_chunk(chunk, account):
@@ -59,17 +59,17 @@ def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
 
 
 def check_chunks(chunks: int) -> None:
-    """Raise AzQueueError for more chunks than a record is read with."""
+    """Raise AzQueueError if a record with this many chunks could not be read."""
     if chunks > CHUNKS_AT_MOST:
         raise AzQueueError(
             f"the tasks of one write put messages in {chunks:,} portions, and a transaction has"
-            f" {CHUNKS_AT_MOST:,} at most: nothing was recorded, and nothing is visible. Write"
+            f" at most {CHUNKS_AT_MOST:,}: nothing was recorded, and nothing is visible. Write"
             " fewer partitions (coalesce)"
         )
 
 
 def check_time(head: RecordHead) -> None:
-    """Raise TransactionExpired if its messages may expire before all of them are shown."""
+    """Raise TransactionExpired if messages may expire before all of them are published."""
     left = head.expires - head.recorded
     needed = LEAST_LEFT_S + head.rows // SHOW_RATE
     if left < needed:
@@ -77,25 +77,25 @@ def check_time(head: RecordHead) -> None:
 
 
 def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
-    """Warn if the repeated write has another number of rows than the recorded one.
+    """Warn if the repeated write has a different number of rows than the record.
 
-    Not if the texts are the same, which `send --pack` may have packed into fewer messages.
+    No warning if the texts are the same: `send --pack` may have packed them into fewer messages.
     """
     if head.given != given_rows(prepared) and not is_same(head, prepared):
         log.warning(
-            "%s was recorded with %d rows, and now has %d: the source or the query does not give"
-            " the same rows again. The recorded ones count. A source azqueue needs 'writeAheadLog'",
+            "%s was recorded with %d rows, and now has %d: the source or the query does not repeat"
+            " the same rows. The recorded rows count. A source azqueue needs 'writeAheadLog'",
             *(about(head), head.given, given_rows(prepared)),
         )
 
 
 def texts_of(prepared: Sequence[Prepared]) -> str:
-    """The digest of all texts; "" if it is not known, as of tasks beside each other."""
+    """Return the digest of all texts; "" if unknown, as for several tasks."""
     return prepared[0].texts if len(prepared) == 1 else ""
 
 
 def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
-    """Whether the record has the texts that these tasks were given; None if that is unknown."""
+    """Return whether the record has the texts that these tasks were given; None if unknown."""
     known = head.texts, texts_of(prepared)
     if all(known):
         return known[0] == known[1]
@@ -105,15 +105,16 @@ def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
 def is_known(
     written: Ranges, number: int, newest: int, settings: TransactionConfig, where: str
 ) -> bool:
-    """Whether a txnVersion below the newest one is known to be written in whole.
+    """Return True if a txnVersion below the newest one is known to be completely written.
 
-    written: what the newest record knows. where: the log, for texts. Raises TransactionUnknown if
-    it is not known; with failOnDataLoss=false it warns.
+    written: the written numbers of the newest record. where: the log, for texts. Raises
+    TransactionUnknown if the number is not known; with failOnDataLoss=false, warns and returns
+    False.
     """
     if holds(written, number):
         return True
     error = version_not_known(where, settings.app_id, number, newest)
-    tell_loss(error, lose=not settings.fail_on_data_loss, then="its rows are passed over")
+    tell_loss(error, lose=not settings.fail_on_data_loss, then="its rows are skipped")
     return False
 
 
@@ -121,9 +122,9 @@ _RUN = re.compile(r"[0-9a-f]{32}")
 
 
 class Writer(NamedTuple):
-    """The stream of a task: query, run and batch; "", "" and -1 for a batch write.
+    """Stream of a task: query, run and batch; "", "" and -1 for a batch write.
 
-    run: 32 hexadecimal digits, "" if it cannot be known.
+    run: 32 hexadecimal digits, "" if unknown.
     """
 
     query: str = ""
@@ -131,16 +132,17 @@ class Writer(NamedTuple):
     batch: int = -1
 
     def passed_over(self, rows: int, log: str) -> Prepared:
-        """For a task that put nothing, since its transaction is recorded.
+        """Return the result of a task that put nothing, since its transaction is recorded.
 
-        rows: how many it was given. log: see `Prepared`.
+        rows: number of rows that the task was given. log: see `Prepared`.
         """
         return Prepared(uuid.uuid4().hex, *self, rows, skipped=True, log=log)
 
     def prepared(self, rows: int, hidden: Sequence[Hidden], abandoned: int, log: str) -> Prepared:
-        """For a task that put these messages. Raises AzQueueError if one has no receipt.
+        """Return the result of a task that put these messages.
 
-        rows: how many were acknowledged. abandoned, log: see `Prepared`.
+        Raises AzQueueError if a message has no receipt. rows: number of acknowledged rows.
+        abandoned, log: see `Prepared`.
         """
         if len(hidden) != rows:
             raise AzQueueError(
@@ -154,7 +156,7 @@ class Writer(NamedTuple):
 
 
 def writer_of(value_of: Callable[[str], str | None]) -> Writer:
-    """Read the properties of a task's job: they name the query, its run and its batch."""
+    """Read the writer from the properties of a task's job: query, run and batch."""
     query, batch = value_of("sql.streaming.queryId"), value_of("streaming.sql.batchId")
     if not query or batch is None:
         return Writer()
@@ -164,10 +166,11 @@ def writer_of(value_of: Callable[[str], str | None]) -> Writer:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What the driver gives to each task: the listing from before, and which writer it belongs to.
+    """Plan of a write, from the driver to each task: the listing before the write, and the writer.
 
     key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
-    is_written: this number of a batch write is below the newest, and known to be written in whole.
+    is_written: this number of a batch write is below the newest number, and known to be completely
+    written.
     """
 
     listing: Listing
@@ -179,19 +182,19 @@ class WritePlan:
 
     @property
     def passed_over(self) -> PassedOver:
-        """What it means if this write is passed over."""
+        """Reason that applies if this write is passed over."""
         if not self.key:
             return PassedOver.STREAM
         return PassedOver.WRITTEN if self.is_written else PassedOver.UNKNOWN
 
     def transaction(self, query: str, batch: int) -> Transaction:
-        """The transaction of a task. query, batch: of its stream, if it belongs to one."""
+        """Return the transaction of a task. query, batch: of its stream, if it belongs to one."""
         if self.key:
             return Transaction(self.key, self.number)
         return Transaction(names.stream_key(query), batch)
 
     def is_recorded(self, writer: Writer) -> bool:
-        """True if a task of this writer puts nothing, since its transaction is recorded.
+        """Return True if a task of this writer must put nothing: its transaction is recorded.
 
         Raises TransactionUnknown: see `Listing.step`.
         """

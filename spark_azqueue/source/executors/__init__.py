@@ -1,5 +1,5 @@
-"""leaseOn=executors: tasks dequeue, store and delete, and the offset is their plan.
+"""leaseOn=executors: tasks dequeue, store and delete, and the offset of a batch is its plan.
 
-Read first: `objects.py` (what driver and tasks write for each other), `slot.py` (what a task does),
-`planning.py` (what the driver does between two plans).
+Read first: `objects.py` (objects that driver and tasks exchange), `slot.py` (work of a task),
+`planning.py` (work of the driver between two plans).
 """

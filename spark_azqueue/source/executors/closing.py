@@ -1,12 +1,13 @@
-"""How a plan ends: it is closed, and removed when no checkpoint can need it.
+"""End of a plan: close it, and remove it when no checkpoint can need it any more.
 
-*Closed*: nothing is put for it any more, and every message of it is deleted or known. A slot for
-which nothing was put gets a tombstone, so that a task that comes too late finds it; one whose
-deletes were not answered is settled. Only then the next plan may follow.
+*Closed*: no segment can be put for the plan any more, and every message of the plan is deleted or
+known. A slot without a segment gets a tombstone, which a late task finds. If the deletes of a slot
+were not answered, they are repeated. Only then may the next plan follow.
 
-*Removed*: the floor first, then its objects. The floor is durable before anything goes, and a task
-looks at it before its first delete. So what puts into a removed plan deletes nothing. With
-largeBody=blob the blobs of a plan go before it.
+*Removed*: the floor is raised first, then the objects are removed. The floor is durable before any
+object is removed, and a task checks the floor before its first delete. So a task that puts a
+segment into a removed plan deletes no message. With largeBody=blob, the blobs of a plan are deleted
+before its objects.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ from .recovery import PlanRecovery
 log = logging.getLogger(__name__)
 
 CLEAN_EVERY = 8
-"""This many plans are removed at once, so that the floor is written seldom."""
+"""Plans that are removed together, so that the floor is rarely written."""
 
 _WAIT_S = 60.0
 
 
 class Cleaning:
-    """Knows the objects of all plans in the folder. Used by one thread; it works in another."""
+    """Removes old plans, and knows the objects of all plans in the folder.
+
+    Used by one thread; it works in another.
+    """
 
     def __init__(
         self,
@@ -57,8 +61,9 @@ class Cleaning:
         keep_s: float | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """retention: how many plans are kept behind the committed one. keep_s: for how long each is
-        kept as well; None: its age does not matter. now: seconds since 1970. removals: of blobs."""
+        """retention: number of plans kept behind the committed plan. keep_s: seconds for which each
+        plan is kept as well; None: the age does not matter. now: seconds since 1970. removals: of
+        blobs."""
         self._today = Reading.of(config)
         self._folder = folder
         self._retention = retention
@@ -70,19 +75,24 @@ class Cleaning:
         self._objects: dict[PlanId, dict[str, int]] = {}  # sizes by name; 0: not known
         self._under_way: Future[None] | None = None
         self.floor = 0
-        """Plans up to this number are gone."""
+        """Plans up to this number are removed."""
 
     def found(
         self, objects: dict[PlanId, dict[str, int]], floor: int, times: Mapping[int, float]
     ) -> None:
-        """What is in the folder at the start: sizes by name, by plan; times by a plan's number."""
+        """Record the contents of the folder at the start.
+
+        objects: sizes by name, by plan. times: when each plan was stored, by its number.
+        """
         self._times = dict(times)
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
         self.floor = floor
 
     def ended(self, plan: Plan, sizes: Iterable[int], more: Iterable[str] = ()) -> None:
-        """A plan is closed. sizes: of what its slots gave, in bytes. more: names of what else it
-        has."""
+        """Record that a plan is closed.
+
+        sizes: bytes of the segment of each slot. more: names of other objects of the plan.
+        """
         if self._keep_s is not None:
             self._times[plan.number] = self._now()
         objects = self._objects.setdefault(plan.id, {})
@@ -95,23 +105,23 @@ class Cleaning:
 
     @property
     def plans(self) -> list[PlanId]:
-        """Those that have objects, but for the start."""
+        """Plans that have objects, except the start."""
         return [plan for plan in list(self._objects) if plan != START]
 
     @property
     def bytes(self) -> int:
-        """Of all objects."""
+        """Bytes of all objects."""
         return sum(sum(sizes.values()) for sizes in list(self._objects.values()))
 
     def add(self, plan: PlanId, name: str) -> None:
-        """This plan has one more object."""
+        """Record one more object of this plan."""
         self._objects.setdefault(plan, {})[name] = 0
 
     def clean(self, committed: int, known: SeenMessages, needed: int | None = None) -> None:
-        """Begin to remove what is old enough, if it is enough. Never raises.
+        """Begin to remove old plans, if enough plans are old enough. Never raises.
 
-        known: their blobs stay, since copies of them may come. needed: the oldest plan of which
-        messages are delivered again.
+        known: messages whose blobs are kept, since copies of these messages may come. needed: the
+        oldest plan whose messages are delivered again.
         """
         if self._under_way and not self._under_way.done():
             return
@@ -134,7 +144,7 @@ class Cleaning:
             log.warning("old batches were not removed from the log: %s", error)
 
     def _floor(self, committed: int) -> int:
-        """Up to which plan they may go now."""
+        """Return the number up to which plans may be removed now."""
         floor = committed - self._retention
         if self._keep_s is None:
             return floor
@@ -146,7 +156,7 @@ class Cleaning:
         return min(floor, old_enough(self.floor, self._times, before))
 
     def finish(self, timeout_s: float) -> None:
-        """Wait this long for what has begun."""
+        """Wait at most `timeout_s` for removals that have begun."""
         if self._under_way:
             wait([self._under_way], timeout_s)
         if self._removals:
@@ -162,7 +172,7 @@ class Cleaning:
                 if self._removals:
                     self._remove_bodies(plan, objects, known)
                 kept = names.following(plan)
-                is_last = plan.number == floor  # what follows it is the first that is kept
+                is_last = plan.number == floor  # the plan that follows is the first one kept
                 gone = [name for name in objects if not (is_last and name == kept)]
                 if len(self._folder.remove(sorted(gone, key=_turn))) < len(gone):
                     return
@@ -182,7 +192,7 @@ class Cleaning:
         begun = []
         for name in objects:
             found = names.as_slot_name(name)
-            # A slot that is not settled was put when the plan was gone: it gave no rows.
+            # A segment without a report was put after the plan was removed, and gave no rows.
             if found is None or found.kind != "d":
                 continue
             stored = self._folder.segment_of(plan, found.slot)
@@ -195,19 +205,26 @@ class Cleaning:
 
 
 def _turn(name: str) -> int:
-    """The marks of attempts go last: a plan without one was not given up. What says that a slot is
-    settled goes first: the name of the slot is free when it goes, for a task that comes too late.
+    """Return the sort key by which the objects of a plan are removed.
+
+    Reports are removed before segments: once a segment's name is free, a late task may put a new
+    segment, and must not find an old report for it. Attempt marks are removed last, because a plan
+    without a mark counts as never abandoned.
     """
     found = names.as_slot_name(name)
     return {"d": 0, "t": 2}.get(found.kind if found else "", 1)
 
 
 _AFTER_S = 10.0
-"""An idle query notes it by then, so that a trickle does not cost a put a batch."""
+"""An idle query marks a plan as committed this long after the plan was closed, so that a trickle of
+messages does not cost one put per batch."""
 
 
 class Noting:
-    """Once for a plan, and best effort. Used by one thread."""
+    """Marks a plan as committed while no plan follows it: once a plan, best effort.
+
+    Used by one thread.
+    """
 
     def __init__(
         self,
@@ -224,11 +241,14 @@ class Noting:
         self._noted = START
 
     def closed(self) -> None:
-        """A plan was closed just now."""
+        """Record that a plan was closed just now."""
         self._closed_at = self._clock()
 
     def idle(self, plan: PlanId, *, ends: bool) -> None:
-        """Nothing follows this committed plan now. ends: this may be the last call of the run."""
+        """Mark this committed plan: no plan follows it now.
+
+        ends: this may be the last call of the run.
+        """
         if plan in (START, self._recovery.followed, self._noted):
             return
         if not ends and self._clock() - self._closed_at < _AFTER_S:
@@ -241,12 +261,12 @@ class Noting:
 
 
 class Closing:
-    """Closes one plan after another. Repeatable. Used by one thread."""
+    """Closes one plan after another; closing a plan twice is harmless. Used by one thread."""
 
     def __init__(
         self, config: SourceConfig, folder: PlanFolder, client: QueueClient, workers: Submits
     ) -> None:
-        """workers: run several slots beside each other."""
+        """workers: close several slots in parallel."""
         self._config = config
         self._folder = folder
         self._client = client

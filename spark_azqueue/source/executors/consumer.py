@@ -1,8 +1,8 @@
-"""The driver's half of a source with leaseOn=executors: what happens at each of Spark's calls.
+"""Driver's half of a source with leaseOn=executors: handles each call of Spark.
 
-The offset of a batch is its plan. The driver leases nothing: it closes the last plan, finds out
-which queues have messages, and plans the next one. One instance lives for a whole query run; Spark
-calls it from one thread. Knows no pyspark: `readers.py` translates.
+The offset of a batch is its plan. The driver leases nothing: the driver closes the last plan, looks
+for queues that have messages, and plans the next batch. A whole query run uses one instance, and
+Spark calls this instance from one thread. The module imports no pyspark: `readers.py` translates.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ from .totals import Drained, Totals
 log = logging.getLogger(__name__)
 
 _SLOTS_AT_ONCE = 8
-"""Most slots that are closed at once."""
+"""Most slots that are closed in parallel."""
 
 
 class ExecutorsConsumer:
-    """Plans batches. What survives a restart is in the offsets and in the folder."""
+    """Plans batches.
+
+    Only the offsets and the folder survive a restart.
+    """
 
     def __init__(
         self,
@@ -63,9 +66,9 @@ class ExecutorsConsumer:
         removals: Removals | None = None,
         runtime: Runtime = DEFAULT,
     ) -> None:
-        """Store; nothing is sent before the first call.
+        """Keep the parameters; nothing is sent before the first call.
 
-        store, removals: if not those that the options say.
+        store, removals: replace what the options name.
         """
         self._config = config
         self._now = runtime.now
@@ -76,7 +79,7 @@ class ExecutorsConsumer:
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
         self._recovery = PlanRecovery(self._folder, settings, config.selection)
-        # Tasks lease, and have deleted their messages before the batch ends that they belong to.
+        # Tasks lease messages, and delete them before the end of their batch.
         self._monitor = QueueMonitor(config, self._client, runtime)
         self._ready = ReadyQueues(
             self._client,
@@ -115,26 +118,26 @@ class ExecutorsConsumer:
         )
         self._closed: PlanId | None = None  # the newest plan that was closed by this process
         self._known = SeenMessages()  # after that plan
-        self._suspects: tuple[Suspected, ...] = ()  # what is delivered again after it
-        self._evidence = Evidence()  # what is known beside them
+        self._suspects: tuple[Suspected, ...] = ()  # delivered again after that plan
+        self._evidence = Evidence()  # findings about the suspects
         self._decoding = DecodingRecord(config)
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
         self._first_made = math.inf  # number of the first plan that this process has made
         self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
-        self._first: tuple[PlanId, Plan] | None = None  # what follows the start, if not what did
-        self._before_first = Plan.start(self._account)  # what a new checkpoint's first plan follows
+        self._first: tuple[PlanId, Plan] | None = None  # the start, and the plan to return for it
+        self._before_first = Plan.start(self._account)  # before a new checkpoint's first plan
         self._cutoff: int | None = None  # of an availableNow run
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        """Read only messages inserted by now (the service's clock, whole seconds)."""
         self._cutoff = int(self._monitor.open().timestamp()) * 1_000_000
         self._ready.only_until(self._cutoff)
         self._monitor.limit()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Close the committed plan, then return the one that follows; the start itself if none.
+        """Close the committed plan and return the next one, or the start offset if there is none.
 
-        A plan that is not proven to be committed is not closed, and nothing follows it yet.
+        A plan that is not proven to be committed stays open, and no plan follows it yet.
         """
         self._has_answered = True
         if not self._monitor.is_open:
@@ -162,9 +165,10 @@ class ExecutorsConsumer:
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """What each task of the batch that ends at `end` gets: its slot, and the plan.
+        """Return the assignment (slot and plan) of each task of the batch that ends at `end`.
 
-        Of several plans if Spark's log has a gap. Nothing of one that was given up, or is now.
+        The batch has several plans if Spark's log has a gap. A plan that was abandoned before, or
+        is abandoned now, has no tasks.
         """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id:
@@ -193,14 +197,18 @@ class ExecutorsConsumer:
         ]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Nothing: a plan is closed when the next one is asked for."""
+        """Do nothing: a plan is closed when the next plan is requested."""
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
-        """Send nothing: tasks lease, and no task has begun. None for a plan of an earlier run."""
+        """Return True for a plan of this run, None for a plan of an earlier run.
+
+        Nothing is sent: only tasks lease, and no task has begun.
+        """
         return True if self._plan(offset).number >= self._first_made else None
 
     def report(self) -> Report:
-        """The backlog, what slots reported in this run, and the state of the folder."""
+        """Return the backlog, counts that the slots reported in this run, and the state of the
+        folder."""
         counted = self._monitor.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._recovery.is_done else None
         report = self._totals.report(
@@ -214,7 +222,7 @@ class ExecutorsConsumer:
         return replace(report, hidden_for=self._drained.hidden_for)
 
     def close(self) -> None:
-        """Finish what has begun, for a few seconds at most, and close the connections."""
+        """Finish running work within a few seconds, and close the connections."""
         if self._closed is not None:
             self._noting.idle(self._closed, ends=True)
         self._cleaning.finish(LAST_WORDS_S)
@@ -233,11 +241,12 @@ class ExecutorsConsumer:
             self._before_first = self._recovery.base or self._after_unused()
 
     def _after_unused(self) -> Plan:
-        """What the first plan of a new checkpoint follows: the start, or plans that gave nothing.
+        """Return the plan before the first plan of a new checkpoint.
 
-        A process that ends before Spark has written its first offset leaves such a plan. Another
-        one may be at work with it, though (a second query, or a second load in this one), so it is
-        closed, and not delivered. Raises CheckpointMismatch if it did give something.
+        The plan is the start, or the last of the plans that delivered nothing. A process that
+        crashes before Spark has written its first offset leaves such a plan. A second query may
+        still use this plan, or a second load in the same query. So the plan is closed, and not
+        delivered. Raises CheckpointMismatch if the plan did deliver messages.
         """
         plan = Plan.start(self._account, self._folder.uuid)
         while (following := self._folder.following(plan.id)) is not None:
@@ -249,7 +258,7 @@ class ExecutorsConsumer:
         return plan
 
     def _close(self, plan: Plan) -> Plan | None:
-        """Close the committed plan. Returns the one that follows already, if there is one."""
+        """Close the committed plan. Returns the plan that already follows it, else None."""
         listed = self._folder.listed(plan.id)
         if listed.is_closed:  # by an earlier process, or the checkpoint was rolled back
             return self._folder.following(plan.id)
@@ -272,20 +281,20 @@ class ExecutorsConsumer:
         return None
 
     def _observe(self, plan: Plan, closed: Closed, evicted: int) -> None:
-        """What the slots say, for the next plans."""
+        """Use the reports of the slots for the next plans."""
         settled = closed.settled
         undecodable = sum(each.counts.poison for each in settled)
         rows = sum(each.messages for each in settled)
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
-        if ran_here:  # else each start would close the plan again, and stop again
+        if ran_here:  # otherwise each restart would close the plan again, and stop again
             self._decoding.add(rows=rows, undecodable=undecodable)
         self._ready.on_plan_closed(plan, looked, ran_here=ran_here)
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, evicted)
 
     def _next(self, plan: Plan, wanted: Wanted) -> Plan | None:
-        """Plan the next batch: of suspects, or of new messages. None if there is no message now."""
+        """Plan the next batch, of suspects or of new messages. None if there is no message now."""
         self._decoding.check()
         evidence, order = self._evidence, self._given_up.order
         suspects = by_turn(self._suspects, evidence, order)
@@ -299,7 +308,7 @@ class ExecutorsConsumer:
         return following and self._recovery.follow(plan, following, self._known)
 
     def _new(self, plan: Plan, wanted: Wanted) -> Plan | None:
-        """A plan of new messages, None if there is none now."""
+        """Return a plan of new messages, None if there is no new message now."""
         if self._monitor.is_look_due:
             self._monitor.look()
         if not (self._monitor.is_limited or self._monitor.may_begin(is_last=wanted.is_last)):

@@ -1,6 +1,6 @@
-"""The folder of leaseOn=executors: reads and writes its objects, each checked to be the right one.
+"""Folder of leaseOn=executors: reads and writes objects, and checks that each belongs to its name.
 
-It decides nothing. Used by the driver and by tasks, each with a store of its own.
+The module makes no decisions. Driver and tasks use it, each with a store of its own.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _MARK = json.dumps({"version": 1}).encode()
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """Which objects a plan has: of which slots the segment, of which the report; is it closed?
+    """Objects of a plan: slots with a segment, slots with a report, and whether it is closed.
 
-    is_committed: a driver has said so, since none follows it yet. attempts: how many processes were
-    asked for it after the one that issued it. marks: the names of those of
-    tasks that dequeued.
+    is_committed: a driver has marked the plan as committed, since no plan follows yet. attempts:
+    number of processes that were asked for the plan after the process that issued it. marks: names
+    of the marks of tasks that dequeued.
     """
 
     segments: frozenset[int]
@@ -54,14 +54,14 @@ class PlanStatus:
 
 
 class PlanFolder(Journal):
-    """One folder. Keeps its id alone: what survives a restart is in the folder."""
+    """One folder. Keeps only the id of the folder: everything that survives a restart is stored."""
 
     def __init__(self, store: LogStore, account: str) -> None:
         """account: of the queues. Nothing is sent before the first method is called."""
         super().__init__(store, account, names.SLOTS)
 
     def recognise(self, plan: Plan) -> None:
-        """Check that the plan is of this folder. For tasks. Raises CheckpointMismatch."""
+        """Check in a task that the plan is of this folder. Raises CheckpointMismatch."""
         if not self.uuid:
             self.identify()
         self.check(plan)
@@ -70,7 +70,7 @@ class PlanFolder(Journal):
         """Raise CheckpointMismatch if the plan is of another folder."""
         if plan.log == self.uuid:
             return
-        self_uuid, self.uuid = self.uuid, ""  # looked at again the next time
+        self_uuid, self.uuid = self.uuid, ""  # read again in the next check
         if not self_uuid:
             raise empty_on_executor(self.where)
         task = ". If this error comes from a task, its executor has another folder mounted there"
@@ -79,9 +79,10 @@ class PlanFolder(Journal):
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
 
     def segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int] | None:
-        """What a slot gave, and its size in bytes; None if nothing was put.
+        """Return the segment of a slot, and its size in bytes; None if no segment was put.
 
-        Its messages are of the queues of that slot, since what is in it says what to delete.
+        The messages must be of the slot's queues, because the segment decides which messages are
+        deleted.
         """
         asked = plan.slots[slot]
         found = self.segment_of(plan.id, slot, asked.messages)
@@ -93,7 +94,10 @@ class PlanFolder(Journal):
     def segment_of(
         self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
     ) -> tuple[SlotSegment, int] | None:
-        """What a slot gave of a plan of which only the id is known. most: messages of its slot."""
+        """Return the segment of a slot of a plan of which only the id is known.
+
+        most: number of messages that the slot allows.
+        """
 
         def parse(data: bytes) -> tuple[SlotSegment, int]:
             found = decode_slot(data, log=self.uuid, plan=plan, slot=slot, most=most)
@@ -104,39 +108,39 @@ class PlanFolder(Journal):
         return self.read(names.slot(plan, slot), FRAME_AT_MOST + FIRST_READ, parse)
 
     def put_segment(self, segment: SlotSegment) -> tuple[bool, int]:
-        """Put what a slot gave. Returns False if something was put before, and the size in bytes.
+        """Put a segment. Returns False if a segment existed, and the size in bytes.
 
-        That may be the work of an earlier attempt of this very call. Raises ServiceError: if
-        `may_have_taken_effect`, it may be there, or appear later.
+        The existing segment may be from an earlier try of this very call. Raises ServiceError: if
+        `may_have_taken_effect`, the segment may exist, or appear later.
         """
         header = segment.header
         data = encode_slot(header, segment.received)
         return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
 
     def first_segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int]:
-        """What was put for a slot, when a later put was refused; and its size in bytes."""
+        """Return the segment that was put before a later put was refused; and its size in bytes."""
         found = self.segment(plan, slot)
         if found is None:
             raise vanished(self.store, names.slot(plan.id, slot))
         return found
 
     def settled(self, plan: Plan, slot: int) -> SlotReport | None:
-        """What was written when the deletes of a slot were answered; None if they are not yet."""
+        """Return the report that the deletes of a slot are answered; None if they are not yet."""
         return self.settled_of(plan.id, slot, report_bytes_at_most(plan.slots[slot].messages))
 
     def settled_of(self, plan: PlanId, slot: int, most_bytes: int) -> SlotReport | None:
-        """The report of a slot of a plan of which only the id is known."""
+        """Return the report of a slot of a plan of which only the id is known."""
         name = names.settled(plan, slot)
         return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
     def put_settled(self, plan: Plan, slot: int, settled: SlotReport) -> None:
-        """Write that the deletes of a slot are answered. If that exists already, it is complete."""
+        """Write the report of a slot. An existing report is complete, and is kept."""
         self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────
 
     def listed(self, plan: PlanId) -> PlanStatus:
-        """Which objects a plan has."""
+        """Return which objects a plan has."""
         segments, settled, words = set(), set(), set()
         marks: list[str] = []
         attempts = 0
@@ -163,7 +167,7 @@ class PlanFolder(Journal):
         )
 
     def following(self, plan: PlanId) -> Plan | None:
-        """The plan that follows this one; None if there is none, so it is not closed."""
+        """Return the plan that follows this plan; None if this plan is not closed."""
 
         def parse(data: bytes) -> Plan:
             value = object_of(loaded(data), "plan")
@@ -178,32 +182,35 @@ class PlanFolder(Journal):
         return self.read(names.following(plan), _PLAN_AT_MOST, parse)
 
     def put_following(self, plan: PlanId, following: Plan) -> Plan:
-        """Let this plan follow that one, unless another does. Returns the one that follows."""
+        """Let `following` follow `plan`, unless another plan does.
+
+        Returns the plan that follows.
+        """
         name, data = names.following(plan), following.to_bytes()
         return self.first(name, data, lambda: self.following(plan)) or following
 
     def note_attempt(self, plan: PlanId, writer: str) -> str:
-        """Write that this process was asked for a plan that another one issued. Returns the name.
+        """Mark that this process was asked for a plan of another process. Returns the name.
 
-        Once for each process, however often it is asked.
+        A process writes one mark, however often it is asked.
         """
         name = names.plan_attempt(plan, writer)
         self.store.put_new(name, _MARK)
         return name
 
     def note_begun(self, plan: Plan, slot: int, attempt: str, *, is_repeated: bool) -> None:
-        """Write that this attempt is about to dequeue, see `names.may_hide`."""
+        """Mark that this attempt is about to dequeue, see `names.may_hide`."""
         name = names.begun(plan.id, slot, attempt, is_repeated=is_repeated)
         self.store.put_new(name, _MARK)
 
     def mark_committed(self, plan: PlanId) -> str:
-        """Write that a plan is committed, though none follows it. Returns the name."""
+        """Mark a plan as committed although no plan follows it. Returns the name of the mark."""
         name = names.committed(plan)
         self.store.put_new(name, _MARK)
         return name
 
     def known(self, plan: Plan) -> SeenMessages:
-        """The messages that give no second row in this plan."""
+        """Return the messages that give no second row in this plan."""
         if not plan.has_known:
             return SeenMessages()
         return self.need(
@@ -213,18 +220,18 @@ class PlanFolder(Journal):
         )
 
     def put_known(self, plan: PlanId, known: SeenMessages) -> None:
-        """Write them down, before the plan that needs them is put."""
+        """Store the known messages of a plan. Must be called before the plan is put."""
         self.store.put_new(names.known(plan), known.to_bytes())
 
     # ── cleaning ──────────────────────────────────────────────────────────────────────────────────
 
     def floor(self) -> int:
-        """Plans up to this number are cleaned, or being cleaned; 0 if none is."""
+        """Return the number up to which plans are cleaned, or being cleaned; 0 if no plan is."""
         found = map(names.floor_in, self.store.names(names.FLOORS))
         return max((each for each in found if each), default=0)
 
     def raise_floor(self, number: int) -> None:
-        """From now on no task deletes a message for plans up to this number. Durable."""
+        """Stop all deletes by tasks of plans up to this number. Durable when the call returns."""
         self.store.put_new(names.floor(number), _MARK)
         for name in self.store.names(names.FLOORS):
             each = names.floor_in(name)
@@ -232,7 +239,7 @@ class PlanFolder(Journal):
                 self.store.delete(name)
 
     def stored(self) -> dict[PlanId, list[Stored]]:
-        """The objects of all plans, in the order of the plans."""
+        """Return the objects of all plans, in the order of the plans."""
         found: dict[PlanId, list[Stored]] = {}
         for each in self.store.entries(names.SLOTS):
             name = names.as_slot_name(each.name)
@@ -241,16 +248,16 @@ class PlanFolder(Journal):
         return dict(sorted(found.items()))
 
     def objects(self) -> dict[PlanId, dict[str, int]]:
-        """The objects of all plans: their sizes by name."""
+        """Return the sizes of the objects of all plans, by name."""
         return sizes_of(self.stored())
 
 
 def sizes_of(stored: dict[PlanId, list[Stored]]) -> dict[PlanId, dict[str, int]]:
-    """The sizes of these objects by name, by plan."""
+    """Return the sizes of these objects by name, by plan."""
     return {plan: {each.name: each.size for each in all_} for plan, all_ in stored.items()}
 
 
 def tombstone(plan: Plan, slot: int, attempt: str) -> SlotSegment:
-    """What a slot gives that put nothing before its plan was closed."""
+    """Return the empty segment for a slot that put no segment before its plan was closed."""
     header = SlotHeader(plan.log, plan.id, slot, plan.account, attempt, tombstone=True)
     return SlotSegment(header, ())

@@ -1,9 +1,10 @@
-"""Plans whose batch fails again and again: counted, given up, and the guilty message found.
+"""Abandon a plan whose batch keeps failing, and find the message that makes it fail.
 
-After some failures a plan is given up. It is closed as ever, and the plan that follows
-says that it has no rows: so one object decides that, and what comes instead. Its messages return in
-smaller and smaller batches, and one that is poison by the rule of `../suspects.py` is copied to its
-poison queue. A plan that another one follows already was committed, and is never given up.
+After some failures a plan is abandoned. The plan is closed as usual, and the plan that follows says
+that the abandoned one has no rows. So one object decides both: that the plan is abandoned, and what
+follows. The messages of the abandoned plan are retried in smaller and smaller batches. A message
+that is poison by the rule of `../suspects.py` is copied to its poison queue. A plan that another
+plan follows was committed, and is never abandoned.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ log = logging.getLogger(__name__)
 
 
 class PlanOutcomes:
-    """Counts tries, and decides what comes in place of a plan. Used by one thread.
+    """Counts attempts, and decides what replaces an abandoned plan. Used by one thread.
 
-    What it raises: ServiceError, LogDamaged.
+    Its methods raise ServiceError and LogDamaged.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class PlanOutcomes:
         self._config = config
         self._rule = IsolationRule.of(config)
         self.order = self._rule or IsolationRule(0, 0)
-        """The rule by which suspects take turns, also if poison handling is off now."""
+        """Rule by which suspects take turns; also used if poison handling is off now."""
         self._folder = folder
         self._client = client
         self._closing = closing
@@ -75,21 +76,22 @@ class PlanOutcomes:
         self._recovery = recovery
         self._now = now
         self._writer = uuid.uuid4().hex
-        self._tried: PlanId | None = None  # it gets another try in this process
+        self._tried: PlanId | None = None  # this plan gets another attempt in this process
         self.said = ""
-        """What this process did about a batch that failed, for people."""
+        """Text for users: what this process did about a failed batch."""
         self.set_aside = 0
-        """How many messages were copied to poison queues."""
+        """Number of messages that were copied to poison queues."""
 
     def instead_of(self, plan: Plan, *, is_alone: bool) -> Plan | None:
-        """Spark asks this process for a plan of an earlier one, behind which there is none yet.
+        """Return the plan that follows `plan` if `plan` is abandoned now; None if it gets another
+        attempt.
 
-        is_alone: Spark's batch has no other plan. Returns the one that follows it if it is given up
-        now; None if it gets another try.
+        Called when Spark asks this process for a plan of an earlier process that no plan follows
+        yet. is_alone: Spark's batch has no other plan.
         """
         if self._rule is None or self._tried == plan.id:
             return None
-        if plan.number <= self._folder.floor():  # its tasks say what is lost
+        if plan.number <= self._folder.floor():  # its tasks report the loss
             return None
         self._check_places(plan)
         self._tried = plan.id
@@ -110,17 +112,20 @@ class PlanOutcomes:
         return self._recovery.follow(plan, again, known)
 
     def _check_places(self, plan: Plan) -> None:
-        """Raise UndecodableBody if the options of today cannot show a body: that is no attempt."""
+        """Raise UndecodableBody if the current options cannot decode a stored body.
+
+        This error does not count as an attempt.
+        """
         stored = self._folder.listed(plan.id).segments
         for slot in stored.intersection(range(len(plan.slots))):
             segment, _ = self._folder.first_segment(plan, slot)
             deque(slot_rows(segment, Reading.of(self._config)).rows(), maxlen=0)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
-        """True if the plan has failed often enough. listed: its objects.
+        """Return True if the plan has failed often enough to be abandoned. listed: its objects.
 
-        If nothing of it was stored, its messages are in their queues, and none is suspected. But a
-        plan that retries then failed for a reason of its own.
+        If a plan stored nothing, its messages are still in their queues, and none is suspected. A
+        retrying plan that stored nothing has failed for a different reason.
         """
         assert self._rule
         if listed.is_committed or (plan.is_again and not listed.segments):
@@ -133,10 +138,10 @@ class PlanOutcomes:
     def _failed(
         self, closed: Closed, tries: int, *, is_alone: bool
     ) -> tuple[tuple[Suspected, ...], Evidence] | None:
-        """What is delivered in place of a closed plan, and what is known then.
+        """Return the suspects that are retried in place of a closed plan, and the new evidence.
 
-        None if it gave nothing. A single message may be poison: it is copied to its poison queue,
-        and what follows gives nothing of it. Raises TooManyPoison.
+        None if the plan delivered nothing. A single message may be poison: the message is then
+        copied to its poison queue, and is not retried. Raises TooManyPoison.
         """
         assert self._rule
         plan, stored, evidence = closed.plan, closed.stored, closed.plan.evidence
@@ -179,7 +184,10 @@ class PlanOutcomes:
         history: FailureHistory,
         evidence: Evidence,
     ) -> tuple[Suspected, ...]:
-        """These, and first no message if each has to wait: the plan behind it may be new."""
+        """Return the suspects, with an empty group in front if every suspect has to wait.
+
+        The plan of an empty group delivers nothing, so a plan of new messages can follow it.
+        """
         if (
             suspects
             and self.order.turn(by_turn(suspects, evidence, self.order)[0].history, evidence)[0]
@@ -200,10 +208,11 @@ def plan_again(
     *,
     gave_up: bool = False,
 ) -> Plan:
-    """The plan behind `before` that retries the suspects that are due first; the others wait.
+    """Return the plan behind `before` that retries the suspects that are due first; the others
+    wait.
 
-    order: says who is due. known: what gives no second row. said: see `status`. gave_up: `before`
-    has no rows.
+    order: decides which suspects are due. known: messages that give no second row. said: see
+    `status`. gave_up: `before` has no rows.
     """
     first, *others = by_turn(suspects, evidence, order)
     return Plan(
@@ -225,7 +234,7 @@ def plan_again(
 def by_turn(
     suspects: Iterable[Suspected], evidence: Evidence, order: IsolationRule
 ) -> list[Suspected]:
-    """Those that are due first come first; before them one without messages."""
+    """Return the suspects in the order in which they are due; an empty group comes first."""
     return sorted(
         suspects, key=lambda each: (each.messages > 0, order.turn(each.history, evidence))
     )

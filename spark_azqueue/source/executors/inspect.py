@@ -1,4 +1,4 @@
-"""What the folder of leaseOn=executors holds, for the doctor. Changes nothing."""
+"""Contents of the folder of leaseOn=executors, for the doctor. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .plan import Plan as Plan
 
 
 class FolderContents:
-    """One look at a folder. Raises AzQueueError, if it cannot be read or is damaged."""
+    """Contents of a folder at one moment.
+
+    Raises AzQueueError if the folder cannot be read or is damaged.
+    """
 
     def __init__(self, store: LogStore, account: str) -> None:
         self._folder = PlanFolder(store, account)
@@ -18,21 +21,21 @@ class FolderContents:
         self._objects = {} if self.is_new else self._folder.objects()
 
     def newest(self) -> Plan | None:
-        """The plan that nothing follows, None if there is no plan."""
+        """Return the plan that no plan follows, None if there is no plan."""
         found = None
         for before in [START, *self._objects][-3:]:
             found = self._folder.following(before) or found
         return found
 
     def kept(self) -> tuple[int, int]:
-        """Plans up to which number were cleaned, and the bytes of the others."""
+        """Return the number up to which plans were cleaned, and the bytes of the other plans."""
         floor = self._folder.floor()
         plans = [plan for plan in self._objects if plan != START and plan.number > floor]
         return floor, sum(sum(self._objects[plan].values()) for plan in plans)
 
     def slots(self, plan: Plan) -> tuple[int, int, int]:
-        """How many slots of a plan gave something; of how many the deletes are answered; and how
-        many messages the others have."""
+        """Return three counts of a plan: slots with a segment, slots whose deletes are answered,
+        and messages of the slots whose deletes are not."""
         listed = self._folder.listed(plan.id)
         found = [self._folder.segment(plan, each) for each in listed.segments - listed.settled]
         messages = sum(each[0].header.messages for each in found if each)

@@ -1,7 +1,7 @@
-"""What a task does at its queues: it leases for some seconds, and deletes what it has stored.
+"""Queue requests of a task: lease for some seconds, and delete the stored messages.
 
-Nothing is renewed: the lease lasts until the task has stored and deleted what it has leased.
-Deletes may be done twice, by different processes, since they are by the same receipts.
+No lease is renewed: a lease is long enough for the task to store and delete its messages. Two
+processes may send the same delete; that is safe, because both use the same receipt.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _RELEASES_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """What a task has leased. received: to deliver, one for each message, with its newest receipt.
+    """Messages that a task has leased.
 
-    copies: of known messages, which give no second row. unwanted: to be released.
+    received: messages to deliver, each once, with its newest receipt. copies: leases of known
+    messages, which give no second row. unwanted: leases to release.
     """
 
     received: tuple[Received, ...]
@@ -60,12 +61,12 @@ class Leased:
 
     @property
     def leases(self) -> list[Lease]:
-        """All of them."""
+        """All leases."""
         return [*(lease for _, lease in self.received), *self.copies, *self.unwanted]
 
 
 class Leasing:
-    """Leases for one slot, once."""
+    """Leases messages for one slot, once."""
 
     def __init__(
         self,
@@ -76,9 +77,10 @@ class Leasing:
         client: QueueClient,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Store; nothing is sent. Queues that option 'queue' does not name any more are left out.
+        """Keep the parameters; nothing is sent.
 
-        clock: in seconds, the one by which pages say when they were asked.
+        Queues that option 'queue' does not name any more are left out. clock: in seconds; pages
+        must use the same clock for the time of their request.
         """
         self._config = config
         self._plan = plan
@@ -98,7 +100,7 @@ class Leasing:
         self._ended: set[QueueRef] = set()
 
     def lease(self) -> Leased:
-        """Dequeue. Raises ServiceError; then all was released, as far as that went."""
+        """Dequeue messages. Raises ServiceError after releasing all leases as far as possible."""
         began = self._clock()
         throttled = self._client.throttled
         receiver = self._receiver()
@@ -131,7 +133,10 @@ class Leasing:
         )
 
     def _leave_what_does_not_fit(self) -> None:
-        """Large messages in pages that were asked for when all were small: they go back."""
+        """Release messages beyond the slot's limit of bytes.
+
+        Such messages arrive in pages that were requested while all messages were small.
+        """
         messages = [message for message, _ in self._received.values()]
         for message in messages[len(fitting(messages, self._slot.bytes)) :]:
             self._unwanted[message.key] = self._received.pop(message.key).lease
@@ -162,7 +167,10 @@ class Leasing:
         return True
 
     def _room(self) -> int:
-        """How many more messages the slot can use; pages under way count with their usual size."""
+        """Return how many more messages the slot can use.
+
+        The limit of bytes counts with the mean size of the messages so far.
+        """
         messages = self._slot.messages - len(self._received)
         left = self._slot.bytes - self._bytes
         if left <= 0 or messages <= 0:
@@ -173,7 +181,7 @@ class Leasing:
         return min(messages, max(fit, 1))
 
     def _read(self, queue: QueueRef) -> bool:
-        """True if the cutoff says that a queue holds nothing more for this run."""
+        """Return True if a queue holds nothing more for this run, by its cutoff."""
         is_over = self._cutoff is not None and self._cutoff.read(queue)
         if is_over:
             self._ended.add(queue)
@@ -203,15 +211,17 @@ class Leasing:
                 self._counts["duplicates_suppressed"] += 1
                 self._copies[key] = lease
             elif before and message.dequeue_count < before.message.dequeue_count:
-                # Pages come in parallel: an older one came later, and its receipt is dead.
+                # Pages arrive in parallel: this copy is older than the one before, so its receipt
+                # is dead.
                 self._counts["duplicates_suppressed"] += 1
             elif not message.intact and (before or key in self._known):
-                # Whether its text was updated is unknown. So it gives no second row and is not
-                # deleted; it comes back when this lease ends, and is judged then.
+                # It is unknown whether the message was updated, because its text is damaged. So the
+                # message gives no second row and is not deleted. It returns when this lease ends,
+                # and is checked again.
                 self._counts["duplicates_suppressed"] += 1
             elif is_to_come_again(message, self._config.on_undecodable):
                 self._unwanted[key] = lease
-            else:  # if it came a second time, its first lease has ended, and that receipt is dead
+            else:  # a second copy replaces the first, whose receipt is dead
                 self._bytes += message.size - (before.message.size if before else 0)
                 self._received[key] = Received(message, lease)
 
@@ -230,7 +240,7 @@ class Leasing:
 
 
 def release(client: QueueClient, leases: Iterable[Lease]) -> None:
-    """Make messages visible again, for some seconds at most. Never raises: leases end anyway."""
+    """Make messages visible again, within some seconds. Never raises: leases end anyway."""
     calls = [(None, Release(lease)) for lease in dict.fromkeys(leases)]
 
     def failed(error: Exception) -> None:
@@ -246,10 +256,12 @@ def without_undecodable(
     within_s: float,
     clock: Callable[[], float],
 ) -> Leased:
-    """What of it has rows. What does not decode is dead-lettered, before anything is stored.
+    """Return only messages that have rows.
 
-    within_s: see `dead_lettered`; what is left then is to be released. Raises UndecodableBody with
-    onUndecodable=fail, TooManyPoison and ServiceError: then the rest was released.
+    Messages that do not decode are dead-lettered, before a segment is stored. within_s: see
+    `dead_lettered`; messages that are left after this time are to be released. Raises
+    UndecodableBody with onUndecodable=fail, TooManyPoison and ServiceError, after releasing the
+    other messages.
     """
     copied = set[MessageKey]()
     leases = {lease.key: lease for _, lease in leased.received}
@@ -276,13 +288,13 @@ def without_undecodable(
 def slot_rows(
     segment: SlotSegment, today: Reading, read_as: Callable[[Reading], Reading] | None = None
 ) -> LoggedRows:
-    """The rows of what a slot gave. today, read_as: see `LoggedRows`."""
+    """Return the rows of a segment. today, read_as: see `LoggedRows`."""
     header = segment.header
     return LoggedRows(segment.received, header.reading, today, header.plan.number, read_as)
 
 
 MARGIN_S = 5
-"""Times of the service are whole seconds, and those of its servers differ."""
+"""Margin in seconds: times of the service are whole seconds, and its servers' clocks differ."""
 
 
 def settle_slot(
@@ -294,10 +306,11 @@ def settle_slot(
 ) -> SlotReport:
     """Delete the messages of a stored segment, of `size` bytes, and copies of known messages.
 
-    A refused delete is pending. If the lease may have ended before, another consumer may have the
-    message. Before that an earlier attempt has probably deleted it; but the service may also have
-    delivered it once more within the lease, so it stays known for a day. Raises ServiceError if a
-    delete has no final answer: then nothing may be delivered yet.
+    A refused delete becomes pending. If the lease may have ended before the delete, another
+    consumer may have the message. If the lease had not ended, an earlier attempt has probably
+    deleted the message. But the service may also have delivered the message once more within the
+    lease, so the message stays known for a day. Raises ServiceError if a delete has no final
+    answer: then no row may be delivered yet.
     """
     until = segment.header.until
     deleted = 0
@@ -307,7 +320,7 @@ def settle_slot(
     with closing(answers) as results:
         for message, result in results:
             if isinstance(result, QueueNotFound) and config.selection.comes_and_goes(message.queue):
-                deleted += 1  # it went with its queue
+                deleted += 1  # the message was deleted with its queue
                 continue
             if isinstance(result, Exception):
                 raise result
@@ -326,13 +339,13 @@ def settle_slot(
 
 
 def without_deletes(segment: SlotSegment, size: int) -> SlotReport:
-    """What is known of a slot, of `size` bytes, by itself: no delete of it was answered here."""
+    """Return the report of a slot, of `size` bytes, without answers to deletes."""
     given = sum(message.size for message, _ in segment.received)
     return replace(SlotReport.of(segment.header, size), given_bytes=given)
 
 
 def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
-    """What the header says of each queue, with what this process has learned of it by deleting."""
+    """Return the state of each queue from the header, with limits that deletes taught since."""
     looked = dict(header.looked)
     for queue in header.queues:
         found, before = client.limits.learned(queue), looked.get(queue.name)
@@ -342,9 +355,9 @@ def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
 
 
 def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease]) -> list[Lease]:
-    """Delete messages that are known, or that another segment holds. Returns those that are gone.
+    """Delete known messages, or messages of another segment. Returns the leases of deleted ones.
 
-    Raises nothing for one that fails: its lease ends, and it returns, still known.
+    A failed delete raises nothing: its lease ends, and the message returns and is still known.
     """
     calls = [(lease, DatedDelete(lease)) for lease in leases]
 
@@ -362,7 +375,11 @@ def _is_gone(result: Deleted, until: int) -> bool:
 
 
 def pending_of(message: Message, gone_at: int | None) -> PendingDelete:
-    """gone_at: when it was found to be gone, probably. Then it is kept as if it had expired."""
+    """Return the pending delete of a message.
+
+    gone_at: when the message was found to be deleted, probably. The message then counts as expired
+    at that time.
+    """
     expires = 0 if message.expiration_time == UNKNOWN_TIME else message.expiration_time // 1_000_000
     if gone_at is not None:
         expires = min(expires, gone_at) if expires else gone_at

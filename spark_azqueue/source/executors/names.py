@@ -1,18 +1,18 @@
-"""What the objects in the folder of leaseOn=executors are called. Pure values.
+"""Names of the objects in the folder of leaseOn=executors. Pure values.
 
 log.json                     the folder's identity, written once
-slots/<n>-<nonce>-s<slot>    what this slot of plan n gave: messages, or a tombstone
-slots/<n>-<nonce>-d<slot>    the deletes of its messages are answered; which are pending
-slots/<n>-<nonce>-known      the messages that give no second row in this plan
-slots/<n>-<nonce>-next       the plan that follows. When it is there, plan n is closed
-slots/<n>-<nonce>-b<slot>-<attempt>  this task is about to dequeue for the slot: it may be killed
-slots/<n>-<nonce>-c<slot>-<attempt>  the same, and Spark has said that there was an earlier attempt
-slots/<n>-<nonce>-t<writer>  this process was asked for the batch of an earlier one again
-slots/<n>-<nonce>-committed  the plan is committed, though none follows it yet
-floors/<n>                   plans up to n are cleaned, and nothing is deleted for them now
-claims/<number>-<writer>     which driver plans; the highest one counts
+slots/<n>-<nonce>-s<slot>    segment of this slot of plan n: its messages, or a tombstone
+slots/<n>-<nonce>-d<slot>    report of this slot: each delete has an answer; the pending deletes
+slots/<n>-<nonce>-known      messages that give no second row in this plan
+slots/<n>-<nonce>-next       plan that follows plan n. If this object exists, plan n is closed
+slots/<n>-<nonce>-b<slot>-<attempt>  a task is about to dequeue for the slot, and may be killed
+slots/<n>-<nonce>-c<slot>-<attempt>  the same, if Spark has reported an earlier attempt
+slots/<n>-<nonce>-t<writer>  a process was asked again for a batch of an earlier process
+slots/<n>-<nonce>-committed  the plan is committed, and no plan follows it yet
+floors/<n>                   plans up to n are cleaned, and tasks delete nothing for them any more
+claims/<number>-<writer>     the driver that plans; the claim with the highest number counts
 
-Numbers have twelve digits, so names sort as they count. Plan 0 is the start: it has a `next` alone.
+Numbers have twelve digits, so names sort by number. Plan 0 is the start, and has only a `next`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
 
 class PlanId(NamedTuple):
-    """Which plan: its number, and the nonce that no other plan has."""
+    """Identity of a plan: its number, and a nonce that no other plan has."""
 
     number: int
     nonce: str
@@ -45,16 +45,16 @@ class PlanId(NamedTuple):
 
 
 START = PlanId(0, "0" * 32)
-"""Before the first plan."""
+"""Identity of the start, which is before the first plan."""
 
 
 def slot(plan: PlanId, number: int) -> str:
-    """Name of what a slot gave."""
+    """Name of the segment of a slot."""
     return f"{SLOTS}/{plan}-s{number:04d}"
 
 
 def settled(plan: PlanId, number: int) -> str:
-    """Name of what says that the deletes of a slot are answered."""
+    """Name of the report that the deletes of a slot are answered."""
     return f"{SLOTS}/{plan}-d{number:04d}"
 
 
@@ -69,12 +69,15 @@ def following(plan: PlanId) -> str:
 
 
 def plan_attempt(plan: PlanId, writer: str) -> str:
-    """Name of the mark that this process was asked for a plan that an earlier one had issued."""
+    """Name of the mark that a process was asked for a plan of an earlier process."""
     return f"{SLOTS}/{plan}-t{writer}"
 
 
 def is_attempt(name: str) -> bool:
-    """True for such a mark. A plan without one was not given up."""
+    """Return True for the name of a mark that `plan_attempt` names.
+
+    A plan without such a mark was never abandoned.
+    """
     found = as_slot_name(name)
     return found is not None and found.kind == "t"
 
@@ -85,9 +88,10 @@ def begun(plan: PlanId, number: int, attempt: str, *, is_repeated: bool) -> str:
 
 
 def may_hide(objects: Iterable[str]) -> bool:
-    """True if these marks of one plan say that a slot had more than one attempt.
+    """Return True if the marks of one plan show that a slot had more than one attempt.
 
-    One that was killed before its put hides what it had dequeued, and leaves nothing else.
+    An attempt that was killed before its put hides the messages that it dequeued, and leaves only
+    its mark.
     """
     marks = [found for found in map(as_slot_name, objects) if found is not None]
     firsts = Counter(found.slot for found in marks if found.kind == "b")
@@ -95,12 +99,12 @@ def may_hide(objects: Iterable[str]) -> bool:
 
 
 def committed(plan: PlanId) -> str:
-    """Name of the mark that a plan is committed that none follows."""
+    """Name of the mark that a plan is committed although no plan follows it."""
     return f"{SLOTS}/{plan}-committed"
 
 
 def prefix(plan: PlanId) -> str:
-    """With what the names of all objects of a plan begin, after the slash."""
+    """First characters of the names of all objects of a plan, after the slash."""
     return f"{plan}-"
 
 
@@ -110,7 +114,10 @@ def floor(number: int) -> str:
 
 
 class SlotName(NamedTuple):
-    """A name. kind: its letter, or its last word. slot: 0 if it is of none."""
+    """Parts of a name.
+
+    kind: its letter or its last word. slot: 0 if the object belongs to no slot.
+    """
 
     plan: PlanId
     kind: str
@@ -118,7 +125,7 @@ class SlotName(NamedTuple):
 
 
 def as_slot_name(name: str) -> SlotName | None:
-    """Read the name of an object of a plan; None for another one."""
+    """Read the name of an object of a plan; None for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -128,6 +135,6 @@ def as_slot_name(name: str) -> SlotName | None:
 
 
 def floor_in(name: str) -> int | None:
-    """The number of a floor, None for another name."""
+    """Return the number in the name of a floor; None for any other name."""
     found = _FLOOR.fullmatch(name)
     return int(found[1]) if found else None

@@ -1,10 +1,10 @@
-"""What the slots of leaseOn=executors write: segments, and reports that their deletes are answered.
+"""Objects that the slots of leaseOn=executors write: segments, and reports of answered deletes.
 
 A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages. A
-report says how many rows a slot has, what its queues said, and which deletes are pending: messages
+report has the number of rows of a slot, the state of its queues, and the pending deletes: messages
 that may return, and give no second row then.
 
-Pure values. What is not as it was written raises Damaged.
+Pure values. An object that is not as it was written raises Damaged.
 """
 
 from __future__ import annotations
@@ -71,15 +71,16 @@ from .plan import (
 SLOT_MAGIC = b"azqueue slot 1\n"
 
 _VERSION = 2
-"""Slots of version 1 have bodies that were not decoded before, and decisions about them."""
+"""Segments of version 1 hold bodies that were not decoded yet, and decisions about these bodies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a task saw of one queue.
+    """State of one queue, as a task saw it.
 
-    got: messages, without those that are too new for an availableNow run. drained: it ended empty,
-    so there was no more for this plan. limits: what the task learned of it, None if nothing.
+    got: number of messages, without messages that are too new for an availableNow run. drained: the
+    queue was empty at the end, so it had no more messages for this plan. limits: limits that the
+    task learned, None if none.
     """
 
     got: int = 0
@@ -102,10 +103,11 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What happened while a task dequeued, in messages, and answers 503.
+    """Counts of messages, and of answers 503, while a task dequeued.
 
-    poison: copied to a poison queue. began_cs: when it began, by its own clock, hundredths of a
-    second since 1970. took_cs: for how long; in what is settled, with the deletes of that task.
+    poison: copied to a poison queue. began_cs: when the task began, by its own clock, in hundredths
+    of a second since 1970. took_cs: duration of the task in hundredths of a second; in a report it
+    includes the deletes.
     """
 
     dequeued: Annotated[int, COUNT_OR_0] = 0
@@ -139,14 +141,14 @@ _PLAN = Coded(
 
 @dataclass(frozen=True, slots=True)
 class SlotHeader:
-    """The head of what slot `slot` of plan `plan` of folder `log` gave.
+    """Header of the segment of slot `slot` of plan `plan` in folder `log`.
 
-    attempt: which process put it, and when it did; no two are the same. messages: how many it has.
-    tombstone: the plan was closed before anything was put, so it has none, for ever. until: when
-    the first of its leases ends, by the queues' clock, seconds since 1970; 0 if one did not tell.
-    repeated: an earlier task of this slot may have leased messages, too. reading: the options that
-    make rows of messages. looked: by the name of the queue. columns: the version of its messages'
-    columns.
+    attempt: unique id of the attempt that put the segment. messages: number of messages. tombstone:
+    the plan was closed before a segment was put, so the slot stays empty forever. until: when the
+    first of its leases ends, by the queues' clock, in seconds since 1970; 0 if the end of a lease
+    is unknown. repeated: an earlier task of this slot may have leased messages, too. reading:
+    options that turn messages into rows. looked: state of each queue, by its name. columns: version
+    of the messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -167,7 +169,7 @@ class SlotHeader:
     columns: Annotated[int, COLUMNS] = field(default_factory=newest_columns)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Encode the header as JSON."""
         return compact({"version": _VERSION, **as_json(self)})
 
     @classmethod
@@ -178,14 +180,14 @@ class SlotHeader:
 
 @dataclass(frozen=True, slots=True)
 class SlotSegment:
-    """What a slot gave."""
+    """Header and messages of a slot."""
 
     header: SlotHeader
     received: tuple[Received, ...]
 
 
 def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
-    """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
+    """Return the segment's bytes. Raises ValueError for too many bytes (see `framed`)."""
     messages = pack_messages(received, header.queues, header.columns) if received else b""
     return framed(SLOT_MAGIC, header.to_bytes(), messages)
 
@@ -193,9 +195,9 @@ def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
 def decode_slot(
     data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES
 ) -> SlotSegment:
-    """Read what this slot gave. Raises Damaged, also for the segment of another one.
+    """Decode the segment of this slot. Raises Damaged, also for the segment of another slot.
 
-    most: how many messages its plan allows.
+    most: number of messages that its plan allows.
     """
     frame = unframed(SLOT_MAGIC, data)
     header = SlotHeader.from_bytes(frame.head)
@@ -212,14 +214,14 @@ def decode_slot(
 
 
 KNOWN_AT_MOST = PENDING_AT_MOST
-"""How many messages are known; the newest are kept."""
+"""Most messages that are known; the oldest are evicted."""
 
 _REPORT_VERSION = 1
 _MOST_GONE = KNOWN_AT_MOST + 8_192
 _BESIDE = 2**17
-"""Bytes for all but the lists of messages."""
+"""Bytes of an object without its lists of messages."""
 _VALUES_BESIDE = 20 * MOST_QUEUES_OF_PLAN + 1_000
-"""Values of all but these lists."""
+"""Values of an object without its lists of messages."""
 
 KNOWN_BYTES_AT_MOST = _BESIDE + MESSAGE_BYTES * KNOWN_AT_MOST
 
@@ -229,7 +231,10 @@ def _values_at_most(messages: int) -> int:
 
 
 def report_bytes_at_most(messages: int = MOST_MESSAGES) -> int:
-    """Most bytes of the object of a slot that leases this many: each delete may be pending."""
+    """Return the most bytes of the report of a slot that leases this many messages.
+
+    The report is largest if every delete is pending.
+    """
     return _BESIDE + MESSAGE_BYTES * (min(messages, MOST_MESSAGES) + MORE_THAN_BUDGET + _MOST_GONE)
 
 
@@ -238,12 +243,12 @@ _SIZE = Coded(number, name="bytes")
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """Every delete of a slot has a final answer.
+    """Report of a slot: every delete has a final answer.
 
-    messages, size (in bytes): of the segment. deleted: how many deletes succeeded, or had probably
-    succeeded before. pending: messages whose delete was refused: another consumer may have them.
-    gone: known messages that returned and were deleted. given_bytes: of their texts, as the queues
-    store them. The others: as in the header of the segment.
+    messages, size (in bytes): of the segment. deleted: number of deletes that succeeded, or had
+    probably succeeded before. pending: messages whose delete was refused: another consumer may have
+    them. gone: known messages that returned and were deleted. given_bytes: bytes of the messages'
+    texts, as the queues store them. Other fields: as in the header of the segment.
     """
 
     messages: Annotated[int, COUNT] = 0
@@ -262,7 +267,7 @@ class SlotReport:
 
     @classmethod
     def of(cls, header: SlotHeader, size: int) -> SlotReport:
-        """What the segment with this header, of `size` bytes, says."""
+        """Create the report of the segment with this header and of `size` bytes."""
         return cls(
             messages=header.messages,
             size=size,
@@ -274,12 +279,12 @@ class SlotReport:
         )
 
     def to_bytes(self) -> bytes:
-        """The object to store."""
+        """Encode the report for the store."""
         return sealed({"version": _REPORT_VERSION, **as_json(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SlotReport:
-        """Read it back. account: of the queues. Raises Damaged."""
+        """Decode a report. account: of the queues. Raises Damaged."""
         most = _values_at_most(MOST_MESSAGES + MORE_THAN_BUDGET + _MOST_GONE)
         found = of_version(unsealed(data, most), "report", _REPORT_VERSION)
         report = cls(**read_fields(cls, {**found, "account": account}))
@@ -289,7 +294,10 @@ class SlotReport:
 
 
 class SeenMessages:
-    """Messages that gave their rows, and may return: they give no second one. A value."""
+    """Messages that gave their rows and may return: a returning message gives no second row.
+
+    A value.
+    """
 
     def __init__(self, pending: Iterable[PendingDelete] = ()) -> None:
         self._pending = {each.key: each for each in pending}
@@ -301,14 +309,15 @@ class SeenMessages:
         return key in self._pending
 
     def has(self, key: MessageKey, fingerprint: int) -> bool:
-        """True for such a message, if its text is still the same."""
+        """Return True if the message is known and its text is still the same."""
         found = self._pending.get(key)
         return found is not None and found.fingerprint == fingerprint
 
     def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
-        """What is known after these slots, and how many were evicted since they are too many.
+        """Return the known messages after these slots, and the number of evicted messages.
 
-        now: seconds since 1970. What expired a day ago is left out: no copy can come any more.
+        now: seconds since 1970. Messages that expired more than a day ago are left out: no copy of
+        such a message can come any more.
         """
         slots = list(settled)
         pending = dict(self._pending)
@@ -324,14 +333,14 @@ class SeenMessages:
         return SeenMessages(kept[evicted:]), evicted
 
     def to_bytes(self) -> bytes:
-        """The object to store."""
+        """Encode the messages for the store."""
         return sealed(
             {"version": _REPORT_VERSION, "pending": [e.to_json() for e in self._pending.values()]}
         )
 
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
-        """Read it back. account: of the queues. Raises Damaged."""
+        """Decode the messages. account: of the queues. Raises Damaged."""
         most = _values_at_most(KNOWN_AT_MOST)
         found = of_version(unsealed(data, most), "list", _REPORT_VERSION)
         return cls(PendingDelete.all_from_json(found.get("pending"), account))
@@ -342,29 +351,32 @@ _A_DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """What the slots of a plan gave, in their order; None for one without a task."""
+    """Reports of the slots of a closed plan, in order; None for a slot without a task."""
 
     plan: Plan
     slots: tuple[SlotReport | None, ...]
 
     @property
     def settled(self) -> list[SlotReport]:
-        """Of the slots that had a task."""
+        """Reports of the slots that had a task."""
         return [each for each in self.slots if each is not None]
 
     @property
     def sizes(self) -> list[int]:
-        """In bytes, of what each slot gave."""
+        """Bytes of the segment of each slot; 0 for a slot without a task."""
         return [0 if each is None else each.size for each in self.slots]
 
     @property
     def waiting(self) -> tuple[Group, ...]:
-        """What is delivered after this plan: also what it should have given, and no task read."""
+        """Messages that are delivered after this plan.
+
+        Included are messages that this plan should have delivered, but that no task read.
+        """
         return tuple(each.parts for each in self.suspects)
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """What is delivered after this plan, with the histories of its messages."""
+        """Messages that are delivered after this plan, with their histories."""
         pairs = zip(self.plan.slots, self.slots, strict=True)
         unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
         group = tuple(part for part in unread if part.messages)
@@ -375,7 +387,7 @@ class Closed:
 
     @property
     def stored(self) -> list[Part]:
-        """All that its slots gave."""
+        """Messages of all slots of the plan."""
         return [
             Part(self.plan.id, place, 0, gave.messages)
             for place, gave in enumerate(self.slots)

@@ -1,4 +1,4 @@
-"""The plan of a micro-batch, which is its offset: which slots there are, and what each may lease.
+"""The plan of a micro-batch, which is its offset: its slots, and the limits of each slot.
 
     {"version": 3, "batch": 42, "account": "myaccount", "log": "3f2a…", "nonce": "9c41…",
      "issued": "2026-11-23T10:00:00Z", "lease": 90, "known": true,
@@ -6,12 +6,12 @@
      "slots": [{"queues": ["orders-1", "orders-5"], "messages": 4096, "bytes": 33554432}],
      "limits": {"orders-1": [24, 1950]}}
 
-Tasks get nothing else, so a replay asks the same slots again. Behind a plan that was given up, a
-slot takes messages of an earlier one instead ("from", see `Part`), "gaveUp" says that the plan
-before has no rows, and "waiting" what is retried after this one. "histories" are those of what it
-retries and of what waits, "evidence" is what is known beside them (see `../suspects.py`).
-"reading" are the options that decide about bodies. Pure values; what comes from a checkpoint is
-checked.
+Tasks get only the plan, so a replay uses the same slots again. A plan may retry messages of an
+abandoned plan. Then "from" names the messages that a slot takes (see `Part`), and "gaveUp" says
+that the plan before has no rows. "waiting" are the groups that are retried after this plan.
+"histories" are the failure histories of the retried and of the waiting groups; "evidence" is
+collected over all groups (see `../suspects.py`). "reading" are the options that decide about
+bodies. Pure values; a plan from a checkpoint is checked.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId
 
 MOST_WAITING = 16_384
-"""Parts of one plan: each step of the search adds as many as there are pieces and slots."""
+"""Most waiting parts of one plan: each step of the search adds as many parts as there are pieces
+and slots."""
 
 _NONCE = 32
 
 
 class Part(NamedTuple):
-    """Messages `first` to `end` - 1 of what this slot of this plan gave."""
+    """Messages `first` to `end` - 1 of the segment of this slot of this plan."""
 
     plan: PlanId
     slot: int
@@ -68,7 +69,7 @@ class Part(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many; 0 for a slot that gives nothing again."""
+        """Number of messages; 0 for a slot that retries no message."""
         return self.end - self.first
 
     def to_json(self) -> list[Any]:
@@ -77,7 +78,8 @@ class Part(NamedTuple):
 
     @classmethod
     def from_json(cls, value: object, before: int) -> Part:
-        """Read it back. before: the plan that gives it again. Raises Damaged."""
+        """Read a part from plain values. before: number of the plan that retries it. Raises
+        Damaged."""
         if not isinstance(value, list) or len(value) != 5:
             raise Damaged("a part of an earlier batch is not valid")
         found = dict(zip(("plan", "nonce", "slot", "first", "end"), value, strict=True))
@@ -97,14 +99,14 @@ Group = tuple[Part, ...]
 
 
 class Suspected(NamedTuple):
-    """Messages that are delivered together, and how the batches with them ended."""
+    """Messages that are delivered together, and their history of failed batches."""
 
     parts: Group
     history: FailureHistory
 
     @property
     def messages(self) -> int:
-        """How many."""
+        """Number of messages."""
         return sum(part.messages for part in self.parts)
 
 
@@ -122,7 +124,10 @@ def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
 
 
 def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
-    """Cut these parts into groups of `most` messages, in their order; the last may have fewer."""
+    """Cut these parts into groups of `most` messages, in order.
+
+    The last group may have fewer messages.
+    """
     parts = [each for each in parts if each.messages]
     groups: list[list[Part]] = []
     room = 0
@@ -140,20 +145,20 @@ def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
 
 
 def oldest(groups: Iterable[Group]) -> int | None:
-    """The number of the oldest plan that these need; None if they need none."""
+    """Return the number of the oldest plan that these groups need; None without groups."""
     return min((part.plan.number for group in groups for part in group), default=None)
 
 
 PLAN_OFFSET_VERSION = 3
 
 MOST_QUEUES_OF_PLAN = 256
-"""Of one plan, so that an offset stays small; others come in the next one."""
+"""Most queues of one plan, so that an offset stays small; other queues come in the next plan."""
 
 MOST_MESSAGES = MOST_IN_A_BATCH
-"""That one slot may ask for: `maxMessagesPerTrigger` is no more."""
+"""Most messages that one slot may ask for; `maxMessagesPerTrigger` has the same limit."""
 
 MORE_THAN_BUDGET = 128 * 32
-"""Messages of pages that were under way when a slot had enough."""
+"""Messages in pages that were already requested when a slot had enough messages."""
 
 _MOST_LIMIT = 10**6
 _LEAST_LEASING_S = 1.0
@@ -161,9 +166,9 @@ _LEAST_LEASING_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one task does: dequeue from these queues up to a limit of messages or bytes.
+    """Work of one task: dequeue from these queues up to a limit of messages or bytes.
 
-    again: it has no queues, and gives these messages of an earlier plan, which was given up.
+    again: the slot has no queues, and delivers these messages of an abandoned plan.
     """
 
     queues: tuple[QueueRef, ...]
@@ -183,7 +188,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What was learned of a queue: requests under way at once, and a second (None: no limit)."""
+    """Learned limits of a queue: requests in parallel, and requests per second (None: no limit)."""
 
     under_way: int
     per_s: int | None = None
@@ -193,15 +198,16 @@ class Learned:
 class Plan:
     """Plan `number` of folder `log`.
 
-    issued: when, by the driver's clock, in seconds since 1970; it only informs. lease_s: for how
-    long tasks lease. leasing_s: for how long a task dequeues. cutoff: of an availableNow run,
-    microseconds since 1970, None otherwise. has_known: some messages give no second row, and an
-    object of this plan names them. limits: what earlier tasks learned, by the name of the queue.
-    gave_up: the plan before this one has no rows, for ever, since its batch failed again and again.
-    waiting: groups of messages of such plans that are retried after this plan, one after another.
-    histories: of the group that it retries, if it does, and of those that wait; none if an earlier
-    release wrote it. evidence: what is known beside them; status: what isolation does, in a line.
-    reading: the options that decide about bodies; none if it leases nothing.
+    issued: when the plan was made, by the driver's clock, in seconds since 1970; for information
+    only. lease_s: length of the tasks' leases. leasing_s: for how long a task dequeues. cutoff: of
+    an availableNow run, in microseconds since 1970; None otherwise. has_known: some messages give
+    no second row, and an object of this plan names them. limits: limits that earlier tasks learned,
+    by queue name. gave_up: the plan before this one was abandoned, so it never has rows. waiting:
+    groups of messages of abandoned plans, retried after this plan, one group after another.
+    histories: of the group that this plan retries, then of the waiting groups; empty if an earlier
+    release wrote the plan. evidence: findings about all groups. status: one line about the
+    isolation of poison messages. reading: the options that decide about bodies; empty if the plan
+    leases nothing.
     """
 
     account: str
@@ -222,33 +228,35 @@ class Plan:
 
     @property
     def number(self) -> int:
-        """Its place, from 1; 0 for the start."""
+        """Position of the plan in the chain, from 1; 0 for the start."""
         return self.id.number
 
     @property
     def leasing_s(self) -> float:
-        """For how long a task dequeues; the rest of the lease is for the store and the deletes."""
+        """Seconds for which a task dequeues; the rest of the lease is for the store and the
+        deletes."""
         return max(min(self.lease_s / 6, 10.0), _LEAST_LEASING_S)
 
     @property
     def queues(self) -> list[QueueRef]:
-        """The queues that are dequeued from."""
+        """Queues that the slots dequeue from."""
         return [each for slot in self.slots for each in slot.queues]
 
     @property
     def is_again(self) -> bool:
-        """True if it gives messages of plans that were given up: one of them may be poison."""
+        """True if the plan retries messages of abandoned plans: one of these messages may be
+        poison."""
         return any(slot.again is not None for slot in self.slots)
 
     @property
     def suspected(self) -> Suspected | None:
-        """What it retries."""
+        """Group that this plan retries, None if it retries nothing."""
         group = tuple(slot.again for slot in self.slots if slot.again is not None)
         return Suspected(group, self._history(0, group)) if group else None
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """What waits."""
+        """Groups that wait behind this plan."""
         first = int(self.is_again)
         return tuple(
             Suspected(group, self._history(place, group))
@@ -263,7 +271,7 @@ class Plan:
         return FailureHistory(1, 1, 0, before, before, size)
 
     def to_json(self) -> OffsetJson:
-        """The offset for Spark: plain values, always in the same key order."""
+        """Return the offset for Spark: plain values, always in the same key order."""
         value: OffsetJson = {
             "version": PLAN_OFFSET_VERSION,
             "batch": self.number,
@@ -297,17 +305,17 @@ class Plan:
         return value
 
     def to_bytes(self) -> bytes:
-        """The offset as text."""
+        """Return the offset as text."""
         return json.dumps(self.to_json(), separators=(",", ":")).encode()
 
     @classmethod
     def start(cls, account: str, log: str = "") -> Plan:
-        """What is before the first plan."""
+        """Return the start, which is before the first plan."""
         return cls(account, log, START, ())
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> Plan:
-        """Read an offset from a checkpoint; of one without a batch, `start`.
+        """Read an offset from a checkpoint; an offset without a batch becomes `start`.
 
         Raises CheckpointMismatch for damage, and for an offset of leaseOn=driver.
         """
@@ -393,7 +401,7 @@ def _limits(value: object, names: list[str]) -> Mapping[str, Learned]:
 
 
 def learned(value: object) -> Learned:
-    """Read what was learned of a queue. Raises Damaged."""
+    """Read the learned limits of a queue. Raises Damaged."""
     if isinstance(value, list) and len(value) == 2:
         under_way, per_s = value
         if _is_limit(under_way) and (per_s is None or _is_limit(per_s)):

@@ -1,4 +1,4 @@
-"""Which queues have messages for the next plan, and what it asks of each slot."""
+"""Queues that have messages for the next plan, and the limits of each slot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class ReadyQueues:
-    """Not kept over a restart: a new process peeks at every queue."""
+    """Finds the queues that have messages.
+
+    Not kept over a restart: a new process peeks at every queue.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,8 @@ class ReadyQueues:
         clock: Callable[[], float],
         vanished: Callable[[QueueRef], bool],
     ) -> None:
-        """vanished: called for a queue that does not exist; true if the others may be read on."""
+        """vanished: called for a queue that does not exist; true if the other queues may still be
+        read."""
         self._client = client
         self._isolation = isolation
         self._longest_pause_s = longest_pause_s
@@ -45,21 +49,21 @@ class ReadyQueues:
         self._more: set[QueueRef] = set()  # their slots ended full
         self._emptied: set[QueueRef] = set()  # their slots ended empty
         self._turns: dict[QueueRef, int] = {}  # the number of the last plan that has read it
-        self._read: set[QueueRef] = set()  # an availableNow run has all of them
+        self._read: set[QueueRef] = set()  # queues that an availableNow run has read completely
         self._cutoff: int | None = None
 
     def only_until(self, cutoff: int) -> None:
-        """Messages inserted later are none of this run's. cutoff: microseconds since 1970."""
+        """Ignore messages that were inserted later. cutoff: microseconds since 1970."""
         self._cutoff = cutoff
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """From now on look at these queues."""
+        """Look only at these queues from now on."""
         self._paces = {queue: self._paces.get(queue, Pace()) for queue in queues}
         self._more &= set(queues)
         self._turns = {queue: turn for queue, turn in self._turns.items() if queue in self._paces}
 
     def seconds_until_due(self) -> float:
-        """How long until some queue may be looked at again (0 = now)."""
+        """Return the seconds until some queue may be looked at again (0 = now)."""
         soonest = min(
             (pace.not_before for queue, pace in self._paces.items() if queue not in self._read),
             default=math.inf,
@@ -67,20 +71,23 @@ class ReadyQueues:
         return max(0.0, soonest - self._clock())
 
     def was_emptied(self, queue: QueueRef) -> bool:
-        """True if its last slot read it until it was empty."""
+        """Return True if the queue's last slot read it until it was empty."""
         return queue in self._emptied
 
     def last_turn(self, queue: QueueRef) -> int:
-        """The number of the last plan that has read it, 0 if this process knows of none.
+        """Return the number of the last plan that has read the queue, 0 if unknown.
 
-        A slot that was full before it came to one of its queues has not read that.
+        A slot that was full before it reached one of its queues has not read this queue.
         """
         return self._turns.get(queue, 0)
 
     def on_plan_closed(self, plan: Plan, looked: Mapping[str, Looked], *, ran_here: bool) -> None:
-        """A plan has ended. looked: what its tasks saw of each queue, by name, if they ran.
-        ran_here: this process gave the plan to Spark; else no queue rests, since a run of one batch
-        (availableNow on Spark 4.0 and 4.1, once) has no later look."""
+        """Record that a plan is closed.
+
+        looked: state of each queue, by name, if tasks ran. ran_here: this process issued the plan.
+        If it did not, no queue rests, because a run of one batch (availableNow on Spark 4.0 and
+        4.1, once) has no later look.
+        """
         now = self._clock()
         for queue in plan.queues:
             if queue not in self._paces:
@@ -101,14 +108,14 @@ class ReadyQueues:
                 )
 
     def look_again(self) -> None:
-        """Look at every queue as if it had never been looked at."""
+        """Treat every queue as if it had never been looked at."""
         self._paces = dict.fromkeys(self._paces, Pace())
         self._read.clear()
 
     def with_messages(self) -> list[QueueRef]:
-        """The queues that have messages, in their order. Peeks at those that are due.
+        """Return the queues that have messages, in their order. Peeks at queues that are due.
 
-        An availableNow run looks at all of them at once, since it ends if none has messages.
+        An availableNow run looks at all queues at once, since the run ends if none has messages.
         Raises ServiceError, also QueueNotFound for a queue that is given by name.
         """
         now = self._clock()
@@ -148,11 +155,11 @@ class ReadyQueues:
         if len(peeked.messages) < MAX_PER_REQUEST:
             self._read.add(queue)
             return False
-        return True  # a page of newer ones: older ones may be behind it, and a task finds out
+        return True  # a page of newer messages: older ones may be behind it, so a task has to look
 
 
 class PlanSizing:
-    """Learns from plans whose tasks leased."""
+    """Sizes of slots, learned from plans whose tasks leased."""
 
     def __init__(
         self, config: SourceConfig, executors: ExecutorsConfig, clock: Callable[[], float]
@@ -172,14 +179,17 @@ class PlanSizing:
         return self._width.slots
 
     def begins(self) -> None:
-        """A batch is given to Spark now."""
+        """Record that a batch is passed to Spark now."""
         self._began = self._clock()
 
     def on_plan_closed(
         self, closed: Closed, looked: Mapping[str, Looked], *, ran_here: bool
     ) -> None:
-        """A plan has ended. looked: what its tasks saw, by queue. ran_here: it began when it was
-        given to Spark by this process."""
+        """Record that a plan is closed.
+
+        looked: state of each queue, by name. ran_here: this process issued the plan, so the
+        duration of the plan is known.
+        """
         self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
         fullest = max(
             (
@@ -202,7 +212,7 @@ class PlanSizing:
             self._size.forget()
 
     def slots(self, queues: Sequence[QueueRef], most: int) -> tuple[Slot, ...]:
-        """The slots for these queues (at least one). most: messages in all."""
+        """Return the slots for these queues (at least one). most: messages in all slots."""
         of_slot = self._size.most
         if self._config.messages_per_partition:
             of_slot = min(of_slot, self._config.messages_per_partition)
@@ -217,23 +227,30 @@ class PlanSizing:
         )
 
     def limits(self, queues: Sequence[QueueRef]) -> dict[str, Learned]:
-        """What was learned of these queues, by name."""
+        """Return the learned limits of these queues, by name."""
         return {
             each.name: self._learned[each.name] for each in queues if each.name in self._learned
         }
 
 
 FIRST_WIDTH = 8
-"""How many slots the first plan of a run has at most, if no option says so."""
+"""Most slots of the first plan of a run, if no option says otherwise."""
 
 _LONG_CS = 50
-"""Tasks of a stage begin some tenths of a second apart: shorter ones do not show what can run."""
+"""Shortest tasks that count, in hundredths of a second.
+
+Tasks of a stage begin some tenths of a second apart, so shorter tasks do not show how many can run
+at once.
+"""
 
 _IN_A_ROW = 3
-"""This many plans of which fewer slots ran at once: one may be chance, such as a worker's start."""
+"""Plans in a row with idle slots before the width shrinks.
+
+One such plan may be chance, such as the start of a worker.
+"""
 
 _TRY_AGAIN_AFTER = 50
-"""This many plans after fewer slots ran at once than there were, more are tried again."""
+"""Plans after the width has shrunk until a larger width is tried again."""
 
 
 def chosen_queues(
@@ -245,11 +262,12 @@ def chosen_queues(
     slots: int,
     most: int,
 ) -> list[QueueRef]:
-    """Which queues get a place in plan `number`, those that come first in their slots first.
+    """Return the queues of plan `number`; the first queue of every slot comes first.
 
-    with_messages: in the order of the option. was_emptied: the queue's last slot ended empty.
-    last_turn: the number of the last plan that has read it. slots: how many there may be. most:
-    messages in all. With strict priority: those up to the first that was not emptied.
+    with_messages: queues that have messages, in the order of the option. was_emptied: True if the
+    queue's last slot read it until it was empty. last_turn: the number of the last plan that has
+    read the queue. slots: most slots of the plan. most: messages in all slots. With strict
+    priority: the queues up to the first one that was not emptied.
     """
     queues = list(with_messages)
     if priority is QueuePriority.STRICT:
@@ -270,17 +288,17 @@ def slots_of(
     bytes_of_slot: int,
     learned: Mapping[str, Learned],
 ) -> tuple[Slot, ...]:
-    """Deal these queues (at least one) to `width` slots; each queue is in one.
+    """Deal these queues (at least one) to `width` slots; each queue is in one slot.
 
-    most: messages in all, at least as many as queues. most_of_slot, bytes_of_slot: of one slot.
-    most_bytes: in all, None if only slots are limited. learned: by the name of the queue; of those
-    with a rate, the slots' parts are such that they take equally long.
+    most: messages in all slots, at least as many as queues. most_of_slot, bytes_of_slot: limits of
+    one slot. most_bytes: limit of all slots, None if only slots are limited. learned: limits by
+    queue name; slots with faster queues get more messages, so that all slots take equally long.
     """
     count = max(1, min(width, len(queues)))
     weights = _weights(queues, learned)
     if len(set(weights.values())) == 1:
         dealt = [tuple(queues[place::count]) for place in range(count)]
-    else:  # a slot takes as much of each of its queues, so they had better be alike
+    else:  # a slot reads its queues evenly, so it gets queues of similar speed
         dealt = _neighbours(sorted(queues, key=weights.__getitem__), count)
         dealt = [tuple(queue for queue in queues if queue in mine) for mine in dealt]
     parts = [sum(weights[queue] for queue in mine) for mine in dealt]
@@ -297,7 +315,10 @@ def slots_of(
 
 
 def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict[QueueRef, float]:
-    """How much each queue gives in the same time. Half of a difference is taken for chance."""
+    """Return the relative speed of each queue.
+
+    Half of a difference between measured speeds counts as chance.
+    """
     rates = [each.per_s if (each := learned.get(queue.name)) else None for queue in queues]
     most = max((rate for rate in rates if rate), default=1)
     full = [rate or most for rate in rates]
@@ -306,13 +327,13 @@ def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict
 
 
 def _neighbours(queues: Sequence[QueueRef], count: int) -> list[tuple[QueueRef, ...]]:
-    """`count` runs of queues, of which none has two more than another."""
+    """Cut the queues into `count` runs whose lengths differ by at most one."""
     edges = [len(queues) * place // count for place in range(count + 1)]
     return [tuple(queues[begin:end]) for begin, end in pairwise(edges)]
 
 
 class Width:
-    """How many slots a plan may have: as an option says, or as many as ran at the same time."""
+    """Most slots of a plan: as an option says, or as many as ran at the same time."""
 
     def __init__(self, fixed: int | None) -> None:
         self.slots = fixed or FIRST_WIDTH
@@ -321,7 +342,7 @@ class Width:
         self._at_once: list[int] = []  # of the newest plans in a row with fewer than they had
 
     def on_plan_closed(self, settled: Iterable[SlotReport]) -> None:
-        """The slots of a plan have ended."""
+        """Learn from the slots of a closed plan."""
         if self._fixed:
             return
         times = [(each.counts.began_cs, each.counts.took_cs) for each in settled if each.messages]
@@ -342,7 +363,10 @@ class Width:
 
 
 def most_at_once(times: Iterable[tuple[int, int]]) -> int:
-    """How many of these were under way at one moment. times: when each began, and took."""
+    """Return the largest number of tasks that ran at one moment.
+
+    times: begin and duration of each task.
+    """
     edges = []
     for began, took in times:
         edges += [(began, 1), (began + max(took, 1), -1)]

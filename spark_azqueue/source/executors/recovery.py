@@ -1,4 +1,4 @@
-"""Whether a query may resume in a folder, and with which plan; which plan follows another."""
+"""Decides whether a query may resume in a folder, and with which plan. Writes following plans."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ Objects = dict[PlanId, dict[str, int]]
 class PlanRecovery:
     """Opens the folder, compares it with the checkpoint, then claims it.
 
-    The protocol needs no claim: if two drivers resume from one plan, one plan follows. It tells
-    a user of two queries, or two loads, with one folder: they would give the same rows.
+    The protocol does not need the claim: if two drivers resume from one plan, still only one plan
+    follows. The claim reports to a user that two queries, or two loads, use one folder: they would
+    deliver the same rows.
     """
 
     def __init__(self, folder: PlanFolder, settings: LogConfig, selection: QueueSelection) -> None:
@@ -48,13 +49,13 @@ class PlanRecovery:
         self._selection = selection
         self._claim: Claim | None = None
         self.base: Plan | None = None
-        """A committed plan behind which a new checkpoint begins, if it begins with none again."""
+        """Committed plan behind which a new checkpoint begins, if it repeats no plan."""
         self.objects: Objects = {}
         self.times: dict[int, float] = {}
         """When each plan was stored, seconds since 1970."""
         self.floor = 0
         self.followed: PlanId | None = None
-        """The newest plan behind which this process put another."""
+        """Newest plan behind which this process put another plan."""
 
     @property
     def is_done(self) -> bool:
@@ -62,11 +63,11 @@ class PlanRecovery:
         return self._claim is not None
 
     def take(self, start: Plan, end: Plan | None = None) -> Plan | None:
-        """Take the folder over. start: the committed plan. end: the one that Spark asks for again.
+        """Take the folder over. start: the committed plan. end: the plan that Spark asks for again.
 
-        Returns the plan to deliver next, if a new checkpoint begins with an old one. Raises
-        CheckpointMismatch, LostSegment, LogConflict, LogDamaged, ServiceError; nothing was changed
-        then, but that a new folder has an identity.
+        Returns the plan to deliver next if a new checkpoint begins with an old plan. Raises
+        CheckpointMismatch, LostSegment, LogConflict, LogDamaged, ServiceError. After an error
+        nothing has changed, except that a new folder has an identity.
         """
         folder = self._folder
         newest_known = end or start
@@ -99,7 +100,7 @@ class PlanRecovery:
         return first
 
     def check(self) -> None:
-        """Raise LogConflict if another process has claimed the folder since."""
+        """Raise LogConflict if another process has claimed the folder since `take`."""
         if self._claim:
             self._claim.check()
 
@@ -110,21 +111,22 @@ class PlanRecovery:
     def behind(
         self, start: Plan, end: Plan, *, issued: PlanId | None = None, has_answered: bool = False
     ) -> list[Plan]:
-        """The plans of the batch that begins behind `start` and ends with `end`, along the chain.
+        """Return the plans of the batch that begins behind `start` and ends with `end`.
 
-        They are more than one if Spark's log has no offset of some batches, as with asynchronous
-        progress; then the batch is repeated. issued: the newest plan that this process has returned
-        to Spark. has_answered: it was asked for an offset, so nothing is repeated any more.
-        Raises CheckpointMismatch, LostSegment.
+        The batch has more than one plan if Spark's log lacks the offsets of some batches, as with
+        asynchronous progress; then the batch is repeated. issued: the newest plan that this process
+        has returned to Spark. has_answered: this process has returned an offset, so no batch is
+        repeated any more. Raises CheckpointMismatch, LostSegment.
         """
         folder = self._folder
         if start.id != START and start.number < end.number <= self.floor:
-            return [end]  # its tasks say what is lost
+            return [end]  # its tasks report the loss
         if end.id == issued and (start.id == START or start.number < self.floor):
             return [end]
         if start.id == START:
             following = folder.following(START)
-            # A new checkpoint began with it: the first, one behind unused plans, or an old one.
+            # A new checkpoint began with this plan: the first plan, a plan behind unused plans, or
+            # an old plan.
             if end.id != START and (
                 (following is not None and following.id == end.id) or self.stands(end.id)
             ):
@@ -145,7 +147,7 @@ class PlanRecovery:
         return plans
 
     def stands(self, plan: PlanId) -> bool:
-        """True if this plan has objects, or follows one that has."""
+        """Return True if this plan has objects, or follows a plan that has objects."""
         if plan in self.objects:
             return True
         before = [each for each in self.objects if each.number == plan.number - 1]
@@ -153,20 +155,22 @@ class PlanRecovery:
         return any(each is not None and each.id == plan for each in followed)
 
     def unknown(self, newest: int) -> CheckpointMismatch:
-        """The error for a new checkpoint whose folder was used, up to the batch `newest`."""
+        """Return the error for a new checkpoint whose folder was used, up to the batch `newest`."""
         return unknown(self._folder.where, newest)
 
     def follow(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
-        """Let this plan follow that one, unless another does. Returns the one that follows.
+        """Let `following` follow `plan`, unless another plan follows. Returns the plan that
+        follows.
 
-        known: what gives no second row in it. Raises LostSegment, LogDamaged, ServiceError.
+        known: messages that give no second row in `following`. Raises LostSegment, LogDamaged,
+        ServiceError.
         """
         folder = self._folder
         if following.has_known:
             folder.put_known(following.id, known)
         self.followed = plan.id
         stored = folder.put_following(plan.id, following)
-        if plan.number < folder.floor():  # what had followed it was removed
+        if plan.number < folder.floor():  # the plan that followed it was removed
             self._tell(removed_following(folder.where, plan.number))
         return stored
 
@@ -175,21 +179,24 @@ class PlanRecovery:
 
     @property
     def _is_used(self) -> bool:
-        """True if a batch of it may have been read."""
+        """True if a batch of the folder may have been read."""
         found = (names.as_slot_name(name) for objects in self.objects.values() for name in objects)
         return self.floor > 0 or any(each is not None and each.kind == "d" for each in found)
 
     def _newest(self) -> Plan | None:
-        """The newest plan of the chain, also if it has no object yet; None if there is none.
+        """Return the newest plan of the chain, even if it has no object yet; None if there is none.
 
-        A driver that came second may have left objects of plans that are not in the chain. Nothing
-        follows these.
+        A second driver may have left objects of plans that are not in the chain. No plan follows
+        these.
         """
         followed = [plan for plan in self.objects if names.following(plan) in self.objects[plan]]
         return self._folder.following(max(followed)) if followed else None
 
     def _first(self, newest: Plan | None) -> Plan | None:
-        """With which plan a new checkpoint begins; None for a new one. See `writeAheadLogStart`."""
+        """Return the plan with which a new checkpoint begins; None to begin with a new plan.
+
+        See `writeAheadLogStart`.
+        """
         if not self._is_used:
             return None
         choice = self._settings.start
@@ -198,8 +205,9 @@ class PlanRecovery:
         if choice is LogStart.EARLIEST:
             return self._after(self.floor)
         if newest is None:
-            return self._after(self.floor)  # which says that it is missing
-        # It was committed only if something says so; all before it were, since it follows them.
+            return self._after(self.floor)  # raises the error that the plan is missing
+        # The newest plan is committed only if a mark says so. Plans before it are, since a plan
+        # follows.
         if names.committed(newest.id) in self.objects.get(newest.id, ()):
             self.base = newest
         after = newest.number if self.base else newest.number - 1
@@ -208,13 +216,14 @@ class PlanRecovery:
         return None if self.base else newest
 
     def _first_kept(self, start: Plan) -> Plan:
-        """The checkpoint was rolled back to before the oldest plan: that one, if it may be so."""
+        """Report that the checkpoint was rolled back too far; return the oldest kept plan if
+        allowed."""
         self._tell(rolled_back_too_far(self._folder.where, start.number, self.floor))
         return self._after(self.floor)
 
     def _after(self, number: int) -> Plan:
-        """The plan that follows the one with this number."""
-        # A driver that came second may have left an object of a plan that nothing followed.
+        """Return the plan that follows the plan with this number."""
+        # A second driver may have left an object of a plan that no plan follows.
         before = [plan for plan in self.objects if plan.number == number]
         followed = (self._folder.following(plan) for plan in before)
         found = next((plan for plan in followed if plan is not None), None)

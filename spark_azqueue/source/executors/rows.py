@@ -1,7 +1,7 @@
-"""What a task gives for its slot: record batches. Runs on the executors; `slot.py` does the work.
+"""Record batches of one slot. Runs on the executors; `slot.py` does the work.
 
-Connections, and what was learned of queues, are kept in the worker's process from task to task;
-nothing depends on that.
+Connections and learned limits of queues stay in the worker's process from task to task. Correctness
+does not depend on them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ from .slot import SlotTask
 
 @dataclass(frozen=True)
 class SlotAssignment:
-    """A slot of a plan. config: the options of the query, as the source's process has them."""
+    """One slot of a plan, for a task.
+
+    config: the options of the query, as the source's process has them.
+    """
 
     plan: Plan
     slot: int
@@ -44,13 +47,13 @@ class SlotAssignment:
 
     @classmethod
     def by(cls, plan: Plan, slot: int, config: SourceConfig) -> SlotAssignment:
-        """What the source's process tells: not what waits for later plans."""
+        """Create an assignment without the parts of the plan that only later plans need."""
         return cls(
             replace(plan, waiting=(), histories=(), evidence=Evidence(), status=""), slot, config
         )
 
     def to_bytes(self) -> bytes:
-        """What travels to the task: no secret, since its options travel beside it."""
+        """Encode the assignment for the task, without secrets: options travel beside it."""
         fields = {
             "slot": self.slot,
             "plan": self.plan.to_json(),
@@ -60,7 +63,10 @@ class SlotAssignment:
 
     @classmethod
     def from_bytes(cls, data: bytes, config: SourceConfig) -> SlotAssignment:
-        """Read it in the task. config: its options, as they were written."""
+        """Decode an assignment in the task.
+
+        config: the options of the query, as they were written.
+        """
         fields = json.loads(data)
         plan = Plan.from_json(fields["plan"], account=config.account.name)
         return cls(plan, fields["slot"], with_decided(config, fields["settings"]))
@@ -81,10 +87,10 @@ _kept: OrderedDict[str, _Kept] = OrderedDict()
 def rows_of_task(
     task: bytes, config: SourceConfig, requested: Columns, *, is_repeated: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a slot, the same at every call. task: see `SlotAssignment`.
+    """Yield the rows of a slot, the same in every call. task: see `SlotAssignment`.
 
-    is_repeated: Spark says that there was an earlier attempt. Raises what `SlotTask` does,
-    UndecodableBody, and LostBlob.
+    is_repeated: Spark reports an earlier attempt. Raises what `SlotTask` raises, UndecodableBody,
+    and LostBlob.
     """
     assignment = SlotAssignment.from_bytes(task, config)
     config, plan = assignment.config, assignment.plan
@@ -105,13 +111,14 @@ def rows_of_task(
 
 
 def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """These rows, in record batches of bounded size. Raises UndecodableBody."""
+    """Yield these rows in record batches of bounded size. Raises UndecodableBody."""
     for part in cut(logged.rows(), MOST_ROWS, MOST_PARTITION_BYTES):
         yield record_batch(part, columns)
 
 
 def _connections(config: SourceConfig, settings: LogConfig) -> _Kept:
-    """Those of an earlier task of this process with the same account and folder, or new ones."""
+    """Return the connections of an earlier task of this process to the same account and folder, or
+    open new connections."""
     key = digest_of(pickle.dumps((config.account, settings.place, settings.account)))
     found = _kept.get(key)
     if found is None:

@@ -1,21 +1,24 @@
-"""What a task does for one slot of a plan: the order of the steps, on which every promise rests.
+"""Work of a task for one slot of a plan. The source's promises depend on the order of the steps.
 
-1. Something was put for this slot ► 5. The plan is closed, or cleaned ► error. If this may not be
-   the only attempt, it leaves a mark and looks once more: a driver that closes the plan before it
-   can see the mark has put something, and one that closes it later sees the mark.
-2. Dequeue for some seconds; or take what a plan gave that was given up, see `segment_again`. If
-   the options decide otherwise about bodies than those of the plan: put a tombstone ► nothing.
-3. Decode. What does not decode is copied to its poison queue, then deleted; with
-   onUndecodable=fail all is released ► error.
-4. Put what has rows, if nothing was put yet. Another attempt was first ► release, take its own.
-5. The deletes are not answered yet, and the plan is cleaned ► error.
-6. Delete the messages by the receipts in the segment, unless that is answered; write down what is
-   pending.
+1. If a segment exists for this slot: continue with step 5. If the plan is closed or cleaned: fail.
+   An attempt that may not be the only one leaves a mark, then looks for a segment once more: a
+   driver that closed the plan before the mark was visible has put a tombstone, and a driver that
+   closes the plan later sees the mark.
+2. Dequeue for some seconds. A slot that retries takes messages of an abandoned plan instead, see
+   `segment_again`. If the options for bodies differ from those of the plan: put a tombstone, and
+   deliver no row.
+3. Decode. A body that does not decode is copied to its poison queue, then deleted. With
+   onUndecodable=fail: release all messages, and fail.
+4. Put a segment of the messages that have rows. If another attempt has put a segment before:
+   release the leased messages, and use the segment of the other attempt.
+5. If the deletes are not answered yet and the plan is cleaned: fail.
+6. Delete the messages by the receipts in the segment, unless their deletes are answered. Store the
+   pending deletes.
 7. Deliver the rows.
 
-A task may be killed after each step, or be paused and resume after its plan is over. Two may run at
-the same time. So nothing is deleted before it is in a segment or in a poison queue, and no row is
-delivered before its deletes are answered.
+A task may be killed after each step, or may pause and resume after its plan is over. Two tasks of a
+slot may run at the same time. So a message is deleted only after it is in a segment or in a poison
+queue, and a row is delivered only after the slot's deletes are answered.
 """
 
 from __future__ import annotations
@@ -53,11 +56,11 @@ _LOOK_AGAIN_S = 0.25
 
 
 class SlotTask:
-    """One attempt at one slot. Keeps nothing for another one.
+    """One attempt at one slot. Keeps nothing for other attempts.
 
-    What `segment` raises: ServiceError; UndecodableBody and TooManyPoison, see
-    `without_undecodable`; LostSegment or LogDamaged if the folder is not as it was
-    written; CheckpointMismatch for another folder. Spark then repeats the task.
+    `segment` raises ServiceError; UndecodableBody and TooManyPoison, see `without_undecodable`;
+    LostSegment or LogDamaged if the folder is not as it was written; CheckpointMismatch for another
+    folder. Spark then repeats the task.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class SlotTask:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """is_repeated: Spark says that there was an earlier attempt. lose: failOnDataLoss=false."""
+        """is_repeated: Spark reports an earlier attempt. lose: failOnDataLoss=false."""
         self._config = config
         self._plan = plan
         self._slot = slot
@@ -86,11 +89,14 @@ class SlotTask:
         self._attempt = uuid.uuid4().hex
 
     def segment(self) -> SlotSegment:
-        """What this slot gives, for ever; its deletes are answered."""
+        """Return the segment of this slot, which never changes; its deletes are answered."""
         return self._given()[0]
 
     def rows(self) -> LoggedRows:
-        """Its rows, the same at every call. They raise UndecodableBody, see `LoggedRows`."""
+        """Return the rows of the slot, the same in every call.
+
+        The rows raise UndecodableBody, see `LoggedRows`.
+        """
         return self._given()[1]
 
     def _given(self) -> tuple[SlotSegment, LoggedRows]:
@@ -109,7 +115,7 @@ class SlotTask:
         else:
             segment, size = found
         if segment.header.tombstone:
-            self.is_lost()  # a driver that was left behind may have put it into a cleaned plan
+            self.is_lost()  # an outdated driver may have put the tombstone into a cleaned plan
             return self._nothing(segment)
         done = self._folder.settled(self._plan, self._slot)
         if done is None:
@@ -119,7 +125,7 @@ class SlotTask:
         if done is not None:
             return segment, rows
         answered = self._settled(segment, size, leased.copies if leased else ())
-        if leased is not None:  # most of the time may be deletes
+        if leased is not None:  # deletes may take most of the time
             counts = replace(answered.counts, took_cs=self._since_cs(began))
             answered = replace(answered, counts=counts)
         self._folder.put_settled(self._plan, self._slot, answered)
@@ -130,9 +136,11 @@ class SlotTask:
 
     @property
     def _leaves_mark(self) -> bool:
-        """True if a run has to know that this attempt dequeues: one that ends waits for what it
-        hides if it is killed. A second job, or a stage that is tried again, counts from the first
-        attempt; so in a run that ends each leaves one.
+        """True if the run must know that this attempt dequeues.
+
+        If the attempt is killed, a run that ends waits for the messages that the attempt hides. A
+        second job or a retried stage counts attempts from the first again. So in a run that ends,
+        every attempt leaves a mark.
         """
         leases = self._plan.slots[self._slot].again is None
         return leases and (self._is_repeated or self._plan.cutoff is not None)
@@ -141,7 +149,10 @@ class SlotTask:
         return int((self._clock() - began) * 100)
 
     def _found(self) -> tuple[SlotSegment, int] | None:
-        """What was put for this slot. A later attempt waits a moment for the first one's put."""
+        """Return the segment of this slot, None if none was put.
+
+        A later attempt waits a moment for the put of the first attempt.
+        """
         until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
         while True:
             found = self._folder.segment(self._plan, self._slot)
@@ -150,9 +161,10 @@ class SlotTask:
             self._sleep(_LOOK_AGAIN_S)
 
     def is_lost(self) -> bool:
-        """Nothing was put: is it too late for that? Raises LostSegment, unless `lose`.
+        """Return True if it is too late to put a segment: the plan is over.
 
-        Nothing is leased then: the other rows of a plan that is over are unknown.
+        Called if no segment exists, before anything is leased: the other rows of a plan that is
+        over are unknown. Raises LostSegment in place of True, unless `lose`.
         """
         plan = self._plan
         is_over = plan.number <= self._folder.floor()
@@ -165,12 +177,18 @@ class SlotTask:
         return True
 
     def check_floor(self) -> None:
-        """Before the first delete: a plan that is being cleaned has its rows no longer."""
+        """Raise LostSegment if the plan is being cleaned: its rows are not kept any more.
+
+        Called before the first delete.
+        """
         if self._plan.number <= self._folder.floor():
             raise removed_under_task(self._folder.where, self._plan.number)
 
     def _check_held(self, segment: SlotSegment) -> None:
-        """Before the first delete. A slot that retries has nothing to delete."""
+        """Check the queues of the messages before the first delete.
+
+        A slot that retries has nothing to delete.
+        """
         if self._plan.slots[self._slot].again is None:
             selection, where = self._config.selection, self._folder.where
             check_held(selection, segment.received, self._plan.number, where)
@@ -181,8 +199,11 @@ class SlotTask:
         return settle_slot(self._config, self._client, segment, size, copies)
 
     def _put(self) -> tuple[SlotSegment, int, Leased | None]:
-        """Put what this slot gives. Returns what is stored then, and what was leased if it is
-        ours."""
+        """Put the segment of this slot.
+
+        Returns the stored segment, its size in bytes, and the leased messages if the stored segment
+        is from this attempt.
+        """
         plan = self._plan
         if plan.slots[self._slot].again is not None:
             ours = segment_again(
@@ -201,8 +222,9 @@ class SlotTask:
     def decides_as_planned(self) -> bool:
         """False if a restart has changed the options that decide about bodies.
 
-        An earlier attempt may have dead-lettered a body that has a row now. So this one leases
-        nothing: the next plan has the messages, and these options.
+        An earlier attempt may have dead-lettered a body that would have a row under the new
+        options. So this attempt leases nothing: the messages are left for the next plan, which has
+        the new options.
         """
         return self._plan.reading == Reading.of(self._config).options
 
@@ -214,30 +236,33 @@ class SlotTask:
             self._config, plan, plan.slots[self._slot], known, self._client, self._clock
         )
         leased = leasing.lease()
-        within_s = began + plan.lease_s / 2 - self._clock()  # the put needs what is left of a lease
+        within_s = began + plan.lease_s / 2 - self._clock()  # the put needs the rest of the lease
         leased = without_undecodable(self._config, self._client, leased, within_s, self._clock)
         counts = replace(leased.counts, began_cs=began_cs, took_cs=self._since_cs(began))
         ours = SlotSegment(self._header(leased, counts), leased.received)
         try:
             created, size = self._folder.put_segment(ours)
         except ServiceError as error:
-            if not error.may_have_taken_effect:  # else it may exist, or appear later
+            if not error.may_have_taken_effect:  # otherwise the segment may exist, or appear later
                 release(self._client, leased.leases)
             raise
         release(self._client, leased.unwanted)
         if created:
             return ours, size, leased
         segment, size = self._folder.first_segment(plan, self._slot)
-        if segment.header.attempt == self._attempt:  # our put was repeated, and is refused then
+        if (
+            segment.header.attempt == self._attempt
+        ):  # the put was retried, and the retry was refused
             return segment, size, leased
         self.give_up(leased, segment)
         return segment, size, None
 
     def give_up(self, leased: Leased, winner: SlotSegment) -> None:
-        """Another attempt was first: delete what its segment holds, and release the rest.
+        """Delete messages that the segment of a faster attempt holds, and release the others.
 
-        Its own receipts of these messages are dead, since this one leased them later. A message
-        that was updated meanwhile, or whose text was damaged on the way, is not what it holds.
+        The receipts in that segment are dead, since this attempt leased the messages later. A
+        message is released if it was updated after the other attempt leased it, or if its text was
+        damaged.
         """
         stand = {message.key: message.text for message, _ in winner.received if message.is_whole}
         twice, rest = list[Lease](), list(leased.copies)
@@ -274,13 +299,13 @@ class SlotTask:
 
 
 def _until(received: tuple[Received, ...]) -> int:
-    """When the first lease ends, seconds since 1970; 0 if the service did not say so of one."""
+    """Return when the first lease ends, in seconds since 1970; 0 if one of the ends is unknown."""
     ends = [message.next_visible_time or 0 for message, _ in received]
     return min(ends, default=0) // 1_000_000
 
 
 def _least(times: Iterable[int]) -> int | None:
-    """The earliest of these times, in seconds; None if none is known."""
+    """Return the earliest of these times, in seconds; None if no time is known."""
     return min((time // 1_000_000 for time in times if time != UNKNOWN_TIME), default=None)
 
 
@@ -293,9 +318,10 @@ def segment_again(
     *,
     lose: bool,
 ) -> SlotSegment:
-    """What this slot is to give: the same for every attempt, but for `attempt`.
+    """Return the segment of a slot that retries messages.
 
-    Raises ServiceError, LogDamaged; LostSegment if the messages are gone, unless `lose`.
+    Every attempt returns the same segment, except for `attempt`. Raises ServiceError, LogDamaged;
+    LostSegment if the messages are gone, unless `lose`.
     """
     part = plan.slots[slot].again
     assert part is not None

@@ -1,4 +1,4 @@
-"""What a run has counted, and when a run that ends has read everything.
+"""Counters of one run, and the test that a finished run has read everything.
 
 Used by one thread; nothing is kept over a restart.
 """
@@ -24,14 +24,18 @@ from .plan import Plan
 log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER_S = 60.0
-"""The store's clock and that of this machine."""
+"""Largest expected difference between the clocks of the store and of this machine."""
 
 _PLANS_WITHOUT_TASKS = 2
-"""After this many a user has to know."""
+"""After this many plans without a task in a row, the user is warned."""
 
 
 class Drained:
-    """Used by one thread. Not kept over a restart: a replay counts as a plan with killed tasks."""
+    """Test that an availableNow run has read everything.
+
+    The test waits for messages that killed tasks still hide. Used by one thread. Not kept over a
+    restart: a replayed plan counts as a plan with killed tasks.
+    """
 
     def __init__(
         self,
@@ -47,10 +51,11 @@ class Drained:
         self._wait = HiddenWait(monitor, sleep)
         self._hidden_until = 0.0
         self._without_tasks = 0  # plans in a row
-        self._expired_at = 0.0  # when all has expired that tasks skipped near expiry
+        self._expired_at = 0.0  # when all messages that were skipped near expiry have expired
 
     def may_hide(self, plan: Plan) -> None:
-        """Tasks of this plan may have been killed while they leased: their messages return."""
+        """Expect that tasks of this plan were killed while they leased: their messages return
+        later."""
         self._hides_for(plan.lease_s)
 
     def _hides_for(self, lease_s: int) -> None:
@@ -59,8 +64,11 @@ class Drained:
     def found(
         self, objects: Mapping[PlanId, Iterable[str]], times: Mapping[int, float], lease_s: int
     ) -> None:
-        """What is in the folder at the start, and when it was stored: tasks of a run that has just
-        ended may have been killed. lease_s: for how long they leased at most."""
+        """Expect that tasks of a run that has just ended were killed.
+
+        objects: names of the objects in the folder at the start, by plan. times: when each plan was
+        stored, by the number of the plan. lease_s: the longest lease of these tasks.
+        """
         since = self._now() - lease_s - _CLOCKS_DIFFER_S
         for plan, listed in objects.items():
             if times.get(plan.number, math.inf) >= since and names.may_hide(listed):
@@ -69,14 +77,17 @@ class Drained:
     def on_plan_closed(
         self, plan: Plan, closed: Closed, marks: Iterable[str], *, ends: bool
     ) -> None:
-        """A plan is closed. marks: of its tasks. ends: the run is to end when everything is read.
+        """Record that a plan is closed.
 
+        marks: the attempt marks of its tasks. ends: the run is to end when everything is read.
         Raises NotDrained if such a run would never end.
         """
         settled = closed.settled
         if any(each.counts.skipped_near_expiry for each in settled):
             self._expired_at = self._clock() + EXPIRED_AFTER_S
-        is_repeated = any(each.repeated for each in settled)  # an earlier release left no marks
+        is_repeated = any(
+            each.repeated for each in settled
+        )  # tasks of an earlier release left no marks
         if len(settled) < len(plan.slots) or is_repeated or names.may_hide(marks):
             self.may_hide(plan)
         self._without_tasks = 0 if settled else self._without_tasks + 1
@@ -92,13 +103,13 @@ class Drained:
 
     @property
     def hidden_for(self) -> int:
-        """For how many seconds messages may be hidden yet."""
+        """Seconds for which messages may still be hidden."""
         return math.ceil(max(0.0, self._hidden_until - self._clock()))
 
     def is_over(self) -> bool:
-        """True if nothing is hidden any more in the queues that are read; else some time passes.
+        """Return True if no message is hidden any more in the queues that are read.
 
-        Raises NotDrained if that would take too long.
+        Otherwise wait a moment and return False. Raises NotDrained if the wait would take too long.
         """
         left = self._hidden_until - self._clock()
         if left <= 0:
@@ -118,23 +129,26 @@ class Totals:
         self._expires: int | None = None
         self._oldest: int | None = None
         self.is_idle = False
-        """The last look found no message."""
+        """True if the last look at the queues found no message."""
 
     def on_plan_closed(self, settled: Sequence[SlotReport], evicted: int) -> None:
-        """The slots of a plan that had a task. evicted: known messages that were dropped."""
+        """Count the slots of a closed plan that had a task.
+
+        evicted: number of known messages that were dropped.
+        """
         self.given(settled)
         self.leased(settled, evicted)
         self._expires = min((e.expires for e in settled if e.expires is not None), default=None)
 
     def given(self, settled: Sequence[SlotReport]) -> None:
-        """The rows of these slots count."""
+        """Count the rows of these slots."""
         self._oldest = min((e.oldest for e in settled if e.oldest is not None), default=None)
         for each in settled:
             self._counters.delivered += each.messages
             self._counters.delivered_bytes += each.given_bytes
 
     def leased(self, settled: Sequence[SlotReport], evicted: int) -> None:
-        """What these slots did in their queues."""
+        """Count dequeues, deletes and duplicates of these slots."""
         counters = self._counters
         for each in settled:
             counters.dequeued += each.counts.dequeued
@@ -156,9 +170,10 @@ class Totals:
         throttled: int,
         set_aside: int,
     ) -> Report:
-        """The report. plans: those in the folder, None before it is open. size: in bytes.
+        """Return the report of the run.
 
-        set_aside: messages that failed alone.
+        plans: the plans in the folder, None before the folder is open. size: bytes of the folder.
+        set_aside: number of messages that failed alone.
         """
         state = None
         if plans is not None:

@@ -1,5 +1,5 @@
-"""The write-ahead log: where it is stored, and what is in it.
+"""Write-ahead log of leaseOn=driver: its place and its contents.
 
-Read first: `segment.py` (what a batch is on the disk), `log.py` (the order of what is written),
-`recovery.py` (how a run takes it over).
+Read first: `segment.py` (a batch on disk), `log.py` (the order of writes), `recovery.py` (how a run
+takes the log over).
 """

@@ -1,4 +1,4 @@
-"""The batches of a query with a log: written, read back, given up, settled."""
+"""Batches of a query with a log: written, read back, abandoned, settled."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .state import ProgressKeeper
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 2
-"""For how many segments blobs may be deleted in the background; a further one waits."""
+"""Most segments whose blobs are deleted in the background; a further segment waits."""
 
 _WAIT_S = 60.0
 
 
 class SegmentBodies:
-    """Removes segments, and before each of them the blobs of its messages. Used by one thread.
+    """Removes segments, after the blobs of their messages. Used by one thread.
 
-    A blob stays if its message is in hand, if its delete is pending, or if its batch was given up:
-    it may still be read.
+    A blob stays if it may still be read: its message is held, its delete is pending, or its batch
+    was abandoned.
     """
 
     def __init__(
@@ -56,15 +56,16 @@ class SegmentBodies:
         self._begun: deque[tuple[int, Sequence[Future[None]]]] = deque()
 
     def go_on(self) -> None:
-        """Delete blobs in the background, and remove the segments whose blobs are gone.
+        """Delete blobs in the background, and remove the segments whose blobs are deleted.
 
-        Never raises: what fails is done with the next batch or after the next start, or stays.
+        Never raises. A failed step is repeated with the next batch or after the next start, or the
+        blob stays.
         """
         for number in self._log.take_removable():
             try:
                 names = self._names_in(number)
             except ServiceError as error:
-                log.warning("segment %d stays for now: %s", number, error)
+                log.warning("segment %d is kept for now: %s", number, error)
                 self._log.put_back(number)
                 break
             self._begun.append((number, [*filter(None, map(self._removals.begin, names))]))
@@ -72,13 +73,13 @@ class SegmentBodies:
         self._remove(0, 0.0)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait this long for the blobs whose delete has begun, and close the connections."""
+        """Wait at most `timeout_s` for blob deletes that have begun, and close the connections."""
         self._removals.wait(timeout_s)
         self._remove(0, 0.0)
         self._removals.close()
 
     def _remove(self, most: int, timeout_s: float) -> None:
-        """Remove what is ready. Wait if more than `most` are under way.
+        """Remove segments whose blobs are deleted. Wait if more than `most` are under way.
 
         A segment whose blobs take too long stays until the next start.
         """
@@ -93,17 +94,17 @@ class SegmentBodies:
                 self._log.remove_segments([number])
 
     def _names_in(self, number: int) -> list[str]:
-        """The blobs of a segment that no reader needs. Raises ServiceError."""
+        """Return the names of a segment's blobs that no reader needs. Raises ServiceError."""
         try:
             outcome = self._log.outcomes.on(number)
             if outcome is not None and outcome.gives_up:
                 return []
             segment = self._log.removable(number)
         except LogDamaged as error:
-            log.warning("the blobs of segment %d stay: %s", number, error)
+            log.warning("the blobs of segment %d are kept: %s", number, error)
             return []
         if segment is None:
-            log.warning("the blobs of segment %d stay: it may never have been a batch", number)
+            log.warning("the blobs of segment %d are kept: it may never have been a batch", number)
             return []
         blobs = list(segment_rows(segment, self._today).blobs())
         with self._holder.locked_ledger as ledger:
@@ -111,11 +112,11 @@ class SegmentBodies:
 
 
 class LoggedBatches:
-    """Batch n is segment n of the log. What survives a restart is in the log.
+    """Batches in the log: batch n is segment n. Only the log survives a restart.
 
-    Used by one thread at a time: a batch that is written ahead is waited for before anything else.
+    Used by one thread at a time: each method first waits for a batch that is being written ahead.
 
-    What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
+    Its methods raise CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class LoggedBatches:
         clock: Callable[[], float],
         bodies: SegmentBodies | None = None,
     ) -> None:
-        """bodies: with largeBody=blob, what deletes the blobs of segments that are removed."""
+        """bodies: with largeBody=blob, deletes the blobs of removed segments."""
         self._engine = engine
         self._config, self._holder, self._suspects = engine.config, engine.holder, engine.suspects
         self._settings = settings
@@ -140,12 +141,12 @@ class LoggedBatches:
         self._bodies = bodies
         self._clock = clock
         self._in_doubt: ServiceError | None = None
-        self._put_s: float | None = None  # what the newest put took
+        self._put_s: float | None = None  # duration of the newest put
         self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
         self.recovery = LogRecovery(
             engine, settings, wal, progress, self._failures, self._segments, clock
         )
-        """Whether this query may use the log, and where it resumes."""
+        """Takeover of the log: whether this query may use it, and where it resumes."""
 
     @property
     def head(self) -> int:
@@ -153,20 +154,20 @@ class LoggedBatches:
         return self._log.state.head
 
     def take_over(self, asked: Asked) -> None:
-        """Once: become the log's writer, and hold the messages that earlier runs left in it."""
+        """Become the log's writer, once, and hold the messages that earlier runs left there."""
         if self.recovery.take_over(asked) and self._bodies:
             self._bodies.go_on()
 
     def delete_logged(self) -> None:
-        """With deleteAfter=log, begin the deletes of what is in the log."""
+        """With deleteAfter=log, begin to delete the messages that are in the log."""
         if self._deletes_at_once and self.recovery.is_done:
             self._settle(self.head)
 
     def write(self, number: int, batch: Batch) -> OffsetJson:
         """Put a new batch into the log. Returns its offset.
 
-        If it fails, its messages are released. After a put without an answer they are not: the
-        segment may exist, or appear later, so this process writes no other one.
+        If the put fails, its messages are released. After a put without an answer they stay leased:
+        the segment may exist, or appear later, so this process writes no other segment.
         """
         if self._in_doubt:
             raise self._in_doubt
@@ -189,7 +190,7 @@ class LoggedBatches:
         except Exception as error:
             if isinstance(error, ServiceError) and error.may_have_taken_effect:
                 self._in_doubt = error
-            elif self.head < number:  # else it exists
+            elif self.head < number:  # otherwise the segment exists
                 self._holder.release_batch(number)
             raise
         self._put_s = self._clock() - began
@@ -201,13 +202,15 @@ class LoggedBatches:
         return self._segments.known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
-        """The offset behind a batch in the log."""
+        """Return the offset behind a batch in the log."""
         return self._segments.offset(number).to_json()
 
     def standing_from(self, number: int) -> int:
-        """The first batch from this one on that can be given again, or the next new one.
+        """Return the first batch from this number on that can be delivered again, or the next new
+        one.
 
-        With failOnDataLoss=false lost ones are passed over; else this one, whatever it is.
+        With failOnDataLoss=false lost batches are skipped. Otherwise the number is returned
+        unchanged.
         """
         if self._settings.fail_on_data_loss or number in self._log.segments.sizes:
             return number
@@ -216,17 +219,19 @@ class LoggedBatches:
         )
 
     def rows_of(self, numbers: range) -> list[bytes]:
-        """The partitions of these segments, which are one batch of Spark: the same at every call.
+        """Return the partitions of these segments, which are one batch of Spark: the same in every
+        call.
 
-        None of a segment that was given up, or is given up now because it failed too often. With
-        failOnDataLoss=false, none of those that a checkpoint names and no log ever had.
+        An abandoned segment, or one that is abandoned now, has no partitions. With
+        failOnDataLoss=false, a segment that a checkpoint names but that no log ever had has no
+        partitions either.
         """
         alone = len(numbers) == 1
         there = standing(numbers, self._log.segments.sizes) if is_too_long(numbers) else numbers
         return [part for number in there for part in self._rows(number, is_alone=alone)]
 
     def _rows(self, number: int, *, is_alone: bool) -> list[bytes]:
-        """A segment's partitions, from memory or from the log."""
+        """Return a segment's partitions, from memory or from the log."""
         if number in self._partitions:
             return self._partitions[number]
         if self._failures.is_given_up(number):
@@ -236,14 +241,16 @@ class LoggedBatches:
             with self._holder.locked_ledger as ledger:
                 ledger.forget(number)
             return []
-        partitions = self._segments.partitions_of(segment)  # if that fails, it is no attempt
+        partitions = self._segments.partitions_of(
+            segment
+        )  # a failure here does not count as an attempt
         if self._failures.gives_up(segment, is_alone=is_alone):
             return []
         log.info("batch %d is read from the log: %d messages", number, len(segment.received))
         return partitions
 
     def committed(self, number: int) -> None:
-        """The batches up to this one are committed: delete their messages, unless that was done."""
+        """Delete the messages of the batches up to this one, which are committed. Repeatable."""
         self._progress.proven(number)
         self._settle(number)
         for each in [each for each in self._partitions if each <= number]:
@@ -251,23 +258,24 @@ class LoggedBatches:
         self._segments.forget_before(number)
 
     def give_back(self, number: int) -> bool | None:
-        """Abandon a batch that this run wrote, and that gave no rows. True if its messages return.
+        """Abandon a batch that this run wrote and that gave no rows. True if its messages return.
 
-        None for a batch of an earlier run: the sink may have its rows, and skips them rightly.
+        Returns None for a batch of an earlier run: the sink may have its rows, and rightly skips
+        the batch.
         """
         return self._failures.give_back(number) if number in self._partitions else None
 
     def finish_bodies(self, timeout_s: float) -> None:
-        """Wait this long for the deletes of blobs that have begun."""
+        """Wait at most `timeout_s` for the deletes of blobs that have begun."""
         if self._bodies:
             self._bodies.finish(timeout_s)
 
     def named(self, number: int) -> None:
-        """Spark has named this batch: its checkpoint has it."""
+        """Record that Spark has named this batch: the checkpoint has it."""
         self._progress.named(number)
 
     def report(self) -> LogReport | None:
-        """The log's state, None before it is claimed. Sends nothing."""
+        """Return the log's state, None before the log is claimed. Sends nothing."""
         if not self._log.is_claimed:
             return None
         state = self._log.state
@@ -286,10 +294,10 @@ class LoggedBatches:
         )
 
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
-        """Write a mark seldom, and best effort: it only saves work.
+        """Write a mark if one is due. Rare and best effort: a mark only saves work.
 
-        has_ended: it is the last one of this process. Writes nothing if the log was not taken over
-        as a whole: a start that is refused must not change what the next one finds.
+        has_ended: this mark is the last of the process. Nothing is written unless the takeover is
+        complete: a refused start must not change the log for the next start.
         """
         if not self.recovery.is_done or not (at_once or self._progress.is_due()):
             return
@@ -302,4 +310,4 @@ class LoggedBatches:
         for each in self._progress.kept_up_to(number):
             if self._failures.may_settle(each):
                 self._engine.settle(each)
-            self._progress.settled(each)  # after that, so that it is repeated if it fails
+            self._progress.settled(each)  # last, so that a failed delete is repeated

@@ -1,9 +1,10 @@
-"""The driver-side half of a source with a write-ahead log: what happens at each of Spark's calls.
+"""Driver's half of a source with a write-ahead log: handles each call of Spark.
 
-Batch n is segment n of the log, for ever. A segment is written before its offset is returned; if
-there is a backlog, the next one while Spark works. Its messages are deleted when its batch is
-proven committed or, with deleteAfter=log, as soon as it is logged. One instance lives for a whole
-query run; Spark calls it from one thread. Knows no pyspark: `readers.py` translates.
+Batch n is segment n of the log, forever. A segment is written before its offset is returned. If
+there is a backlog, the next segment is written while Spark works. The messages of a batch are
+deleted when the batch is proven committed or, with deleteAfter=log, as soon as it is logged. A
+whole query run uses one instance, and Spark calls this instance from one thread. The module imports
+no pyspark: `readers.py` translates.
 """
 
 from __future__ import annotations
@@ -37,11 +38,14 @@ from .state import LogOffset, ProgressKeeper
 log = logging.getLogger(__name__)
 
 _BATCHES_BEFORE_AHEAD = 2
-"""A run of fewer batches writes nothing ahead, so that a run of one batch leaves none behind."""
+"""Number of batches from which a run writes ahead.
+
+A run of one batch thus leaves no unread batch behind.
+"""
 
 
 class LogConsumer:
-    """Writes batches into a log, hands them out from it, and deletes their messages."""
+    """Writes batches into a log, delivers them from the log, and deletes their messages."""
 
     def __init__(
         self,
@@ -53,10 +57,10 @@ class LogConsumer:
         removals: Removals | None = None,
         runtime: Runtime = DEFAULT,
     ) -> None:
-        """Store; nothing is sent before the first call.
+        """Keep the parameters; nothing is sent before the first call.
 
-        settings: of the log. store: where it is, if not where they say. removals: deletes blobs of
-        large bodies, if not those of the option's container.
+        settings: of the log. store: replaces the store that the settings name. removals: deletes
+        blobs of large bodies; replaces removals from the option's container.
         """
         if config.claim_check:  # a blob lives as long as its segment: `SegmentBodies` deletes it
             removals = removals or removals_for(config.claim_check, runtime.make_workers)
@@ -79,7 +83,7 @@ class LogConsumer:
             settings.retention.batches,
             keep_s=settings.retention.seconds,
             lose=not settings.fail_on_data_loss,
-            removes=removals is None,  # else `bodies` does: blobs go first
+            removes=removals is None,  # otherwise `bodies` removes segments, after their blobs
             now=runtime.now,
         )
         progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
@@ -94,13 +98,13 @@ class LogConsumer:
         self._is_last = False  # the run may end after the newest of them
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now, and segments that exist now."""
+        """Read only messages inserted by now, and segments that exist now."""
         self.engine.freeze_cutoff()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle what is proven committed, then return the offset behind the next segment.
+        """Settle the batches proven committed, then return the offset behind the next segment.
 
-        That is one that exists already, or a new one. Returns the start if there is neither.
+        The next segment exists already, or is new. Returns the start if there is no next segment.
         """
         self.engine.open()
         self._builder.catch_up()
@@ -109,7 +113,7 @@ class LogConsumer:
         position = self._read(wanted.start)
         self._batches.take_over(Asked(position))
         if wanted.may_run and self._suspects.isolating:
-            return wanted.start  # what fails beside a suspect would look guilty
+            return wanted.start  # a message that fails beside a suspect would be suspected, too
         if wanted.is_proven:
             self._batches.named(position.number)
             self._batches.delete_logged()
@@ -128,7 +132,10 @@ class LogConsumer:
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """The partitions of the segments behind `start` up to `end`: the same at every call."""
+        """Return the partitions of the segments behind `start` up to `end`.
+
+        The partitions are the same in every call.
+        """
         position, last = self._read(start), self._read(end)
         if offset_text(start) == offset_text(end):
             self._batches.named(last.number)
@@ -146,13 +153,13 @@ class LogConsumer:
         self._batches.delete_logged()
         first = max(position.number, self._recovery.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
-        self.engine.start_renewing()  # not before a batch may be given up: receipts stay as logged
+        self.engine.start_renewing()  # not earlier: abandoning a batch needs the logged receipts
         if last.number == self._batches.head:
             self._prefetch()
         return parts
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """This offset is proven committed: settle it, unless that was done. Repeatable."""
+        """Settle this offset, which is proven committed, unless it is settled. Repeatable."""
         position = self._read(offset)
         if not position.is_of_log:
             if self._commits.proven(offset) is Proof.SETTLE_RESTORED:
@@ -164,10 +171,10 @@ class LogConsumer:
         self._batches.committed(position.number)
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
-        """Abandon a batch of this run whose rows were never asked for: its messages come again.
+        """Abandon a batch of this run whose rows were never requested: its messages come again.
 
-        Returns False with deleteAfter=log: the log alone has them. None for a batch that an earlier
-        run wrote. Raises also TimeoutError.
+        Returns False with deleteAfter=log: only the log has the messages. Returns None for a batch
+        that an earlier run wrote. Raises also TimeoutError.
         """
         number = self._read(offset).number
         given = self._runtime.make_workers(1, "mark").submit(
@@ -178,13 +185,14 @@ class LogConsumer:
         return given.result()
 
     def report(self) -> Report:
-        """The backlog, what is held, what this run has counted, and the state of the log."""
+        """Return the backlog, the held messages, the counters of this run, and the state of the
+        log."""
         return replace(self.engine.report(), log=self._batches.report())
 
     def close(self) -> None:
-        """End renewals, finish deletes, note how far they came, release what is in no segment.
+        """Stop renewals, finish deletes, write their progress, and release messages in no segment.
 
-        What is in a segment is left leased: the next run delivers it again.
+        Messages in a segment stay leased: the next run delivers them again.
         """
         if self.engine.drain():
             self._last_mark()
@@ -193,7 +201,7 @@ class LogConsumer:
         self._log.close()
 
     def _last_mark(self) -> None:
-        """Note how far deleting has come, if that takes seconds: a store may try for a minute."""
+        """Write the last mark, within a few seconds: a store may retry for a minute."""
         marking = self._runtime.make_workers(1, "mark")
         with contextlib.suppress(RuntimeError):  # no thread can be started
             mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True, has_ended=True))
@@ -208,7 +216,7 @@ class LogConsumer:
         return offset
 
     def _prefetch(self) -> None:
-        """Lease the next batch while Spark works on this one, and write it."""
+        """Lease and write the next batch while Spark works on this one."""
         if self._is_last:
             return
         if self._given < _BATCHES_BEFORE_AHEAD:
@@ -220,7 +228,7 @@ class LogConsumer:
     def _plan_from_before(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool
     ) -> list[bytes]:
-        """A batch from before the log: its messages are released, and return in a segment."""
+        """Release the messages of a batch from before the log. They return in a segment."""
         plan = self._commits.plan(start, end)
         if is_proven:
             self.committed(start)

@@ -1,4 +1,4 @@
-"""Batches of the driver's log that fail again and again: given up, and the guilty message found."""
+"""Abandon batches of the driver's log that keep failing, and find the message that fails."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .state import ProgressKeeper
 log = logging.getLogger(__name__)
 
 DELETE_AFTER = "deleteAfter"
-"""The option, as a segment's header keeps it."""
+"""Name of the option in a segment's header."""
 
 
 class FailedBatches:
     """Decides about batches of other processes that Spark asks for again. Used by one thread.
 
-    What it raises: LogConflict, LogDamaged, ServiceError. Then nothing was decided, or what was
-    decided is in the log, and the next run does the rest.
+    Its methods raise LogConflict, LogDamaged, ServiceError. After an error either nothing was
+    decided, or the decision is in the log and the next run carries it out.
     """
 
     def __init__(
@@ -41,16 +41,19 @@ class FailedBatches:
         """deletes_at_once: deleteAfter=log."""
         self._engine = engine
         self._progress = progress
-        self._to_come: dict[MessageKey, Lease] = {}  # released at the start, and in no batch since
+        self._to_come: dict[MessageKey, Lease] = {}  # released at the start, in no new batch yet
         self._rule = IsolationRule.of(engine.config)
         self._suspects, self._holder, self._builder = engine.suspects, engine.holder, engine.builder
         self._deletes_at_once = deletes_at_once
         self._log = wal
-        self._to_be_said: set[int] = set()  # deleted before a commit; their headers do not say so
-        self._tried: set[int] = set()  # batches of other processes that are run again in this one
+        self._to_be_said: set[int] = set()  # deleted before a commit, without a note in the header
+        self._tried: set[int] = set()  # other processes' batches that get an attempt in this one
 
     def taken_over(self, segment: Segment) -> None:
-        """Once for each segment whose messages are held: do the rest if it was given up."""
+        """Carry out the outcome of an abandoned batch.
+
+        Called once for each segment whose messages are held.
+        """
         if self._deletes_at_once and not _says_deleted(segment):
             self._to_be_said.add(segment.number)
         outcome = self._log.outcomes.on(segment.number)
@@ -64,15 +67,15 @@ class FailedBatches:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
-        """Once, after the log was taken over: resume with what the run before had found."""
+        """Resume with the findings of the run before. Called once, after the log was taken over."""
         self._builder.come_again([*self._to_come.values()])
         if self._rule is not None:
             self._suspects.restore(self._log.outcomes.newest_findings)
 
     def may_settle(self, number: int) -> bool:
-        """May this batch's messages be deleted? Not if it was given up.
+        """Return True if this batch's messages may be deleted: the batch was not abandoned.
 
-        The answer holds for ever: a process that gives up batches cannot do so with this one.
+        The answer is final: no process can abandon the batch after True.
         """
         was_given_up = self.is_given_up(number)
         is_open = self._rule is not None or self._log.outcomes.has_attempts(number)
@@ -84,14 +87,16 @@ class FailedBatches:
             self._suspects.batch_committed(number, keys, repeats)
         final, _ = outcomes.decide(number, BatchOutcome.COMMITTED, self._suspects.findings)
         self._log.check_claim()
-        if final.gives_up and not was_given_up:  # its rows were delivered here, and not elsewhere
+        if (
+            final.gives_up and not was_given_up
+        ):  # this process delivered its rows, although another one abandoned the batch
             raise another_writer(self._log.where)
         return not final.gives_up
 
     def give_back(self, number: int) -> bool:
         """Abandon this batch of this run, which gave no rows. True if its messages come again.
 
-        Not with deleteAfter=log: they are deleted, and the log alone has them.
+        Returns False with deleteAfter=log: the messages are deleted, and only the log has them.
         """
         if self._deletes_at_once:
             return False
@@ -102,12 +107,12 @@ class FailedBatches:
         return final is BatchOutcome.SPLIT
 
     def is_given_up(self, number: int) -> bool:
-        """True if the batch is known to have no rows."""
+        """Return True if the batch is known to have no rows."""
         outcome = self._log.outcomes.on(number)
         return outcome is not None and outcome.gives_up
 
     def gives_up(self, segment: Segment, *, is_alone: bool) -> bool:
-        """True if this batch has no rows: it was given up, or is now.
+        """Return True if this batch has no rows: it was abandoned before, or is abandoned now.
 
         is_alone: Spark's batch has no other segment.
         """
@@ -131,10 +136,11 @@ class FailedBatches:
         return True
 
     def _decide(self, segment: Segment, attempts: int, *, is_alone: bool) -> BatchOutcome:
-        """Make an outcome of a batch that failed, unless it has one."""
+        """Decide the outcome of a failed batch, unless it has one. Returns the outcome."""
         number, suspects = segment.number, self._suspects
         keys = [message.key for message in segment.messages]
-        # Of a suspect's batch it is unknown whether an earlier process that was asked ran it.
+        # An attempt at a suspect's batch counts once: whether earlier processes ran the batch is
+        # unknown.
         times = 1 if segment.header.suspect else attempts
         error = found(f'"segment":"{segment.digest[:16]}')
         suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
@@ -149,7 +155,7 @@ class FailedBatches:
         return final
 
     def _may_give_up(self, segment: Segment) -> bool:
-        """False if its messages may be deleted already."""
+        """Return False if the batch's messages may be deleted already."""
         number = segment.number
         return (
             not _says_deleted(segment)
@@ -158,14 +164,14 @@ class FailedBatches:
         )
 
     def _warn_if_deleted(self, segment: Segment) -> None:
-        """Once, if a batch that may fail again cannot be given up."""
+        """Log a warning, once, if a batch that may fail again cannot be abandoned."""
         number, committed = segment.number, self._log.state.progress.committed
         if self._rule is not None and number > committed:
             self._tried.add(number)
             log.warning(
                 "maxDequeueCount cannot abandon batch %d, which runs again: its messages are"
                 " deleted (by deleteAfter=log, or after a commit that was rolled back), so only the"
-                " write-ahead log has them. If it keeps failing, mend your code",
+                " write-ahead log has them. If it keeps failing, fix your code",
                 number,
             )
 
@@ -181,7 +187,8 @@ class FailedBatches:
         self._builder.come_again([lease for _, lease in segment.received])
 
     def _release(self, number: int, messages: int) -> None:
-        """Release the messages of a batch, and forget them: they return, and are new then."""
+        """Release the messages of a batch, and drop them from the ledger: they return as new
+        messages."""
         self._holder.release_batch(number)
         with self._holder.locked_ledger as ledger:
             until = ledger.hidden_until
@@ -189,5 +196,5 @@ class FailedBatches:
 
 
 def _says_deleted(segment: Segment) -> bool:
-    """True if its messages were deleted as soon as it was written."""
+    """Return True if the segment's messages were deleted as soon as it was written."""
     return segment.header.reading.get(DELETE_AFTER) == DeleteAfter.LOG.value

@@ -1,4 +1,4 @@
-"""What a write-ahead log holds, for the doctor. Changes nothing, and claims nothing."""
+"""Contents of a write-ahead log, for the doctor. Changes nothing, and claims nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from .log import WriteAheadLog
 from .state import LogState
 
 HEADERS_AT_MOST = 200
-"""More batches than this whose messages are not deleted are not counted."""
+"""Most batches with undeleted messages that are counted."""
 
 
 class LogContents:
-    """One look at a log. Raises AzQueueError, if the log cannot be read or is damaged."""
+    """Contents of a log at one moment.
+
+    Raises AzQueueError if the log cannot be read or is damaged.
+    """
 
     def __init__(self, store: LogStore, account: str, settings: LogConfig) -> None:
         self._log = WriteAheadLog(
@@ -30,32 +33,32 @@ class LogContents:
 
     @property
     def queues(self) -> Sequence[QueueRef]:
-        """Of the newest batch; none if there is no batch."""
+        """Queues of the newest batch; empty if there is no batch."""
         return self._log.newest.queues if self._log.newest else ()
 
     def segments(self) -> list[Stored]:
-        """The segments as they are stored."""
+        """Return the segments as they are stored."""
         entries = self._log.store.entries(names.SEGMENTS)
         return [each for each in entries if number_in(each.name)]
 
     def is_held(self, each: Stored) -> bool:
-        """False for a segment that may be removed."""
+        """Return False for a segment that may be removed."""
         return (number_in(each.name) or 0) > self.state.floor
 
     def read_newest(self) -> int:
-        """Read the newest segment whole. Returns how many messages it has."""
+        """Read the whole newest segment. Returns its number of messages."""
         assert self._log.newest
         return len(self._log.segments.read(self._log.newest.number).received)
 
     def given_up(self) -> list[int]:
-        """The batches that were given up."""
+        """Return the numbers of abandoned batches."""
         outcomes = self._log.outcomes
         outcomes.find()
         numbers = sorted(outcomes.up_to(self.state.head))
         return [each for each in numbers if (outcome := outcomes.on(each)) and outcome.gives_up]
 
     def known(self) -> tuple[int, bool]:
-        """How many messages are not known to be deleted; and whether these are all."""
+        """Return the number of messages not known to be deleted, and whether all were counted."""
         progress = self.state.progress
         first = max(progress.done, self.state.floor) + 1
         numbers = standing(range(first, self.state.head + 1), self._log.segments.sizes)

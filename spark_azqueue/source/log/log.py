@@ -1,7 +1,7 @@
-"""The write-ahead log of one query: its identity, its claim, and its segments.
+"""Write-ahead log of one query: its identity, its claim, and its segments.
 
-Each number is written once. The set of numbers is read from the folder once, after the claim; from
-then on it grows by this process's own puts only.
+Each number is written once. The set of numbers is read from the folder once, after the claim. Later
+the set grows only by this process's own puts.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from .state import LogOffset, LogState, new_floor
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-"""How often a mark, or a list of pending deletes, may be replaced while a log is surveyed."""
+"""Most times that a mark, or a list of pending deletes, may be replaced during one survey."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a new segment is to hold, see `SegmentHeader`."""
+    """Contents of a new segment, see `SegmentHeader`."""
 
     received: Sequence[Received]
     cut: tuple[int, ...]
@@ -58,7 +58,7 @@ class Contents:
 
 
 class WriteAheadLog(Journal):
-    """One folder. Used by one thread. What survives a restart is in the folder alone."""
+    """One folder. Used by one thread. Only the folder survives a restart."""
 
     def __init__(
         self,
@@ -71,11 +71,12 @@ class WriteAheadLog(Journal):
         removes: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Store; nothing is sent before `open`.
+        """Keep the parameters; nothing is sent before `open`.
 
-        retention: segments kept behind the committed. keep_s: for how long each is kept as well;
-        None: its age does not matter. now: seconds since 1970. lose: failOnDataLoss=false.
-        removes: segments are deleted as soon as they may be; else they wait in `take_removable`.
+        retention: number of segments kept behind the committed segment. keep_s: seconds for which
+        each segment is kept as well; None: the age does not matter. now: seconds since 1970. lose:
+        failOnDataLoss=false. removes: segments are deleted as soon as possible; otherwise they wait
+        in `take_removable`.
         """
         super().__init__(store, account, names.SEGMENTS)
         self._retention = retention
@@ -89,11 +90,11 @@ class WriteAheadLog(Journal):
         self._removable: deque[int] = deque()
         self._may_go = self.remove_segments if removes else self._removable.extend
         self._claim: Claim | None = None
-        self._floor = 0  # when it was claimed
+        self._floor = 0  # at the time of the claim
         self._sequence = 0
         self.state = LogState(0, 0)
         self.newest: SegmentHeader | None = None
-        """Of the newest segment when the log was surveyed, None if it had none."""
+        """Header of the newest segment when the log was surveyed, None without segments."""
         self._mark = LogProgress()  # the newest one when the log was surveyed
 
     @property
@@ -103,20 +104,22 @@ class WriteAheadLog(Journal):
 
     @property
     def claim_number(self) -> int:
-        """Of this process's claim, which is one above that of the process before; 0 before it."""
+        """Number of this process's claim, which is one above the claim of the process before; 0
+        before `claim`."""
         return self._claim.number if self._claim else 0
 
     def claim(self, floor_if_empty: int) -> LogState:
-        """Become the only writer, and find out which segments exist and how far deleting came.
+        """Become the only writer, then find out which segments exist and which messages are
+        deleted.
 
-        Call `survey` before it: the claim is above all that it has found.
-        floor_if_empty: the batch after which a log begins that has no segment yet.
-        Raises LogConflict, LogDamaged, LostSegment, ServiceError.
+        Call `survey` first: the new claim is above every claim that the survey found.
+        floor_if_empty: the batch after which a log without segments begins. Raises LogConflict,
+        LogDamaged, LostSegment, ServiceError.
         """
         above = self._highest_claim()
         claim = Claim.take(self, self.writer, above=above)
         state = self.survey(floor_if_empty)
-        if state.progress.claim >= claim.number:  # and its claim was removed
+        if state.progress.claim >= claim.number:  # a newer claim existed, and was removed
             raise another_writer(self.where)
         self.outcomes.find()
         if self.outcomes.highest > state.head:
@@ -136,14 +139,15 @@ class WriteAheadLog(Journal):
         return self.state
 
     def survey(self, floor_if_empty: int = 0) -> LogState:
-        """Find out the same without a claim: another process may change it meanwhile.
+        """Find out the state of the log without a claim: another process may change the log
+        meanwhile.
 
         Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
         """
         lists: set[PendingList] = set()
         while True:
             progress, floor = self._newest_progress(floor_if_empty)
-            # A list that is gone is lost only if no newer header or mark names another one.
+            # A missing list is lost only if no newer header or mark names another list.
             is_final = progress.pending_list in lists or len(lists) >= _TRIES
             whole = self._pending.whole(progress, is_final=is_final)
             if whole is not None:
@@ -152,9 +156,10 @@ class WriteAheadLog(Journal):
                 lists.add(progress.pending_list)
 
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
-        """List the segments; the newer of mark and header, and the floor.
+        """List the segments. Returns the newer progress of mark and header, and the floor.
 
-        The mark is read first, so the segments that it knows of existed, even if others write now.
+        The mark is read before the segments are listed. So the segments that the mark names existed
+        then, even if another process writes now.
         """
         progress = self._mark = newest_mark(self)
         self.segments.list()
@@ -168,31 +173,35 @@ class WriteAheadLog(Journal):
         return progress, floor
 
     def _highest_claim(self) -> int:
-        """The highest number of a claim that the log knows, but for claims: they may be removed."""
+        """Return the highest claim number in marks, pending lists and the newest header.
+
+        Claims themselves are not read, because they may have been removed.
+        """
         found = (*self.store.names(names.MARKS), *self.store.names(names.PENDING))
         tagged = (tagged_in(each) for each in found)
         newest = self.newest.progress.claim if self.newest else 0
         return max((newest, *(each.number for each in tagged if each)))
 
     def check_claim(self) -> None:
-        """Raise LogConflict if another process has claimed the log since."""
+        """Raise LogConflict if another process has claimed the log since this process did."""
         assert self._claim
         self._claim.check()
 
     def skip_to(self, number: int) -> None:
-        """Segments up to this one are lost: their numbers are not written again.
+        """Never write the numbers up to this one: their segments are lost.
 
-        A log that is so far behind is not read again, see `LogState.of`.
+        A log that is too far behind is not read again, see `LogState.of`.
         """
         is_far = is_too_long(range(self.state.head, number))
         floor = number if is_far else self.state.floor
         self.state = replace(self.state, floor=floor, head=max(self.state.head, number))
 
     def put(self, contents: Contents, progress: LogProgress) -> Segment:
-        """Write the next segment, and check that the claim still holds.
+        """Write the next segment, then check that the claim still holds.
 
-        Raises LogConflict if another process writes this log. Raises ServiceError: if it may have
-        taken effect, the segment may be there, or appear later, and its messages belong to it.
+        Raises LogConflict if another process writes this log. Raises ServiceError; if
+        `may_have_taken_effect`, the segment may exist or appear later, and its messages belong to
+        it.
         """
         assert self._claim
         number = self.state.head + 1
@@ -203,7 +212,7 @@ class WriteAheadLog(Journal):
             writer=self.writer,
             account=self.account,
             prev=self.segments.digest(number - 1),
-            # A mark may say what it likes: what is in this segment is not removed by it.
+            # A mark must never cause the removal of this segment, whatever the mark says.
             floor=min(new_floor(state, self._retention, self._old()), state.head),
             progress=self._pending.shortened(state.progress),
             queues=contents.queues,
@@ -227,7 +236,7 @@ class WriteAheadLog(Journal):
         return segment
 
     def mark(self, progress: LogProgress) -> None:
-        """Write down how far the log has come, if it has. Raises ServiceError, LogConflict."""
+        """Write the progress as a mark, if it has changed. Raises ServiceError, LogConflict."""
         if self._claim is None or replace(progress, claim=0, sequence=0) == replace(
             self.state.progress, claim=0, sequence=0
         ):
@@ -240,13 +249,13 @@ class WriteAheadLog(Journal):
         if not self.is_ours(name, data):
             raise another_writer(self.where)
         self.state = replace(self.state, progress=progress)
-        self._claim.check()  # else the next process may be about to read what is deleted here
+        self._claim.check()  # the next process may be about to read the marks deleted below
         for name in before:
             self.store.delete(name)
         self._pending.in_mark(written)
 
     def _old(self) -> int | None:
-        """Up to which segment all were kept for long enough; None if that does not matter."""
+        """Return the last segment that was kept for long enough; None if age does not matter."""
         if self._keep_s is None:
             return None
         before = self._now() - self._keep_s
@@ -258,17 +267,17 @@ class WriteAheadLog(Journal):
         return replace(progress, claim=self._claim.number, sequence=self._sequence)
 
     def _is_there(self, segment: Segment) -> bool:
-        """True if an earlier attempt of our own put has made it."""
+        """Return True if an earlier try of this process's own put has created the segment."""
         try:
             return self.segments.read(segment.number).digest == segment.digest
         except LogDamaged:
             return False
 
     def removable(self, number: int) -> Segment | None:
-        """One of `take_removable`; None if nothing says that a query had the messages.
+        """Read a segment of `take_removable`; None if no evidence says that it was ever a batch.
 
-        The number of a segment that is removed is free for a process that was stopped in its put.
-        So of those found at the start it has to be the one that the next segment follows.
+        The number of a removed segment is free, so a process that was paused in its put may write
+        it. So a segment found at the start counts only if the next segment names its digest.
         """
         if number > self._floor:
             return self.segments.read(number)
@@ -278,16 +287,23 @@ class WriteAheadLog(Journal):
         return self.segments.read(number, before) if before else None
 
     def take_removable(self) -> Iterator[int]:
-        """The numbers of segments for `remove_segments`. Each is returned once."""
+        """Yield the numbers of segments for `remove_segments`, each number once."""
         while self._removable:
             yield self._removable.popleft()
 
     def put_back(self, number: int) -> None:
-        """This one is the next of `take_removable`: those behind it tell that it was a batch."""
+        """Make this segment the next of `take_removable`.
+
+        Segments must be removed in order: the next segment is the evidence that this one was a
+        batch.
+        """
         self._removable.appendleft(number)
 
     def remove_segments(self, numbers: Iterable[int]) -> None:
-        """Delete segments that are not needed. What fails is deleted after the next start."""
+        """Delete segments that are not needed.
+
+        A segment whose delete fails is deleted after the next start.
+        """
         for number in numbers:
             segment = names.segment(number)
             if segment not in self.remove([*self.outcomes.names_of(number), segment]):
@@ -297,7 +313,10 @@ class WriteAheadLog(Journal):
 
 
 def newest_mark(journal: Journal) -> LogProgress:
-    """The newest mark of a log. One that cannot be read is left out: marks only save work."""
+    """Return the newest mark of a log.
+
+    A mark that cannot be read is ignored: marks only save work.
+    """
     parse = partial(LogProgress.from_mark, account=journal.account)
     for _ in range(_TRIES):
         marks = journal.store.names(names.MARKS)
@@ -306,15 +325,15 @@ def newest_mark(journal: Journal) -> LogProgress:
         try:
             found = journal.read(marks[-1], MARK_AT_MOST, parse)
         except LogDamaged as error:
-            log.warning("%s; it is left out: what reads the log does without it", error)
+            log.warning("%s; the mark is ignored: readers of the log do not need it", error)
             break
-        if found is not None:  # else the writer has replaced it
+        if found is not None:  # None: the writer has replaced the mark
             return found
     return LogProgress()
 
 
 class SegmentReader:
-    """Reads the segments of one log, and keeps the offsets behind them. Used by one thread.
+    """Reads the segments of one log, and keeps their offsets. Used by one thread.
 
     Raises LostSegment, LogDamaged and ServiceError.
     """
@@ -331,9 +350,9 @@ class SegmentReader:
         self._kept: Segment | None = None
 
     def read(self, number: int, digest: str = "") -> Segment | None:
-        """Read a segment; None if it is lost, with failOnDataLoss=false.
+        """Read a segment; None if the segment is lost, with failOnDataLoss=false.
 
-        digest: the first half of its digest, if known.
+        digest: the first half of the segment's digest, if known.
         """
         try:
             segment = self._log.segments.read(number, digest)
@@ -347,16 +366,16 @@ class SegmentReader:
         return segment
 
     def keep(self, segment: Segment) -> None:
-        """Keep this one until the next `take`: it is the first to be delivered."""
+        """Keep this segment for the next `take`: it is delivered first."""
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:
-        """Read a segment, or return the one that was kept. See `read`."""
+        """Return the kept segment if it has this number; otherwise read the segment. See `read`."""
         kept, self._kept = self._kept, None
         return kept if kept and kept.number == number else self.read(number)
 
     def known(self, segment: Segment) -> LogOffset:
-        """The offset behind this segment, which was read or written."""
+        """Keep and return the offset behind this segment, which was read or written."""
         offset = self._offsets[segment.number] = LogOffset(
             self._config.account.name,
             segment.number,
@@ -369,18 +388,18 @@ class SegmentReader:
         return offset
 
     def offset(self, number: int) -> LogOffset:
-        """The offset behind a segment that exists."""
+        """Return the offset behind a segment that exists."""
         return self._offsets.get(number) or self.known(self._log.segments.read(number))
 
     def forget_before(self, number: int) -> None:
-        """Offsets below this one are committed, and not asked for again."""
+        """Drop the offsets below this number: they are committed, and not requested again."""
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 
     def partitions_of(self, segment: Segment) -> list[bytes]:
-        """The segment's partitions: the same as ever.
+        """Return the segment's partitions, the same in every call.
 
-        Raises UndecodableBody if the options of today cannot show a body of it.
+        Raises UndecodableBody if the current options cannot decode a body of the segment.
         """
         rows = segment_rows(segment, self._today).rows()
         return streams(_parts(rows, segment.header.cut), self._columns)

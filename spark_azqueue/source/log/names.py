@@ -1,11 +1,11 @@
-"""What the objects of a log are called. Numbers have twelve digits, so names sort as they count.
+"""Names of the objects of a log. Numbers have twelve digits, so names sort by number.
 
 log.json                    the log's identity, written once
 seg/<number>                a segment: the messages of one batch
-claims/<number>-<writer>    who may write; the highest one counts
-marks/<claim>-<sequence>    how far deleting has come, if no segment says so
-pending/<claim>-<sequence>  deletes that are pending, if they are many: headers and marks name it
-attempts/<number>-<writer>  this writer was asked for a segment of another one
+claims/<number>-<writer>    the process that may write; the highest number counts
+marks/<claim>-<sequence>    progress of deletes that is newer than the newest segment
+pending/<claim>-<sequence>  a long list of pending deletes, named by headers and marks
+attempts/<number>-<writer>  this process was asked for a segment of another process
 outcomes/<number>           the final outcome of a batch
 """
 
@@ -32,7 +32,7 @@ def pending(claim_number: int, sequence: int) -> str:
 
 
 def attempt(number: int, writer: str) -> str:
-    """Name of what a writer leaves that is asked for a segment of another one."""
+    """Name of the mark that a process was asked for a segment of another process."""
     return f"{ATTEMPTS}/{number:012d}-{writer}"
 
 

@@ -1,11 +1,12 @@
-"""The final outcome of a batch: it was committed, or it was given up because it fails.
+"""Final outcome of a batch: the batch was committed, or was abandoned because it fails.
 
 A batch has at most one outcome, `outcomes/<number>`, and the first process to create it decides. So
-a batch whose messages are deleted is never given up, and one that was given up is never settled,
-also if two processes believe that they run the query, or a checkpoint was rolled back.
-Replays are counted in `attempts/<number>-<writer>`, one object for each process that was asked for
-a segment of another one. What is known of suspects is in the newest outcome: so it changes with the
-outcome, or not at all.
+a batch whose messages are deleted is never abandoned, and an abandoned batch never has its messages
+deleted. This holds even if two processes run the query, or if a checkpoint was rolled back.
+
+Replays are counted in `attempts/<number>-<writer>`: one object for each process that was asked for
+a segment of another process. The newest outcome also stores the findings about suspects, so
+findings and outcome change together.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class BatchOutcome(enum.Enum):
     """The outcome of a batch."""
 
     COMMITTED = "committed"
-    """It has its rows for ever, and its messages are deleted."""
+    """The batch keeps its rows forever, and its messages are deleted."""
     SPLIT = "split"
-    """It was given up: it has no rows, and its messages return, in smaller batches."""
+    """The batch was abandoned: it has no rows, and its messages return in smaller batches."""
     POISON = "poison"
-    """It was given up: its only message was copied to the poison queue, and is deleted."""
+    """The batch was abandoned: its only message was copied to the poison queue, and is deleted."""
 
     @property
     def gives_up(self) -> bool:
@@ -41,14 +42,14 @@ class BatchOutcome(enum.Enum):
 
 
 class Decided(NamedTuple):
-    """An outcome, and what was known of suspects when it was decided."""
+    """An outcome, and the findings about suspects at the time of the decision."""
 
     outcome: BatchOutcome
     findings: Findings
 
 
 class BatchOutcomes:
-    """The outcomes and attempts in a log's folder. Used by one thread.
+    """Outcomes and attempts in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for an outcome that cannot be read.
     """
@@ -68,15 +69,15 @@ class BatchOutcomes:
 
     @property
     def highest(self) -> int:
-        """The highest number of a batch that has an outcome or attempts; 0 without any."""
+        """Highest number of a batch that has an outcome or attempts; 0 without any."""
         return max((*self._listed, *self._attempts), default=0)
 
     def up_to(self, number: int) -> set[int]:
-        """The batches up to this one that have an outcome or attempts."""
+        """Return the batches up to this number that have an outcome or attempts."""
         return {each for each in (*self._listed, *self._attempts) if each <= number}
 
     def on(self, number: int) -> BatchOutcome | None:
-        """The outcome of a batch, None if there was none when the log was claimed."""
+        """Return the outcome of a batch, None if it had none when the log was claimed."""
         decided = self._decided(number)
         return decided and decided.outcome
 
@@ -90,16 +91,16 @@ class BatchOutcomes:
 
     @property
     def newest_findings(self) -> Findings:
-        """What was known of suspects at the newest outcome."""
+        """Findings about suspects at the newest outcome."""
         decided = self._decided(max(self._listed)) if self._listed else None
         return decided.findings if decided else Findings()
 
     def decide(
         self, number: int, outcome: BatchOutcome, findings: Findings | None = None
     ) -> Decided:
-        """Make this the outcome of a batch, unless it has one. Returns the final one.
+        """Make this the outcome of a batch, unless the batch has one. Returns the final outcome.
 
-        findings: what is known of suspects with it.
+        findings: findings about suspects, stored with the outcome.
         """
         final = self._decided(number)
         if final:
@@ -123,27 +124,33 @@ class BatchOutcomes:
             self._known[number - 1] = Decided(before.outcome, Findings())
 
     def attempts(self, number: int) -> int:
-        """How many processes were asked for a batch of another one."""
+        """Return how many processes were asked for this batch of another process."""
         return len(self._attempts.get(number, ()))
 
     def replayed(self, number: int) -> int:
-        """Note that this process was asked for a batch of another one. Returns how many were."""
+        """Record that this process was asked for a batch of another process.
+
+        Returns how many processes were asked for the batch.
+        """
         data = sealed({"writer": self._writer})
         self._journal.store.put_new(names.attempt(number, self._writer), data)
         self._find_attempts()
         return self.attempts(number)
 
     def has_attempts(self, number: int) -> bool:
-        """True if a process was asked for a batch of another one before the log was claimed."""
+        """Return True if a process was asked for a batch of another process before the claim."""
         return number in self._attempts
 
     def names_of(self, number: int) -> list[str]:
-        """The objects of a batch."""
+        """Return the names of the objects of a batch."""
         attempts = [names.attempt(number, writer) for writer in self._attempts.get(number, ())]
         return [names.outcome(number), *attempts] if number in self._listed else attempts
 
     def forget(self, number: int) -> None:
-        """What is known of a batch is removed with its segment. Its number is not used again."""
+        """Drop the outcome and attempts of a batch whose segment is removed.
+
+        The number is not used again.
+        """
         self._listed.discard(number)
         self._known.pop(number, None)
         self._attempts.pop(number, None)
@@ -156,7 +163,7 @@ class BatchOutcomes:
 
 
 def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
-    """The outcome of a batch, None if there is none. Raises ServiceError, LogDamaged."""
+    """Return the outcome of a batch, None if it has none. Raises ServiceError, LogDamaged."""
     found = journal.read(
         names.outcome(number), _AT_MOST, lambda data: _parsed(data, journal.account)
     )
@@ -173,4 +180,4 @@ def _parsed(data: bytes, account: str) -> Decided:
         raise Damaged(str(error)) from None
     except ValueError:
         pass
-    raise Damaged("its verdict is unknown")
+    raise Damaged("its outcome is unknown")

@@ -1,9 +1,9 @@
-"""How far a log has come, as headers and marks say it. Pure values, but for `PendingLists`.
+"""Progress of a log, as headers and marks store it. Pure values, except `PendingLists`.
 
-A long list of pending deletes is an object of its own, so that not every segment repeats it.
-`pending/<claim>-<sequence>` holds the list as it was when the holder of the claim wrote it. Headers
-and marks that follow name it, say which of its deletes are no longer pending, and list those that
-came since. When these are many, the list is written anew.
+A long list of pending deletes is an object of its own, so that not every segment repeats the list.
+`pending/<claim>-<sequence>` holds the list that the holder of the claim wrote. Later headers and
+marks name the list, say which of its deletes are no longer pending, and add new pending deletes.
+When there are many new ones, a new list is written.
 """
 
 from __future__ import annotations
@@ -60,22 +60,23 @@ if TYPE_CHECKING:
 
 
 class FirstBatch(NamedTuple):
-    """The first batch of a checkpoint: the segments behind `after` up to `last`."""
+    """First batch of a checkpoint: the segments behind `after` up to `last`."""
 
     after: int
     last: int
 
     @classmethod
     def read(cls, found: Mapping[str, Any], name: str) -> FirstBatch:
-        """Read it back. Raises Damaged."""
+        """Read a first batch from plain values. Raises Damaged."""
         values = dict(zip(("after", "last"), list_of(found, name, 2), strict=False))
         return cls(number(values, "after"), number(values, "last"))
 
 
 class PendingList(NamedTuple):
-    """Which list in an object of its own is meant, see `PendingLists`.
+    """Reference to a list of pending deletes in an object of its own, see `PendingLists`.
 
-    gone: a bit for each of its messages, the lowest first: that one is no longer pending.
+    gone: one bit for each message of the list, lowest bit first; 1: the delete is no longer
+    pending.
     """
 
     claim: int
@@ -83,13 +84,13 @@ class PendingList(NamedTuple):
     gone: bytes = b""
 
     def to_json(self, more: list[Any]) -> dict[str, Any]:
-        """Plain values. more: those that are not in the list."""
+        """Return plain values. more: pending deletes that are not in the list."""
         gone = base64.b64encode(self.gone).decode()
         return {"list": [self.claim, self.sequence], "gone": gone, "more": more}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PendingList:
-        """Read it back. Raises Damaged."""
+        """Read a reference from plain values. Raises Damaged."""
         numbers = list_of(value, "list", 2)
         if len(numbers) != 2:
             raise Damaged("its list of pending deletes has no name")
@@ -105,17 +106,17 @@ class PendingList(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogProgress:
-    """How far a log has come, as the holder of claim `claim` wrote it down the `sequence`th time.
+    """Progress of a log, in the `sequence`th version that the holder of claim `claim` wrote.
 
     named: the newest segment that is known to be in Spark's checkpoint. committed: the newest
-    segment proven committed. done: deletes have ended up to this segment. pending: of those,
-    the messages that may return. began: the first batch of the newest checkpoint; None
-    if an earlier release wrote it, or if Spark has not said yet. hidden: how
-    many messages of batches that were given up may be hidden. hidden_until: when the last lease of
-    these and of pending deletes ends at the latest, seconds since 1970, 0 if unknown. leased_s: for
-    how long the process leases messages at most, 0 if an earlier release wrote it.
-    has_ended: the process that wrote this ended in order then, so it leased nothing later.
-    pending_list: where the others are, None if `pending` has all.
+    segment proven committed. done: up to this segment, each delete has an outcome. pending:
+    messages of these segments that may return. began: the first batch of the newest checkpoint;
+    None if an earlier release wrote the progress, or if Spark has not named a batch yet. hidden:
+    number of messages of abandoned batches that may be hidden. hidden_until: latest end of the
+    leases of hidden messages and of pending deletes, in seconds since 1970, 0 if unknown. leased_s:
+    longest lease of the process in seconds, 0 if an earlier release wrote the progress. has_ended:
+    the writing process stopped in order at that time, so it leased nothing later. pending_list: the
+    list of the other pending deletes, None if `pending` has all.
     """
 
     claim: Annotated[int, COUNT] = 0
@@ -133,17 +134,17 @@ class LogProgress:
 
     @property
     def newest(self) -> int:
-        """The highest number of a segment that it knows of; 0 if it knows none."""
+        """Highest number of a segment that the progress names; 0 if it names none."""
         knows_named = self.committed or (self.began and self.named > self.began.after)
         return max(self.committed, self.done, self.named if knows_named else 0)
 
     @property
     def age(self) -> tuple[int, int]:
-        """Later ones are greater."""
+        """Sort key: a later progress has a greater age."""
         return self.claim, self.sequence
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the newest `PENDING_AT_MOST` pending deletes."""
+        """Return plain values; at most the newest `PENDING_AT_MOST` pending deletes."""
         value = as_json(self)
         if self.pending_list:
             value["pending"] = self.pending_list.to_json(value["pending"])
@@ -154,17 +155,17 @@ class LogProgress:
         return value
 
     def to_mark(self) -> bytes:
-        """As an object of its own."""
+        """Encode the progress as an object of its own."""
         return sealed(self.to_json())
 
     @classmethod
     def from_mark(cls, data: bytes, *, account: str) -> LogProgress:
-        """Read it back. account: of the queues. Raises Damaged."""
+        """Decode a mark. account: of the queues. Raises Damaged."""
         return cls.from_json(unsealed(data, _VALUES_AT_MOST), account=account)
 
     @classmethod
     def from_json(cls, value: object, *, account: str) -> LogProgress:
-        """Read it back. account: of the queues. Raises Damaged."""
+        """Read a progress from plain values. account: of the queues. Raises Damaged."""
         found = {**object_of(value, "progress"), "account": account}
         where = None
         if isinstance(pending := found.get("pending"), dict):
@@ -189,14 +190,17 @@ def _hidden_until(found: Mapping[str, Any]) -> int:
 _A_DAY_S = 86_400
 
 _VALUES_AT_MOST = MESSAGE_VALUES * PENDING_AT_MOST + 100
-"""Of a mark, or a list of pending deletes."""
+"""Most values of a mark, or of a list of pending deletes."""
 
 MARK_AT_MOST = MESSAGE_BYTES * PENDING_AT_MOST + 2**16
-"""Bytes of one of these."""
+"""Most bytes of a mark, or of a list of pending deletes."""
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
-"""If pending deletes are in a list of their own: earlier releases would not know of them."""
+"""Version of a header whose pending deletes are in a list of their own.
+
+Earlier releases refuse this version, because they cannot read the list.
+"""
 
 _QUEUES_AT_MOST = 10_000
 
@@ -219,13 +223,13 @@ _PROGRESS = Coded(
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What is at the head of segment `number` of log `log`, written by process `writer`.
+    """Header of segment `number` of log `log`, written by process `writer`.
 
-    prev: digest of the segment before, "" for the first of a log. floor: segments up to this one
-    may be removed. queues: the queues that were read. reading: the options that make rows of
-    messages, by name. cut: rows in each partition. oldest: earliest insertion, seconds since 1970,
-    None if unknown. suspect: one of its messages may be poison. status: what isolation does,
-    in a line. columns: the version of its messages' columns.
+    prev: digest of the segment before, "" for the first segment of a log. floor: segments up to
+    this one may be removed. queues: the queues that were read. reading: the options that turn
+    messages into rows, by name. cut: number of rows of each partition. oldest: earliest insertion,
+    in seconds since 1970, None if unknown. suspect: one of its messages may be poison. status: one
+    line about the isolation of poison messages. columns: version of the messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -245,32 +249,32 @@ class SegmentHeader:
 
     @property
     def messages(self) -> int:
-        """How many messages the segment holds."""
+        """Number of messages in the segment."""
         return sum(self.cut)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Encode the header as JSON."""
         version = VERSION_WITH_LIST if self.progress.pending_list else SEGMENT_VERSION
         return compact({"version": version, **as_json(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SegmentHeader:
-        """Read it back. Raises Damaged."""
+        """Decode a header. Raises Damaged."""
         value = loaded(data, _VALUES_AT_MOST + MOST_IN_A_BATCH + _QUEUES_AT_MOST)
         found = of_version(value, "header", SEGMENT_VERSION, VERSION_WITH_LIST)
         return cls(**read_fields(cls, found))
 
 
 IN_PLACE = 100
-"""At most this many pending deletes are in the header itself: some 10 KiB."""
+"""Most pending deletes in the header itself, which then has some 10 KiB."""
 
 
 _SHARE = 32
-"""A list is written anew when more than this part of it came since."""
+"""A new list is written when more than this fraction (1/32) of the old list was added since."""
 
 
 class PendingLists:
-    """The lists in a log's folder. Used by one thread.
+    """Lists of pending deletes in a log's folder. Used by one thread.
 
     Raises ServiceError, and LogDamaged for a list that is needed and cannot be read.
     """
@@ -280,16 +284,16 @@ class PendingLists:
         self._journal = journal
         self._lose = lose
         self._listed: set[tuple[int, int]] = set()
-        self._newest: PendingList | None = None  # which the next header or mark may still name
-        self._place: dict[PendingDelete, int] = {}  # of each message in it
-        self._in_header: PendingList | None = None  # which the newest header names
+        self._newest: PendingList | None = None  # the next header or mark may still name it
+        self._place: dict[PendingDelete, int] = {}  # position of each message in the newest list
+        self._in_header: PendingList | None = None  # named by the newest header
         self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
-        """This progress with all pending deletes, read from its list. Changes nothing.
+        """Return this progress with all pending deletes, read from its list. Changes nothing.
 
-        is_final: a list that does not exist is lost. Otherwise None is returned then: its writer
-        may have written another one meanwhile.
+        is_final: a missing list is lost. Otherwise a missing list returns None: its writer may have
+        written another list meanwhile.
         """
         if progress.pending_list is None:
             return progress
@@ -301,7 +305,7 @@ class PendingLists:
         return replace(progress, pending=left + progress.pending, pending_list=None)
 
     def find(self, header: LogProgress | None, mark: LogProgress | None) -> None:
-        """Find out which lists there are, and which of them are named. Once, after the claim."""
+        """Find out which lists exist, and which lists are named. Called once, after the claim."""
         self._listed = {
             (tagged.number, int(tagged.tag))
             for tagged in map(tagged_in, self._journal.store.names(names.PENDING))
@@ -311,9 +315,10 @@ class PendingLists:
         self._in_mark = mark.pending_list if mark else None
 
     def shortened(self, progress: LogProgress) -> LogProgress:
-        """This progress as a header or a mark is to hold it. Writes a list if that is due.
+        """Return this progress as a header or a mark is to store it. Writes a new list if one is
+        due.
 
-        Of more than `PENDING_AT_MOST` the newest are kept.
+        Only the newest `PENDING_AT_MOST` pending deletes are kept.
         """
         progress = replace(progress, pending=progress.pending[-PENDING_AT_MOST:])
         if len(progress.pending) <= IN_PLACE:
@@ -333,12 +338,15 @@ class PendingLists:
         return replace(progress, pending=tuple(came), pending_list=named)
 
     def in_header(self, progress: LogProgress) -> None:
-        """A segment with this header exists: remove the lists that nothing names any more."""
+        """Record that a segment has this header, and remove lists that are not named any more."""
         self._in_header = progress.pending_list
         self._remove_older_than(progress)
 
     def in_mark(self, progress: LogProgress) -> None:
-        """This mark exists: remove lists as above. (If it is damaged, the newest header counts.)"""
+        """Record that this mark exists, and remove lists that are not named any more.
+
+        If the mark is damaged, the newest header counts.
+        """
         self._in_mark = progress.pending_list
         self._remove_older_than(progress)
 
@@ -367,7 +375,10 @@ class PendingLists:
             return ()
 
     def _remove_older_than(self, written: LogProgress) -> None:
-        """Only older ones: a younger one may be about to be named by a process that was fenced."""
+        """Remove lists that are older than `written` and not named.
+
+        A younger list stays: a process that was fenced may be about to name it.
+        """
         kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
         old = {names.pending(*age): age for age in sorted(self._old(written, kept))}
         self._listed.difference_update(old[name] for name in self._journal.remove(old))

@@ -1,4 +1,5 @@
-"""Taking over a log that earlier runs wrote: whether this query may, and what it holds then."""
+"""Takeover of a log that earlier runs wrote: whether this query may use it, and which messages it
+then holds."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class Asked(NamedTuple):
-    """Where Spark says that the query is.
+    """Position of the query, as Spark reports it.
 
-    end: of the batch that Spark asks for, if it does.
+    end: end of the batch that Spark asks for; None if it asks for no batch.
     """
 
     start: LogOffset
@@ -38,9 +39,9 @@ class Asked(NamedTuple):
 
 
 class LogRecovery:
-    """Once in a run. Used by one thread at a time.
+    """Takes the log over, once in a run. Used by one thread at a time.
 
-    What it raises: CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
+    Its methods raise CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
 
     def __init__(
@@ -63,15 +64,16 @@ class LogRecovery:
         self._clock = clock
         self._found: dict[int, Segment | None] = {}  # read before the log is taken over
         self.after = 0
-        """No batch up to this one is delivered."""
+        """Batches up to this number are not delivered."""
         self.is_done = False
-        """True if this process writes the log, holds all that earlier runs left in it, and the
-        checkpoint fits it."""
+        """True if this process writes the log, holds the messages of earlier runs, and the
+        checkpoint fits the log."""
 
     def take_over(self, asked: Asked) -> bool:
-        """Become the log's writer, and hold the messages that earlier runs left in it.
+        """Become the log's writer, and hold the messages that earlier runs left in the log.
 
-        Returns False if that was done before. After an error the next call does all of it again.
+        Returns False if the log was taken over before. After an error the next call repeats
+        everything.
         """
         if self.is_done:
             return False
@@ -81,8 +83,8 @@ class LogRecovery:
             check_not_empty(self._log.where, newest.number, is_empty=is_empty)
         self._log.open()
         # The checkpoint is compared twice: before the claim, so that a start that is refused does
-        # not stop a running query; and after it, since that query may have written meanwhile.
-        # A log that an offset names has segments: with none, it is behind the checkpoint.
+        # not stop a running query; and after it, since that query may have written meanwhile. A log
+        # that an offset names has segments: a log without any is behind the checkpoint.
         floor = 0 if asked.start.is_of_log else asked.start.number
         self._check(self._log.survey(floor), asked)
         state = self._log.claim(floor)
@@ -91,7 +93,7 @@ class LogRecovery:
         self._failures.go_on()
         self._progress.restored(state.progress, state.not_done)
         if self._holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
-            self._mark()  # before anything is renewed: the next process has to know it
+            self._mark()  # before any renewal: the next process must know the longest lease
         self._fits(asked)
         if asked.start.is_of_log:
             self.compare(asked.start)
@@ -99,7 +101,8 @@ class LogRecovery:
         return True
 
     def _restore(self, state: LogState) -> int:
-        """Hold what the log says. Returns for how long earlier runs leased messages at most."""
+        """Hold the messages that the log names. Returns the longest lease of earlier runs in
+        seconds."""
         holder, progress = self._holder, state.progress
         with holder.locked_ledger as ledger:
             for pending in progress.pending:
@@ -123,27 +126,28 @@ class LogRecovery:
                 if number == self.after + 1:
                     self._segments.keep(segment)
                 self._failures.taken_over(segment)
-        self._found.clear()  # another process may have ended deletes since some were read
+        self._found.clear()  # another process may have deleted messages since they were read
         return leased_before_s
 
     def _hidden_until(self, progress: LogProgress) -> float:
-        """Until when messages with pending deletes of earlier runs may be hidden, in our clock."""
+        """Return until when pending deletes of earlier runs may hide messages, by this process's
+        clock."""
         until = progress.hidden_until - self._engine.service_is_ahead
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
             return until
-        # A process that was killed may have leased one more of them just before.
+        # A killed process may have leased such a message once more just before it was killed.
         longest_s = self._holder.lengths.longest_s()
         return max(until, self._clock() + max(_leased_s(progress), longest_s))
 
     # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────
 
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
-        """Raise CheckpointMismatch if Spark's next batch would lie behind the last one."""
+        """Raise CheckpointMismatch if Spark's next batch would end at or before the last one."""
         if start.is_of_log and end.number <= start.number:
             raise begun_again_behind(self._log.where, start.number, end.number)
 
     def compare(self, position: LogOffset) -> None:
-        """Check that the segment is the one that the checkpoint names."""
+        """Check that the segment has the digest that the checkpoint names."""
         self._check_log(position)
         if position.number > self._log.state.floor:
             if self._log.segments.digest(position.number)[:16] != position.segment:
@@ -160,7 +164,7 @@ class LogRecovery:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
             is_new = state.head > state.floor and self._progress.began != first
             self._progress.began = first
-            if is_new:  # else a rollback to the first batch would not know where it begins
+            if is_new:  # a rollback to the first batch needs to know where it begins
                 self._mark()
 
     def _first_segment(self, state: LogState, asked: Asked) -> int:
@@ -180,9 +184,11 @@ class LogRecovery:
     # ── is it the right log? ──────────────────────────────────────────────────────────────────────
 
     def _check(self, state: LogState, asked: Asked) -> None:
-        """May a query that starts there use this log? Changes nothing in it.
+        """Raise if a query that starts at this position must not use this log. Changes nothing in
+        it.
 
-        Reads the segments whose messages are to be held, each once: a segment never changes.
+        Reads the segments whose messages are to be held. Each segment is read once, since it never
+        changes.
         """
         self.after = self._first_segment(state, asked)
         if self._log.newest:
@@ -200,5 +206,5 @@ class LogRecovery:
 
 
 def _leased_s(progress: LogProgress) -> int:
-    """For how long the process that wrote it may have leased messages at most."""
+    """Return the longest lease, in seconds, of the process that wrote this progress."""
     return min(progress.leased_s, MAX_VISIBILITY_S) or RENEWED_S

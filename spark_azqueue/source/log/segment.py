@@ -1,6 +1,6 @@
-"""The segments of a log: the messages of one batch each, as raw as they came, with a header.
+"""Segments of a log: the raw messages of one batch each, with a header.
 
-A frame (`journal/frame.py`): its head is the header as JSON, its data the messages.
+A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEGMENT_MAGIC = b"azqueue segment 1\n"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one batch consists of, for ever. `digest`: 32 hexadecimal digits over all of it."""
+    """Contents of one batch, which never change. `digest`: 32 hexadecimal digits over all bytes."""
 
     header: SegmentHeader
     received: tuple[Received, ...]
@@ -43,23 +43,23 @@ class Segment:
 
     @property
     def number(self) -> int:
-        """Its place in the log, from 1."""
+        """Position in the log, from 1."""
         return self.header.number
 
     @property
     def messages(self) -> list[Message]:
-        """The messages without their leases."""
+        """Messages without their leases."""
         return [message for message, _ in self.received]
 
 
 def encode_segment(header: SegmentHeader, received: Sequence[Received]) -> bytes:
-    """The segment's bytes. Raises ValueError if there are too many (see `framed`)."""
+    """Return the segment's bytes. Raises ValueError for too many bytes (see `framed`)."""
     messages = pack_messages(received, header.queues, header.columns)
     return framed(SEGMENT_MAGIC, header.to_bytes(), messages)
 
 
 def decode_segment(data: bytes) -> Segment:
-    """Read a whole segment. Raises Damaged."""
+    """Decode a whole segment. Raises Damaged."""
     frame = unframed(SEGMENT_MAGIC, data)
     header = SegmentHeader.from_bytes(frame.head)
     check_count(header.messages, frame.packed)
@@ -69,33 +69,37 @@ def decode_segment(data: bytes) -> Segment:
 
 
 def header_size(start: bytes) -> int:
-    """How many bytes from the start of a segment hold its header. Raises Damaged."""
+    """Return how many bytes at the start of a segment hold its header. Raises Damaged."""
     return head_size_of(SEGMENT_MAGIC, start)
 
 
 def decode_header(start: bytes) -> SegmentHeader:
-    """Read the header from the first `header_size` bytes. Raises Damaged."""
+    """Decode the header from the first `header_size` bytes. Raises Damaged."""
     return SegmentHeader.from_bytes(head_of(SEGMENT_MAGIC, start))
 
 
 class Segments:
-    """Used by one thread. Raises LostSegment, LogDamaged and ServiceError."""
+    """Segments in the folder of a log.
+
+    Used by one thread. Raises LostSegment, LogDamaged and ServiceError.
+    """
 
     def __init__(self, journal: Journal) -> None:
-        """journal: the log that they belong to; every segment is to have its id."""
+        """journal: the log of the segments; every segment must have its id."""
         self._journal = journal
         self._digests: dict[int, str] = {}
         self.sizes: dict[int, int] = {}
-        """Bytes of each segment in the folder: listed, or put since."""
+        """Bytes of each segment in the folder, as listed or put."""
         self.times: dict[int, float] = {}
-        """When each of them was stored, seconds since 1970."""
+        """When each segment was stored, in seconds since 1970."""
 
     def list(self) -> None:
         """Find out which segments exist."""
         entries = self._journal.store.entries(names.SEGMENTS)
         found = {number_in(each.name): each for each in entries}
         self.sizes = {number: each.size for number, each in found.items() if number}
-        # Of unknown age: it counts as new, and stays. One without bytes is gone meanwhile.
+        # A segment of unknown age counts as new, and stays. A segment without bytes was just
+        # removed.
         self.times = {
             number: each.written or (math.inf if each.size else 0.0)
             for number, each in found.items()
@@ -139,17 +143,17 @@ class Segments:
         return found
 
     def digest(self, number: int) -> str:
-        """The digest of a segment that this process has read or written, "" if it has not."""
+        """Return the digest of a segment that this process has read or written, otherwise ""."""
         return self._digests.get(number, "")
 
     def have(self, segment: Segment, size: int, now: float) -> None:
-        """This one was written, with `size` bytes. now: seconds since 1970."""
+        """Record that this segment was written, with `size` bytes. now: seconds since 1970."""
         self._digests[segment.number] = segment.digest
         self.sizes[segment.number] = size
         self.times[segment.number] = now
 
     def forget(self, number: int) -> None:
-        """This one was removed."""
+        """Record that this segment was removed."""
         self._digests.pop(number, None)
         self.sizes.pop(number, None)
         self.times.pop(number, None)
@@ -163,6 +167,6 @@ class Segments:
 def segment_rows(
     segment: Segment, today: Reading, read_as: Callable[[Reading], Reading] | None = None
 ) -> LoggedRows:
-    """The rows of a segment. today, read_as: see `LoggedRows`."""
+    """Return the rows of a segment. today, read_as: see `LoggedRows`."""
     header = segment.header
     return LoggedRows(segment.received, header.reading, today, header.number, read_as)

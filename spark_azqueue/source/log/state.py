@@ -1,9 +1,9 @@
 """Decisions about a log, from the names in its folder and the newest header. Pure.
 
-Segments up to `floor` may be deleted. Those from floor + 1 to head exist; one may be missing only
-if nothing needs it any more, or with failOnDataLoss=false. Where a query resumes follows from its
-start and from how far the log has come. `ProgressKeeper` says what the next header or mark is to
-say of that.
+Segments up to `floor` may be deleted. Segments from floor + 1 to head exist. Such a segment may be
+missing only if no reader needs it any more, or with failOnDataLoss=false. The start of a query and
+the progress of the log decide where the query resumes. `ProgressKeeper` returns the progress for
+the next header or mark.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _SEGMENT = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """A position: batches up to segment `number` of this log.
+    """Position in a log: batches up to segment `number`.
 
-    log, segment: "" for a position from before the log (version 1). digest: of a segment, whose
-    first half is `segment`. oldest: seconds since 1970, None if unknown. status: what isolation
-    does, in a line.
+    log, segment: "" for a position from before the log (version 1). segment is the first half of
+    the segment's digest. oldest: seconds since 1970, None if unknown. status: one line about the
+    isolation of poison messages.
     """
 
     account: str
@@ -60,7 +60,7 @@ class LogOffset:
     status: str = ""
 
     def to_json(self) -> OffsetJson:
-        """The value for Spark: plain values, always in the same key order."""
+        """Return the offset for Spark: plain values, always in the same key order."""
         value: OffsetJson = {
             "version": LOG_OFFSET_VERSION,
             "batch": self.number,
@@ -102,7 +102,7 @@ class LogOffset:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Which segments exist, and how far the log has come."""
+    """Existing segments, and the progress of the log."""
 
     floor: int
     head: int
@@ -110,7 +110,7 @@ class LogState:
 
     @property
     def not_done(self) -> range:
-        """The segments whose deletes are not known to have ended."""
+        """Segments whose deletes are not known to have an outcome."""
         return range(max(self.progress.done, self.floor) + 1, self.head + 1)
 
     @classmethod
@@ -124,14 +124,14 @@ class LogState:
         lose: bool = False,
         known: int = 0,
     ) -> LogState:
-        """From the numbers in the folder. Raises LostSegment if one is missing that is needed.
+        """Create the state from the numbers in the folder.
 
-        Raises LogDamaged if more are missing than a log can have had.
-        lose: failOnDataLoss=false. A missing one whose batch is committed and whose deletes have
-        ended is not needed: no rows of it are lost, unless the checkpoint is rolled back to it.
-        known: the highest number that outcomes name. No number comes a second time,
-        also if the newest segments were lost: what is known of a number would be believed of
-        another segment.
+        Raises LostSegment if a needed segment is missing. Raises LogDamaged if more segments are
+        missing than a log can have had. lose: failOnDataLoss=false. A missing segment is not needed
+        if its batch is committed and its messages are deleted: no rows are lost, unless the
+        checkpoint is rolled back to this segment. known: the highest number that outcomes name. A
+        number is never used twice, not even after the newest segments were lost: the outcome of the
+        old segment would be applied to the new one.
         """
         above = sorted(number for number in numbers if number > floor)
         newest = above[-1] if above else floor
@@ -154,12 +154,11 @@ def first_segment(
     lose: bool,
     end: LogOffset | None = None,
 ) -> int:
-    """The segment behind which a query resumes that starts at this offset.
+    """Return the segment behind which a query resumes that starts at this offset.
 
-    choice: what a new checkpoint gets from a used log. lose: failOnDataLoss=false. end: of the
-    batch that Spark asks for, if it does. The checkpoint has it, so it is no new checkpoint: it was
-    rolled back, or its first batch did not end.
-    Raises CheckpointMismatch or LostSegment.
+    choice: start of a new checkpoint in a used log. lose: failOnDataLoss=false. end: end of the
+    batch that Spark asks for, if it asks for one. If the checkpoint has a batch, it is not new: it
+    was rolled back, or its first batch did not finish. Raises CheckpointMismatch or LostSegment.
     """
     number = start.number
     if not start.is_of_log:
@@ -168,7 +167,7 @@ def first_segment(
         is_last_before_log = number > 0 and first is not None and first.after == number
         if began is not None:
             number = began
-        elif not is_last_before_log:  # else it was rolled back to there
+        elif not is_last_before_log:  # if it is, the checkpoint was rolled back to there
             given = _handed_out(state.progress, end)
             if given > number:
                 return _as_chosen(choice, start, given, state, where)
@@ -184,9 +183,9 @@ def first_segment(
 
 
 def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | None:
-    """Behind which segment the first batch of a checkpoint begins that has `end`, if known.
+    """Return the segment behind which the first batch of a checkpoint, ending at `end`, begins.
 
-    On 4.0 and 4.1 also a start that was refused leaves its offset in the checkpoint.
+    None if unknown. On 4.0 and 4.1 even a refused start leaves its offset in the checkpoint.
     """
     if end.number == start.number + 1:
         return start.number
@@ -195,10 +194,11 @@ def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | Non
 
 
 def _handed_out(progress: LogProgress, end: LogOffset | None) -> int:
-    """Up to which segment a checkpoint from before the log must have been lost to start here.
+    """Return the newest delivered segment: if it is behind the start, a checkpoint was lost.
 
-    end: of the first batch, if it is known. One that reaches behind the newest segment that a
-    checkpoint has named would join old rows with new ones; an old output skips both.
+    end: of the first batch, if known. Suppose a first batch ends behind the newest segment that a
+    checkpoint has named. This batch would join old rows with new rows, and an output that has the
+    old rows would skip both.
     """
     joins = end is not None and end.number > progress.named
     return max(progress.committed, progress.named) if joins else progress.committed
@@ -215,10 +215,11 @@ def _as_chosen(
 
 
 def new_floor(state: LogState, retention: int, old: int | None = None) -> int:
-    """Up to which segment the log may be removed now: committed, done, and old enough.
+    """Return up to which segment the log may be removed: committed, done, and old enough.
 
-    retention: how many stay behind the committed ones. old: segments up to this one have been kept
-    for as long as they are to be; None: that does not matter. Nor does it above KEPT_AT_MOST.
+    retention: number of segments kept behind the committed segment. old: segments up to this one
+    were kept for long enough; None: the age does not matter. More than KEPT_AT_MOST segments are
+    never kept because of their age.
     """
     progress = state.progress
     floor = min(progress.committed - retention, progress.done)
@@ -239,23 +240,25 @@ class ProgressKeeper:
         clock: Callable[[], float],
         service_is_ahead: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """service_is_ahead: the service's clock, minus this one, in seconds."""
+        """service_is_ahead: seconds by which the service's clock is ahead of this one."""
         self._holder = holder
         self._clock = clock
         self._service_is_ahead = service_is_ahead
         self._named = 0
         self.committed = 0
-        """The newest batch that is known to be committed."""
+        """Newest batch that is known to be committed."""
         self.began: FirstBatch | None = None
-        """The first batch of the checkpoint, if Spark has said so."""
+        """First batch of the checkpoint, if Spark has named it."""
         self._done = 0
         self._head = 0
-        self._kept: list[int] = []  # segments whose deletes are not begun; ascending
-        self._hidden: list[tuple[float, int]] = []  # released: until when, and how many messages
+        self._kept: list[int] = []  # segments whose deletes have not begun; ascending
+        self._hidden: list[
+            tuple[float, int]
+        ] = []  # of released messages: end of the lease, and number of messages
         self._noted_at = clock()
 
     def restored(self, progress: LogProgress, numbers: Iterable[int]) -> None:
-        """A log was taken over; the messages of these segments are held."""
+        """Record that a log was taken over, and that the messages of these segments are held."""
         self._named, self.committed = progress.named, progress.committed
         self.began = progress.began
         self._kept = list(numbers)
@@ -263,37 +266,37 @@ class ProgressKeeper:
         self._head = self._kept[-1] if self._kept else progress.done
 
     def written(self, number: int) -> None:
-        """A new segment exists; its messages are held."""
+        """Record that a new segment exists, and that its messages are held."""
         self._kept.append(number)
         self._head = number
 
     def named(self, number: int) -> None:
-        """Spark has named this segment, so its checkpoint knows it."""
+        """Record that Spark has named this segment, so the checkpoint has it."""
         self._named = max(self._named, number)
 
     def proven(self, number: int) -> None:
-        """The segments up to this one are committed."""
+        """Record that the segments up to this one are committed."""
         self.committed = max(self.committed, number)
 
     def released(self, messages: int, hidden_until: float) -> None:
-        """This many messages of batches that were given up may be hidden until then.
+        """Record that this many messages of abandoned batches may be hidden until then.
 
-        The next process may have to wait for them, too.
+        The next process may have to wait for these messages, too.
         """
         self._hidden.append((hidden_until, messages))
 
     def kept_up_to(self, number: int) -> list[int]:
-        """Of the segments up to this one, those whose deletes are not begun."""
+        """Return the segments up to this one whose deletes have not begun."""
         return [each for each in self._kept if each <= number]
 
     def settled(self, number: int) -> None:
-        """Deletes have begun for the segments up to this one."""
+        """Record that deletes have begun for the segments up to this one."""
         self._kept = [each for each in self._kept if each > number]
 
     def now(self, *, has_ended: bool = False) -> LogProgress:
-        """How far it has come. `done`: deletes have ended up to this segment.
+        """Return the progress of the log. `done`: up to this segment each delete has an outcome.
 
-        has_ended: this process leases nothing any more. That is said if something is pending.
+        has_ended: this process leases nothing any more; stored only if a delete is pending.
         """
         most = self._kept[0] - 1 if self._kept else self._head
         with self._holder.locked_ledger as ledger:
@@ -316,5 +319,5 @@ class ProgressKeeper:
         )
 
     def is_due(self) -> bool:
-        """True if nothing was noted for so long that an idle query should note it."""
+        """Return True if an idle query should write a mark: the last progress is old enough."""
         return self._clock() - self._noted_at >= _MARK_EVERY_S

@@ -1,1 +1,1 @@
-"""What is logged with a batch of its rows, by drivers and by executors, and read again."""
+"""Options and rows of logged batches, for the logs of drivers and of executors."""

@@ -1,4 +1,4 @@
-"""The options that make rows of messages, as headers and plans have them. Pure."""
+"""Options that turn messages into rows, as headers and plans store them. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OTHERS = {"blobContainer", "deleteAfter"}
 
 
 def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    """Refuse an option that this release does not know: it may decide about bodies."""
+    """Read the options. Raises Damaged for an unknown option, which may decide about bodies."""
     options = object_of(found.get(name), "options")
     for option in options:
         value, kind = text(options, option), _CHOICES.get(option)
@@ -34,4 +34,4 @@ def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
 
 
 READING = Coded(_reading, dict)
-"""By name; few, each a word."""
+"""Values of the options by name: few options, and each value is one word."""

@@ -1,7 +1,7 @@
-"""The rows of a logged batch: its bodies decode as the batch was logged, for ever.
+"""Rows of a logged batch: bodies always decode with the options with which the batch was logged.
 
 Each body was decoded before it was logged (`source/dead_letters.py`). So each message of a log has
-a row: with its body, or with onUndecodable=permissive maybe with the text alone.
+a row: with its body or, with onUndecodable=permissive, possibly with the text alone.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LARGE_BODY = "largeBody"
 
 
 class NoPlaceError(UndecodableBody):
-    """A body decodes as it was logged, and the options of today have no place for it."""
+    """A body decodes with the logged options, but the current options have no place for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How bodies are made of messages. container: of largeBody=blob, None without it."""
+    """Options that turn messages into bodies. container: of largeBody=blob, None without it."""
 
     encoding: Encoding
     body_type: BodyType
@@ -45,13 +45,16 @@ class Reading:
 
     @classmethod
     def of(cls, config: Decoding) -> Reading:
-        """As these options say."""
+        """Take the options from the configuration."""
         container = config.claim_check.container if config.claim_check else None
         return cls(config.encoding, config.body_type, config.on_undecodable, container)
 
     @classmethod
     def logged(cls, options: Mapping[str, str], today: Reading) -> Reading:
-        """As a batch was logged. What a header does not say is as it is today."""
+        """Take the options with which a batch was logged.
+
+        An option that the header lacks has its current value.
+        """
         return cls(
             _choice(options, "messageEncoding", today.encoding),
             _choice(options, "bodyType", today.body_type),
@@ -61,7 +64,7 @@ class Reading:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """For a header, by name."""
+        """Options by name, for a header."""
         container = self.container
         return {
             "messageEncoding": self.encoding.value,
@@ -73,13 +76,13 @@ class Reading:
 
     @property
     def is_permissive(self) -> bool:
-        """True if a message that does not decode gives a row."""
+        """True if a message that does not decode has a row."""
         return self.on_undecodable is OnUndecodable.PERMISSIVE
 
     def content(self, message: Message, today: Reading) -> tuple[str | bytes, Reference | None]:
-        """The body, in the type of today's column, and the reference that it is, if so.
+        """Return the body, in the type of the current column, and its reference if it is one.
 
-        Raises UndecodableBody; NoPlaceError for a body that today's options cannot show.
+        Raises UndecodableBody; NoPlaceError for a body that the current options cannot show.
         """
         body, reference = content_as(message, self.encoding, self.body_type, self.container)
         if reference and reference.container != today.container:
@@ -92,11 +95,11 @@ class Reading:
 
 
 def _warn_of_changed(number: int, logged: Mapping[str, str], today: Reading) -> None:
-    """Warn of each option that was another one when batch `number` was logged."""
+    """Warn of each option that has changed since batch `number` was logged."""
     for name, now in today.options.items():
         if logged.get(name, now) != now:
             log.warning(
-                "batch %d was logged with %s=%s, now it is %s: it is decoded as it was logged%s",
+                "batch %d was logged with %s=%s, now it is %s: the batch is decoded as logged%s",
                 *(number, name, logged[name], now),
                 _TEXTS_IN_LOG if logged[name] == OnUndecodable.PERMISSIVE.value else "",
             )
@@ -109,7 +112,7 @@ _TEXTS_IN_LOG = (
 
 
 def _as(kind: BodyType, body: str | bytes) -> str | bytes:
-    """A body in the type of the column."""
+    """Return a body in the type of the column."""
     if kind is BodyType.BINARY:
         return raw_bytes(body)
     if isinstance(body, str):
@@ -119,12 +122,12 @@ def _as(kind: BodyType, body: str | bytes) -> str | bytes:
     except UnicodeDecodeError as error:
         raise NoPlaceError(
             f"it holds bytes that are not UTF-8 text (at byte {error.start}), as the batch was"
-            " logged with bodyType=binary: set that again"
+            " logged with bodyType=binary: set bodyType=binary again"
         ) from error
 
 
 def _choice(options: Mapping[str, str], name: str, today: E) -> E:
-    """The value of an option in a header, where `READING` has checked it."""
+    """Return the value of an option in a header, which `READING` has checked."""
     return type(today)(options[name]) if name in options else today
 
 
@@ -136,7 +139,7 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
 
 
 class LoggedRows:
-    """The messages of one object of a log, and the rows that they have."""
+    """Messages of one object of a log, and their rows."""
 
     def __init__(
         self,
@@ -146,8 +149,8 @@ class LoggedRows:
         number: int,
         read_as: Callable[[Reading], Reading] | None = None,
     ) -> None:
-        """options: which batch `number` was logged with. read_as: what options of `readLog` make of
-        that; None for a query, which deletes."""
+        """options: the options with which batch `number` was logged. read_as: replaces some of
+        these options by options of `readLog`; None for a query, which deletes messages."""
         self.received = received
         self._options = options
         self._today = today
@@ -157,10 +160,10 @@ class LoggedRows:
         self._reading = read_as(logged) if read_as else logged
 
     def rows(self) -> Iterator[Row]:
-        """For each message its row.
+        """Yield one row for each message.
 
-        Raises UndecodableBody if the options of today cannot show a body. A query delivers no row
-        without a body that the log has: it would be deleted.
+        Raises UndecodableBody if the current options cannot show a body. If the log has a body, a
+        query never delivers the row without it, because the message would be deleted.
         """
         if self._is_query and self.received:
             _warn_of_changed(self._number, self._options, self._today)
@@ -177,7 +180,7 @@ class LoggedRows:
                 yield Row(message, body, lease, reference=reference)
 
     def blobs(self) -> Iterator[tuple[MessageKey, str]]:
-        """The messages with a body in a blob, and the name of each blob."""
+        """Yield each message whose body is in a blob, with the name of the blob."""
         for message, _ in self.received:
             with suppress(UndecodableBody):
                 _, reference = self._reading.content(message, self._today)
@@ -185,7 +188,7 @@ class LoggedRows:
                     yield message.key, reference.name
 
     def encoding_of(self, message: Message) -> Encoding:
-        """How the queue of this message stores bodies, also if this one does not decode."""
+        """Return how the queue of this message stores bodies, even if this body does not decode."""
         if self._reading.encoding is not Encoding.AUTO:
             return self._reading.encoding
         is_base64 = looks_like_base64(message.text, self._reading.body_type)

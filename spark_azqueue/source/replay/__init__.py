@@ -1,1 +1,1 @@
-"""A write-ahead log that is read as a table, by who never writes to it."""
+"""A write-ahead log as a table, for readers that never write to it."""

@@ -1,6 +1,6 @@
-"""Which batches of a log are read, and how they are cut into partitions. Pure.
+"""Chooses the batches of a log to read, and cuts them into partitions. Pure.
 
-Only committed batches count: what a batch has before, the writer may still give up.
+Only committed batches count: the writer may still abandon any other batch.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from ..offsets import HISTORY_VERSION, OffsetJson
 from ..refusals import lost_batch, not_committed_yet, offset_of_no_reader, removed, stored_later
 
 UNKNOWN = -1
-"""In place of a time that a listing did not say."""
+"""Used in place of a time that a listing lacks."""
 
 _PARTITION_BYTES = 4 * 2**20
 _PARTITION_PIECES = 64
 
 
 class Chained(NamedTuple):
-    """A plan as the folder has it: the one before it, and for which slots something was put."""
+    """Place of a plan in its chain: the plan before it, and the slots that have a segment."""
 
     before: PlanId
     slots: tuple[int, ...]
 
 
 class Piece(NamedTuple):
-    """An object of a log to read: a segment, or with leaseOn=executors what a slot gave.
+    """Object of a log to read: a segment of a driver, or of a slot with leaseOn=executors.
 
-    logged_at: of its batch, microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
-    has_outcome: it may be decided that the batch has no rows, see `objects.py`. plan, slot:
-    with leaseOn=executors. chained: on the first piece of each plan, to be checked against the
-    folder.
+    logged_at: of its batch, in microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
+    has_outcome: the batch may have been abandoned, so that it has no rows, see `objects.py`. plan,
+    slot: with leaseOn=executors. chained: on the first piece of each plan, to be checked against
+    the folder.
     """
 
     batch: int
@@ -61,9 +61,10 @@ class Logged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSurvey:
-    """What a log holds. Batches up to `floor` were removed; those above, up to `committed`, count.
+    """Contents of a log. Batches up to `floor` were removed; batches above, up to `committed`,
+    count.
 
-    batches: those of them whose objects are there, in their order.
+    batches: the batches that count and have objects, in order.
     """
 
     where: str
@@ -72,7 +73,8 @@ class LogSurvey:
     batches: tuple[Logged, ...] = ()
 
     def missing(self, first: int, last: int) -> int | None:
-        """The first of these committed batches that has no objects, None if all have."""
+        """Return the first of these committed batches that has no objects, None if all have
+        objects."""
         numbers = range(max(first, self.floor + 1), min(last, self.committed) + 1)
         return first_missing(numbers, (each.number for each in self.batches))
 
@@ -80,7 +82,7 @@ class LogSurvey:
 def chosen_batches(
     found: LogSurvey, config: ReplayConfig
 ) -> tuple[list[Logged], list[LostSegment]]:
-    """The batches that the options name, and what is lost of them.
+    """Return the batches that the options name, and the losses among them.
 
     Raises InvalidOption for the number of a batch that is not committed yet.
     """
@@ -97,7 +99,7 @@ def chosen_batches(
 
 
 def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
-    """With which batch a stream begins; None if that is not known yet."""
+    """Return the batch with which a stream begins; None if it is not known yet."""
     number, since = config.start
     if number is not None:
         return number
@@ -107,7 +109,7 @@ def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
 
 
 def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSegment | None:
-    """What options say that a read begins with, and the log has no longer."""
+    """Return the loss if the log does not have the start that the options name any more."""
     if first <= found.floor:
         return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
@@ -117,7 +119,7 @@ def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSeg
 
 
 def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
-    """Cut pieces into partitions: small ones of several, large ones of one."""
+    """Cut pieces into partitions: several small pieces, or one large piece."""
     parts: list[list[Piece]] = []
     size = 0
     for piece in pieces:
@@ -130,12 +132,12 @@ def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
 
 
 def pieces_of(batches: Sequence[Logged]) -> list[Piece]:
-    """The objects of these batches, in their order."""
+    """Return the objects of these batches, in order."""
     return [piece for batch in batches for piece in batch.pieces]
 
 
 def time_in_words(microseconds: int) -> str:
-    """A time as the options take it."""
+    """Format a time as the options take it."""
     at = datetime.fromtimestamp(microseconds // 1_000_000, timezone.utc)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -164,9 +166,9 @@ _MOST = 10**12
 
 @dataclass(frozen=True, slots=True)
 class ReplayOffset:
-    """A position: batches from `first` to `batch` of this log are one micro-batch.
+    """Position of a reader: batches `first` to `batch` of this log are one micro-batch.
 
-    log: "" for the start, before anything was read.
+    log: "" for the start, before any batch was read.
     """
 
     log: str = ""
@@ -174,7 +176,7 @@ class ReplayOffset:
     batch: int = 0
 
     def to_json(self) -> OffsetJson:
-        """The value for Spark: plain values, always in the same key order."""
+        """Return the offset for Spark: plain values, always in the same key order."""
         return {
             "version": HISTORY_VERSION,
             "log": self.log,
@@ -184,7 +186,7 @@ class ReplayOffset:
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> ReplayOffset:
-        """Read it back. Raises CheckpointMismatch."""
+        """Read an offset. Raises CheckpointMismatch."""
         found = offset if isinstance(offset, Mapping) else {}
         log, first, batch = (found.get(name) for name in ("log", "first", "batch"))
         if (

@@ -1,7 +1,8 @@
-"""What a stream that reads a log does at each of Spark's calls. Knows no pyspark.
+"""Handles each call of Spark for a stream that reads a log. Imports no pyspark.
 
-It keeps nothing of its own: the position is in Spark's checkpoint, the batches are in the log. So
-any number of streams read one log, each at its own pace, and each repeats its micro-batches.
+The stream keeps no state of its own: the position is in Spark's checkpoint, and the batches are in
+the log. So any number of streams can read one log, each at its own pace, and each can repeat its
+micro-batches.
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ from .batches import LogSurvey, Piece, ReplayOffset, first_batch, lost_at_start,
 from .survey import History, history_of, opened_log
 
 _AHEAD = 2
-"""A stream may begin with the next batch: the log may have one that it does not know as committed.
+"""Largest distance of `startingAt` above the newest committed batch.
+
+A batch may be committed before the log says so, and a stream may begin with the batch after it.
 """
 
 _NAP_AT_MOST_S = 0.25
-"""How long one idle `latest` may last: a query with several sources waits for each."""
+"""Longest duration of an idle `latest`: a query with several sources waits for each source."""
 
 
 class Follower:
     """Follows one log, for a whole run of a query. Used by one thread.
 
-    What its methods raise: InvalidOption, CheckpointMismatch, LostSegment, LogDamaged, LogConflict,
+    Its methods raise InvalidOption, CheckpointMismatch, LostSegment, LogDamaged, LogConflict,
     ServiceError.
     """
 
@@ -53,7 +56,7 @@ class Follower:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Store; nothing is opened before the first call."""
+        """Keep the parameters; nothing is opened before the first call."""
         self._config = config
         self._open_log = open_log
         self._clock = clock
@@ -68,7 +71,7 @@ class Follower:
 
     @property
     def opened(self) -> Journal:
-        """The log."""
+        """The log, opened at the first use."""
         if self._opened is None:
             self._opened = self._open_log(self._config)
         return self._opened
@@ -78,13 +81,13 @@ class Follower:
         return history_of(self.opened)
 
     def freeze_cutoff(self) -> None:
-        """From now on deliver only batches that are committed now."""
+        """Deliver only batches that are committed now."""
         self._until = self._survey().committed
 
     def latest(self, start: Mapping[str, Any] | None) -> OffsetJson:
-        """The offset behind the next batches; the start itself if there are none.
+        """Return the offset behind the next batches, or the start itself if there are none.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not name it.
+        start: the committed offset, None on Spark 4.0 and 4.1, which do not pass it.
         """
         if start is None:
             if (again := self._bare.asked()) is not None:
@@ -117,7 +120,7 @@ class Follower:
         return offset
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[tuple[Piece, ...]]:
-        """The partitions of the micro-batch that ends at `end`."""
+        """Return the partitions of the micro-batch that ends at `end`."""
         before, position = self._position(start), self._position(end)
         self._bare.planned(start, end)
         if before == position:
@@ -150,7 +153,8 @@ class Follower:
         return position
 
     def _look(self, position: ReplayOffset) -> None:
-        """Find out what is committed, if that is due and not known yet."""
+        """Find out which batches are committed, if a look is due and the next batch is not known
+        yet."""
         found = self._found
         if found is None:
             self._survey()
@@ -171,11 +175,11 @@ class Follower:
         return self._found
 
     def _tell(self, error: LostSegment) -> None:
-        """What is lost stops the query, unless failOnDataLoss=false."""
+        """Raise this loss, or only warn of it with failOnDataLoss=false."""
         tell_loss(error, lose=not self._config.fail_on_data_loss)
 
 
 def check_stream(config: ReplayConfig) -> None:
-    """Raise InvalidOption for options that are for `spark.read` alone."""
+    """Raise InvalidOption for options that only `spark.read` supports."""
     if config.end != Bound():
         raise end_of_stream("endingAt")

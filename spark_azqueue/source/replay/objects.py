@@ -1,6 +1,7 @@
-"""Reads the objects of a log, each checked to be the right one. Runs on the executors.
+"""Reads the objects of a log, and checks that each belongs to its name. Runs on the executors.
 
-What the writer removed since the batches were chosen is distinguished from what others removed.
+An object that the writer removed after the batches were chosen is reported differently from an
+object that another program removed.
 """
 
 from __future__ import annotations
@@ -37,36 +38,41 @@ ReadAs = Callable[[Reading], Reading]
 
 
 class Objects(Protocol):
-    """The objects of one kind of log. Used by one thread. Writes nothing."""
+    """Objects of one kind of log. Used by one thread. Writes nothing."""
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """The rows of this piece; None if its batch has none. today, read_as: see `LoggedRows`.
+        """Return the rows of this piece; None if its batch has none. today, read_as: see
+        `LoggedRows`.
 
-        Raises LostSegment if it is gone, LogDamaged if it is not as it was written, ServiceError.
+        Raises LostSegment if the piece is missing, LogDamaged if it is not as it was written,
+        ServiceError.
         """
 
     def is_removed(self, number: int) -> bool:
-        """True if the writer has removed this batch, as its retention says. Raises as above."""
+        """Return True if the writer has removed this batch, as its retention says.
+
+        Raises the same errors as `rows`.
+        """
 
 
 def objects_of(journal: Journal) -> Objects:
-    """What reads the objects of this log."""
+    """Return the reader for the objects of this log."""
     return SlotObjects(journal) if isinstance(journal, PlanFolder) else SegmentObjects(journal)
 
 
 class SegmentObjects:
-    """The segments of a log that a driver writes."""
+    """Segments of a log that a driver writes."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._segments = Segments(journal)
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """See `Objects`. None for a batch that was given up."""
+        """See `Objects`. None for an abandoned batch."""
         number = piece.batch
         if piece.has_outcome:
             outcome = outcome_on(self._journal, number)
-            if outcome is None:  # the writer removes it just before its segment
+            if outcome is None:  # the writer removes an outcome just before its segment
                 raise self._gone(number)
             if outcome.gives_up:
                 return None
@@ -87,13 +93,13 @@ class SegmentObjects:
 
 
 class SlotObjects:
-    """What the slots of leaseOn=executors gave."""
+    """Segments that the slots of leaseOn=executors wrote."""
 
     def __init__(self, folder: PlanFolder) -> None:
         self._folder = folder
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """See `Objects`. None for a slot that gave nothing, and for a plan that was given up."""
+        """See `Objects`. None for a slot without messages, and for an abandoned plan."""
         assert piece.plan is not None
         self._check_chain(piece)
         if piece.has_outcome:
@@ -111,7 +117,8 @@ class SlotObjects:
         return number <= self._folder.floor()
 
     def _check_chain(self, piece: Piece) -> None:
-        """Once for each plan: does the folder name it, with these slots and no others?"""
+        """Check that the folder names the piece's plan, with exactly these slots. Once for each
+        plan."""
         if piece.chained is None:
             return
         before, slots = piece.chained
@@ -133,7 +140,7 @@ def _gone(where: str, number: int, *, is_removed: bool) -> LostSegment:
 
 
 OWN_COLUMNS: Columns = (("log_batch", "bigint"), ("logged_at", "timestamp"))
-"""What a read of a log has beside the columns of the source."""
+"""Columns that a read of a log has in addition to the columns of the source."""
 
 _ANY: Columns = (("message_id", "string"),)
 
@@ -146,7 +153,7 @@ def rows_of(
     *,
     may_lack_removed: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these pieces with these columns, in record batches of bounded size.
+    """Yield the rows of these pieces with these columns, in record batches of bounded size.
 
     may_lack_removed, raises: see `rows_by_piece`. Also raises LostBlob.
     """
@@ -167,11 +174,11 @@ EncodingOf = Callable[[Message], Encoding]
 def rows_by_piece(
     objects: Objects, pieces: Iterable[Piece], config: ReplayConfig, *, may_lack_removed: bool
 ) -> Iterator[tuple[Piece, Iterator[Row], EncodingOf]]:
-    """Each piece with its rows, without leases; a body in a blob is the reference to it. Also how
-    the queue of one of its messages stores bodies.
+    """Yield each piece with its rows, and with a function that returns a message's encoding.
 
-    may_lack_removed: a batch that its writer has removed meanwhile is left out, with a warning.
-    Raises what `Objects.rows` does, and UndecodableBody.
+    The rows have no leases; a body in a blob is the reference to the blob. may_lack_removed: a
+    batch that its writer has removed meanwhile is skipped with a warning. Raises what
+    `Objects.rows` raises, and UndecodableBody.
     """
     container = config.claim_check.container if config.claim_check else None
     today = Reading(
@@ -179,7 +186,7 @@ def rows_by_piece(
     )
 
     def read_as(logged: Reading) -> Reading:
-        """What the options of the reader say goes before what the batch was logged with."""
+        """Replace logged options by the options of the reader."""
         on_undecodable = config.on_undecodable
         reading = replace(logged, container=today.container, on_undecodable=on_undecodable)
         if config.encoding is None:

@@ -1,6 +1,6 @@
-"""The readers of `readLog` that Spark calls. They only pass calls on.
+"""Readers of `readLog` that Spark calls. They only forward calls.
 
-Partitions name objects of the log; tasks read them. So no row passes the driver.
+Partitions name objects of the log, and tasks read the objects. So no row passes through the driver.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class LogPartition(InputPartition):
-    """Objects of a log. Reading it again gives the same rows, as long as they are kept."""
+    """Objects of a log.
+
+    Reading a partition again gives the same rows, as long as its objects are kept.
+    """
 
     kind: Kind
     account: str
@@ -51,7 +54,10 @@ class LogReader(DataSourceReader):
 
     @short_tracebacks
     def partitions(self) -> list[InputPartition]:
-        """Choose the batches. Raises what `opened_log` and `chosen_batches` do, and LostSegment."""
+        """Choose the batches.
+
+        Raises what `opened_log` and `chosen_batches` raise, and LostSegment.
+        """
         check_requested(self._requested, self._available)
         config = self._config
         found = opened_log(config)
@@ -72,8 +78,7 @@ class LogReader(DataSourceReader):
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream` with `readLog`: follows the query that writes the log. Writes nothing.
 
-    Any number of them read one log. Each micro-batch is the same batches of the log whenever it is
-    repeated.
+    Any number of streams may read one log. A repeated micro-batch has the same batches of the log.
     """
 
     def __init__(self, config: ReplayConfig, requested: Columns, available: Columns) -> None:
@@ -84,7 +89,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def initialOffset(self) -> OffsetJson:
-        """Return the offset before the first batch. It is the same in every run."""
+        """Return the offset before the first batch, which is the same in every run."""
         return self._running().initial
 
     @short_tracebacks
@@ -101,12 +106,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """Return the partitions of a micro-batch: the same whenever it is repeated."""
+        """Return the partitions of a micro-batch, the same whenever the micro-batch is repeated."""
         follower = self._running()
         return _partitions(follower.opened, follower.plan(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the partition's rows, the same at every call."""
+        """Return the partition's rows, the same in every call."""
         return _read(partition, self._config, self._requested)
 
     def commit(self, end: OffsetJson) -> None:

@@ -1,12 +1,18 @@
-"""Which batches of a log are committed, as who only reads sees them, whichever kind of log it is.
+"""Committed batches of either kind of log, for readers that never write.
 
-The order of the steps matters, since the writer continues meanwhile. In a log that a driver writes,
-the newest header and mark say first what is committed. A batch that was given up has its outcome
-before it is committed, so a listing after that has it. With leaseOn=executors a plan is closed when
-its `next` exists, or it is marked as committed: every slot has its object then, for ever. So closed
-plans are listed first, and their slots after that; one that Spark asked for again may have been
-given up: then its `next` says that it has no rows (`objects.py` looks). Each writer raises its
-floor before it removes anything. So the floor is read last: above it nothing was removed.
+The order of the steps matters, because the writer continues meanwhile.
+
+In a log of a driver, the newest header and mark are read first: they say which batches are
+committed. An abandoned batch gets its outcome before it is committed, so outcomes are listed after
+that.
+
+With leaseOn=executors, a plan is closed when its `next` exists, or when it is marked as committed:
+then every slot has its final object. So closed plans are listed first, and their slots afterwards.
+A plan that Spark asked for again may be abandoned: then its `next` says that the plan has no rows
+(`objects.py` checks this).
+
+Each writer raises its floor before it removes an object. So the floor is read last: above the floor
+no object was removed.
 """
 
 from __future__ import annotations
@@ -36,7 +42,10 @@ _TRIES = 5
 
 
 class SegmentHistory:
-    """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment."""
+    """Committed batches of a log of a driver.
+
+    Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -44,7 +53,7 @@ class SegmentHistory:
         self._segments = Segments(journal)
 
     def has_new_batches(self, found: LogSurvey) -> bool:
-        """False if nothing was committed since. For a few small requests."""
+        """Return False if no batch was committed since. Takes a few small requests."""
         head = max((each.number for each in found.batches), default=found.committed)
         newest = self._header(head + 1)
         while newest is not None:
@@ -62,7 +71,7 @@ class SegmentHistory:
             newest, progress = self._header(head) if head else None, newest_mark(self._journal)
             if newest is not None:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
-            if progress.committed <= head:  # else there are newer segments than were listed
+            if progress.committed <= head:  # otherwise newer segments exist than were listed
                 break
         outcomes = set(map(number_in, self._store.names(names.OUTCOMES)))
         floor = newest.floor if newest else 0
@@ -88,14 +97,17 @@ _CLOSED = ("next", "committed")
 
 
 class PlanHistory:
-    """Used by one thread. Writes nothing. Raises ServiceError, LogDamaged."""
+    """Committed batches of a log of executors.
+
+    Used by one thread. Writes nothing. Raises ServiceError, LogDamaged.
+    """
 
     def __init__(self, folder: PlanFolder) -> None:
         self._folder = folder
         self._store = folder.store
 
     def has_new_batches(self, found: LogSurvey) -> bool:
-        """False if nothing was committed since. For a few small requests."""
+        """Return False if no batch was committed since. Takes a few small requests."""
         listed = self._store.names(slot_names.SLOTS, f"{found.committed + 1:012d}-")
         return any(map(_closed, listed))
 
@@ -121,7 +133,8 @@ class PlanHistory:
         is_open = uncommitted and committed in closed
         following = self._folder.following(closed[committed]) if is_open else None
         if following is not None and following.id in slots:
-            # Tasks may still put objects for it, so its slots are not compared with the plan.
+            # Tasks may still put objects for this plan, so its slots are not compared with the
+            # plan.
             put = slots[following.id]
             batch = _logged(following.id, None, put, following.id in repeated)
             batches.append(batch)
@@ -130,7 +143,7 @@ class PlanHistory:
 
 
 def _closed(name: str) -> PlanId | None:
-    """The plan that is closed, if this object says so."""
+    """Return the closed plan if an object of this name closes one, otherwise None."""
     found = slot_names.as_slot_name(name)
     return found.plan if found is not None and found.kind in _CLOSED else None
 
@@ -141,7 +154,7 @@ def _logged(
     slots: dict[int, tuple[int, float]],
     has_outcome: bool,
 ) -> Logged:
-    """A batch. Its time is that of the first object that was put for it. before: see `Chained`."""
+    """Return a batch. Its time is the time of its first object. before: see `Chained`."""
     times = [written for _, written in slots.values() if written]
     at = int(min(times) * 1_000_000) if times else UNKNOWN
     places = tuple(sorted(slots))
@@ -164,28 +177,28 @@ _KINDS = {kind.name: kind.for_reading() for kind in (WRITE_AHEAD, EXECUTORS)}
 
 
 class History(Protocol):
-    """The committed batches of a log. Used by one thread. Writes nothing."""
+    """Committed batches of a log. Used by one thread. Writes nothing."""
 
     def has_new_batches(self, found: LogSurvey) -> bool:
-        """False if nothing was committed since. For a few small requests."""
+        """Return False if no batch was committed since. Takes a few small requests."""
 
     def survey(self, *, uncommitted: bool = False) -> LogSurvey:
-        """What the log holds now. Raises ServiceError, LogDamaged, LostSegment.
+        """Return the current contents of the log. Raises ServiceError, LogDamaged, LostSegment.
 
-        uncommitted: also what is not committed yet, and may still be abandoned.
+        uncommitted: include the batch that is not committed yet, and may still be abandoned.
         """
 
 
 def history_of(journal: Journal) -> History:
-    """The committed batches of this log."""
+    """Return the history of this log."""
     return PlanHistory(journal) if isinstance(journal, PlanFolder) else SegmentHistory(journal)
 
 
 def opened_log(config: ReplayConfig) -> Journal:
-    """Find out which log it is. Changes nothing. Returns a PlanFolder if executors wrote it.
+    """Find out which log the options name. Changes nothing.
 
-    Raises InvalidOption if there is none, LogConflict for a log of another kind, LogDamaged,
-    ServiceError.
+    Returns a PlanFolder if executors wrote the log. Raises InvalidOption if there is no log,
+    LogConflict for a log of another kind, LogDamaged, ServiceError.
     """
     store = store_of(config, WRITE_AHEAD.for_reading())
     data = store.get(IDENTITY, IDENTITY_AT_MOST)
@@ -199,7 +212,7 @@ def opened_log(config: ReplayConfig) -> Journal:
 
 
 def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
-    """The log that was recognised as this one. Nothing is sent yet."""
+    """Return the log with this identity, which was read before. Nothing is sent yet."""
     found: Journal
     if store.kind.name == EXECUTORS.name:
         found = PlanFolder(store, account)
@@ -210,5 +223,5 @@ def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
 
 
 def store_of(config: ReplayConfig, kind: Kind) -> LogStore:
-    """The store of the log. Nothing is sent yet."""
+    """Return the store of the log. Nothing is sent yet."""
     return log_store(config.place, config.account, kind)

@@ -349,7 +349,7 @@ def test_other_bytes_are_refused(tmp_path: Path) -> None:
     data = snapshot.read_bytes()
     snapshot.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])
 
-    with pytest.raises(LogDamaged, match=r"memory/000000000019.*its digest does not fit"):
+    with pytest.raises(LogDamaged, match=r"memory/000000000019.*its digest does not match"):
         opened(tmp_path)
 
 

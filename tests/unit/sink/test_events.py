@@ -225,7 +225,7 @@ def test_events_are_enqueued_only() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"id": None}, "the column 'id' is missing: an event needs the key"),
+        ({"id": None}, "the column 'id' is missing: an event needs an id"),
         ({"type": None}, "the column 'type' is missing"),
         ({"source": None}, "the column 'source' is missing"),
         ({"id": "bigint"}, "the column 'id' is bigint; the sink takes string"),

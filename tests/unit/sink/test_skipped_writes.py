@@ -45,8 +45,8 @@ def write(fake: FakeQueueService, log: str, number: int, *bodies: str) -> None:
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (2, "It was recorded before: 1 messages.* The 3 rows of this write were not taken"),
-        (1, "nothing was sent of these 3 rows: this txnVersion was written before"),
+        (2, "It was recorded before: 1 messages.* The 3 rows of this write were not sent"),
+        (1, "these 3 rows were not sent: this txnVersion was written before"),
     ],
 )
 def test_every_skip_warns_with_its_rows(

@@ -334,7 +334,7 @@ def test_a_slot_keeps_its_rows_whatever_changes(
             if fits:
                 assert query.raw(plan) == [as_a(changed[1], body) for body in before]
             else:
-                with pytest.raises(UndecodableBody, match="bodyType=binary: set that again"):
+                with pytest.raises(UndecodableBody, match="binary: set bodyType=binary again"):
                     query.raw(plan)
     assert fake.count("orders-poison") == copies
 

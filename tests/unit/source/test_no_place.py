@@ -54,7 +54,7 @@ def test_it_stops_the_query_until_the_option_is_back_and_is_no_attempt(
 
     for _ in range(4):
         again = reader_of(fake, tmp_path, mode, bodyType="string", onUndecodable=wish)
-        with pytest.raises(UndecodableBody, match="bodyType=binary: set that again"):
+        with pytest.raises(UndecodableBody, match="bodyType=binary: set bodyType=binary again"):
             bodies(again, start, end)
 
     assert fake.count("orders-poison") == 0
