@@ -1,4 +1,4 @@
-"""What an engine's calls say: what it asks for, and where Spark 4.0 and 4.1 are. Pure."""
+"""State of an engine's calls: the batch that it wants, and the start on Spark 4.0 and 4.1. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from .refusals import refused_wrapper
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The batch that an engine asks for, and what is proven then.
+    """The batch that an engine wants, and the state of the batch before it.
 
-    start: the offset where the batch begins. most: the most messages in a new batch, None for no
-    limit. is_proven: the batch that ends at the start is committed. may_run: that batch may still
-    run. is_last: the run may end after this batch.
+    start: the offset where the batch begins. most: most messages in a new batch, None for no
+    limit. is_proven: True if the batch that ends at the start is committed. may_run: True if the
+    batch that ends at the start may still run. is_last: True if the run may end after the new
+    batch.
     """
 
     start: OffsetJson
@@ -27,13 +28,13 @@ class Wanted:
 
 
 _CALLS_BEFORE_A_PLAN = 2
-"""So many calls of `latestOffset()` may come before Spark asks for the rows of a new offset: with
-its wrapper for availableNow the second is for the progress. After a third call, the query needs no
-rows of that batch (such as `limit(0)`)."""
+"""Calls of `latestOffset()` that may come before Spark asks for the rows of a new offset. With its
+wrapper for availableNow, Spark makes the second call for the progress. A third call shows that the
+query needs no rows of that batch (`limit(0)`, for example)."""
 
 
 class BareCalls:
-    """The offset at which Spark 4.0 and 4.1 are: their `latestOffset()` has no argument.
+    """The start offset on Spark 4.0 and 4.1, whose `latestOffset()` has no argument.
 
     The rules follow the calls of these versions, which a smoke test records:
 
@@ -41,17 +42,17 @@ class BareCalls:
     - If it is `partitions(N, N)`, the start is N. A `latestOffset()` right after it proves that N
       is committed: Spark would have repeated the batch before. (Decision 7.)
     - `partitions(s, e)` moves the start to e. The next `latestOffset()` proves that e is committed.
-    - An answer that was not planned yet is repeated.
+    - If the last answer was not planned yet, it is returned again.
     """
 
     def __init__(self, initial: OffsetJson) -> None:
         self.start: OffsetJson = initial
-        """Where the next batch begins."""
+        """Offset where the next batch begins."""
         self.is_proven = True
         """True if a `latestOffset()` proves that the start is committed. The initial offset needs
         no proof."""
         self._initial = initial
-        self._is_known = False  # Spark has named an offset, or has one of this run
+        self._is_known = False  # Spark has named an offset, or got one in this run
         self._asked_first = False
         self._asked = 0  # calls of `latestOffset()` since the last answer; it is the first
 
@@ -61,7 +62,7 @@ class BareCalls:
         return not self._is_known
 
     def asked(self) -> OffsetJson | None:
-        """Note a `latestOffset()`. Returns the answer to repeat, if the last one is not planned."""
+        """Note a `latestOffset()`. Return the last answer if it is not planned yet, else None."""
         self._asked += 1
         self._asked_first |= self.is_new
         if not self.is_proven and self._asked <= _CALLS_BEFORE_A_PLAN:
@@ -76,10 +77,10 @@ class BareCalls:
     def planned(self, start: Mapping[str, Any], end: OffsetJson) -> None:
         """Note `partitions(start, end)`.
 
-        If both are one offset, it names the start of the run. (Later it says nothing: another
-        source of the query has data.) Raises InvalidOption if Spark's wrapper for availableNow has
-        asked before: Spark would write that answer into its checkpoint as if it followed this
-        offset.
+        If `start == end` in the first call, the run starts there. (In a later call this means only
+        that another source of the query has data.) Raises InvalidOption if Spark's wrapper for
+        availableNow called `latestOffset()` before: Spark would write that answer into its
+        checkpoint as if it followed this offset.
         """
         if start != end:
             self.start, self.is_proven, self._is_known = end, True, True

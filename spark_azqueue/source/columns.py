@@ -18,7 +18,7 @@ BODY = "body"
 CORRUPT = "_corrupt_record"
 
 IS_REFERENCE = "_is_reference"
-"""Of partitions alone: true if `body` is a reference to a blob, see `large_bodies.py`."""
+"""Column of partitions only: true if `body` is a reference to a blob, see `large_bodies.py`."""
 
 _LONGEST_SCHEMA = 500
 
@@ -37,11 +37,11 @@ _FIRST = (
     *("message_id", BODY, "queue", "insertion_time", "expiration_time", "next_visible_time"),
     *("dequeue_count", "pop_receipt"),
 )
-"""In this order for ever; what a message has beside these comes last."""
+"""The first columns, whose order never changes. Other columns of a message come last."""
 
 
 def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
-    """All columns of the source, in order."""
+    """Return all columns of the source, in order."""
     types = {
         each.column: body_type.value if each.column == BODY else _TYPES[each.form]
         for each in FIELDS

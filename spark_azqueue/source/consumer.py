@@ -1,7 +1,7 @@
-"""What Spark's calls meet: one consumer, whichever way a query keeps what it has leased.
+"""The consumer, which Spark's calls reach: one protocol for all ways to keep leased messages.
 
-One instance lives for a whole query run; Spark calls it from one thread. Knows no pyspark:
-`readers.py` translates.
+One instance lives for a whole query run; Spark calls it from one thread. This module does not
+import pyspark: `readers.py` translates.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .offsets import OffsetJson
 
 
 class Consumer(Protocol):
-    """The driver-side half of the source."""
+    """The part of the source that runs on the driver."""
 
     initial: OffsetJson
-    """The offset of a query that has read nothing: the same in every run, with a log or not."""
+    """Offset of a query that has read nothing: the same in every run, with a log or not."""
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        """Read only messages inserted by now (the service's clock, whole seconds), from now on."""
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle what is proven committed, then return the offset of the next batch.
+        """Settle the batches that are proven committed, then return the offset of the next batch.
 
         Returns the start itself if there is nothing new.
         """
@@ -38,32 +38,32 @@ class Consumer(Protocol):
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """What each task of the batch that ends at `end` gets.
+        """Return the input of each task of the batch that ends at `end`.
 
-        Its rows as an Arrow stream or, with leaseOn=executors, what it has to do. is_proven: False
-        if the engine may not have committed the start.
+        The input is the task's rows as an Arrow stream or, with leaseOn=executors, its slot of the
+        plan. is_proven: False if the engine may not have committed the start.
         """
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """This offset is proven committed, and each one before it: settle them. Repeatable."""
+        """Settle this offset and all earlier ones: they are proven committed. May be repeated."""
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
-        """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
+        """Release the messages of a batch of this run whose rows the engine never requested.
 
-        Returns True if they come again in a later batch, False if a write-ahead log alone has them,
-        None for a batch of an earlier run: the sink may have its rows, and skips it rightly.
-        Raises AzQueueError or TimeoutError.
+        Returns True if the messages come again in a later batch, and False if only a write-ahead
+        log has them. Returns None for a batch of an earlier run: the sink may have its rows, so it
+        may skip the batch. May be repeated. Raises AzQueueError or TimeoutError.
         """
 
     def report(self) -> Report:
-        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
+        """Return the backlog, the held messages and this run's counters. Seldom sends a request."""
 
     def close(self) -> None:
-        """End renewals, finish deletes that are due, release what is in no batch: in seconds."""
+        """Stop renewing, finish due deletes, release messages of no batch, all within seconds."""
 
 
 def consumer_for(config: SourceConfig, columns: Columns) -> Consumer:
-    """The consumer that the options ask for. Nothing is sent before its first call."""
+    """Return the consumer that the options select. Nothing is sent before its first call."""
     if config.write_ahead_log and config.executors:
         return ExecutorsConsumer(config, config.write_ahead_log, config.executors)
     if config.write_ahead_log:

@@ -1,7 +1,8 @@
-"""Bodies are decoded before a batch is stored or delivered: what does not decode is dead-lettered.
+"""Dead letters: messages are decoded before their batch is stored or delivered, or dead-lettered.
 
-So a log holds only what has rows, and no later run decides about a body again. A copy is put before
-its original is deleted: a kill between the two makes a second copy, and loses nothing.
+So all messages of a log have rows, and no later run decides about a body again. A copy is put into
+the poison queue before its original is deleted: a crash between the two makes a second copy, and
+loses nothing.
 """
 
 from __future__ import annotations
@@ -41,19 +42,20 @@ log = logging.getLogger(__name__)
 
 _PART = 10
 _WITHOUT_ROWS = 4
-"""As long as no body of the process has decoded, this part of `maxPoisonMessages` counts."""
+"""Until a body of the process decodes, the limit is `maxPoisonMessages` divided by this."""
 _WINDOW = 10_000
 _SHORTEST_S = 1.0
 _SEND_S = 60.0
 _AT_ONCE = 32
-"""Most messages whose copies are under way, with parallelism=auto."""
+"""Most messages whose copies are under way at once, with parallelism=auto."""
 
 
 class DecodingRecord:
-    """Counts rows and undecodable bodies of about the newest ten thousand messages of a process.
+    """Counts of rows and undecodable bodies, of about the newest 10,000 messages of a process.
 
-    If too many do not decode, the option may be wrong, and not the senders: sooner while none has
-    decoded. Each process, and with leaseOn=executors each task, begins anew. Used by one thread.
+    If too many bodies do not decode, the option may be wrong, and not the senders. The limit is
+    lower while no body has decoded. Each process, and with leaseOn=executors each task, starts at
+    0. Used by one thread.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -62,7 +64,7 @@ class DecodingRecord:
         self._rows = self._undecodable = 0
 
     def check(self, *, rows: int = 0, undecodable: int = 0) -> None:
-        """Raise TooManyPoison if these, with those before, are too many for the poison queue."""
+        """Raise TooManyPoison if the undecodable bodies, with earlier ones, are too many."""
         undecodable += self._undecodable
         read = rows + self._rows + undecodable
         most = self._most if read > undecodable else self._most // _WITHOUT_ROWS
@@ -76,7 +78,7 @@ class DecodingRecord:
         )
 
     def add(self, *, rows: int = 0, undecodable: int = 0) -> None:
-        """Count rows that were made, and bodies that were dead-lettered."""
+        """Count rows, and dead-lettered bodies."""
         self._rows += rows
         self._undecodable += undecodable
         if self._rows + self._undecodable >= _WINDOW:
@@ -86,7 +88,7 @@ class DecodingRecord:
 def rows_and_reasons(
     received: Iterable[Received], config: SourceConfig, record: DecodingRecord
 ) -> tuple[list[Row], dict[Message, str]]:
-    """Decode messages. Returns the rows, and what is to be dead-lettered, each with the reason.
+    """Decode messages. Return the rows, and the messages to dead-letter, with their reasons.
 
     Sends nothing. Raises UndecodableBody with onUndecodable=fail, and TooManyPoison.
     """
@@ -113,12 +115,12 @@ def dead_lettered(
     clock: Callable[[], float],
     leases: Mapping[MessageKey, Lease] = MappingProxyType({}),
 ) -> Iterator[Message]:
-    """Copy messages to their poison queues, side by side. Yields each one whose copy is there.
+    """Copy messages to their poison queues, in parallel. Yield each message that was copied.
 
-    within_s: after this many seconds by `clock` no further copy begins; one always does. leases: an
-    original with one is deleted as soon as its copy is there. If the delete fails, the message
-    comes again, and is copied again. Raises ServiceError, InvalidOption for a poison queue without
-    a legal name, and CheckpointMismatch as `copy_to_poison_queue` does.
+    within_s: time by `clock` after which no further copy begins; the first copy always begins.
+    leases: if a message has a lease here, it is deleted as soon as it is copied. If the delete
+    fails, the message comes again and is copied again. Raises ServiceError, InvalidOption if the
+    name of a poison queue is not legal, and CheckpointMismatch as `copy_to_poison_queue` does.
     """
     if not reasons:
         return
@@ -129,7 +131,7 @@ def dead_lettered(
     copied = deque[Message]()
 
     def next_puts() -> Iterator[tuple[_Step, Call[Any]]]:
-        """Those of the next message, if it is not too late."""
+        """Yield the puts of the next message, if there is time."""
         is_late = missing and clock() >= until
         for message, reason in () if is_late else islice(left, 1):
             poison = _poison_queue(config, message)
@@ -145,7 +147,7 @@ def dead_lettered(
                 log.warning("a dead letter will be copied again, since it stays: %s", result)
             return
         poison = config.poison_queue_for(message.queue)
-        if isinstance(result, QueueNotFound):  # it went since the start, as with its queue
+        if isinstance(result, QueueNotFound):  # the poison queue was removed since the start
             client.create(poison)
             SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
         elif isinstance(result, AccessDenied):
@@ -173,26 +175,26 @@ def dead_lettered(
 
 
 _Step = tuple[Message, "str | None"]
-"""A put of this text about a message, or (None) the delete of the message."""
+"""Put of a text about a message or, if the text is None, delete of the message."""
 
 
 def copy_to_poison_queue(
     config: SourceConfig, client: QueueClient, message: Message, reason: str
 ) -> None:
-    """Copy the message to its poison queue, as `poisonFormat` says. Raises ServiceError.
+    """Copy a message to its poison queue, in the form of `poisonFormat`. Raises ServiceError.
 
-    The text is unchanged: by itself, or within an envelope if that fits. A text that no queue can
-    hold is in an envelope whatever the option says, or in several. Raises CheckpointMismatch for a
-    message of a queue that the query does not read: a log has it, and steers no request.
+    The text is copied unchanged: alone, or in an envelope if this is not too large. A text that no
+    queue can hold is always copied in one or several envelopes. Raises CheckpointMismatch if the
+    query does not read the message's queue: a log that names the queue must not direct requests.
     """
     deque(dead_lettered(config, client, {message: reason}, _SEND_S, time.monotonic), maxlen=0)
 
 
 def was_moved(config: SourceConfig, client: QueueClient, message: Message, reason: str) -> bool:
-    """Copy a message that fails its batches to its poison queue. False if access is denied there.
+    """Copy a poison message to its poison queue. Return False if access is denied there.
 
-    It is delivered again then, as before, and others between: a log would repeat the error before
-    any other batch. Raises ServiceError for all else.
+    Then the message is delivered again, and other batches between. If this raised AccessDenied, a
+    log would repeat the error before any other batch. Raises ServiceError for other failures.
     """
     try:
         copy_to_poison_queue(config, client, message, reason)

@@ -1,24 +1,26 @@
-"""What an engine's calls prove: the one door between Spark, or another engine, and a consumer.
+"""Calls of an engine (Spark or another one) to a consumer, and which commits these calls prove.
 
 Apache Spark runs one batch after the other, and asks for the next offset only after its commit log
 has the batch before: `latestOffset(start=N)` and `partitions(N, M)` prove that N is committed.
-Another engine may plan batches ahead, so only these of its calls prove something:
+Another engine may plan batches ahead, so only these calls prove a commit:
 
 - `commit(M)` proves all offsets up to M;
 - the first `partitions(s, e)` of a run with s != e proves s, if an earlier run made s: an engine
   repeats its oldest unfinished batch first.
 
-A batch of an earlier run that nothing proves is delivered again. An engine calls `commit(N)` only
-when it builds the next batch. So if there is no new message and N is not proven, `latest` returns a
-*closing offset*: N with one field more. Its batch is empty, and building it commits N. If N was
-still running then, another one follows, after a pause that doubles. While messages are isolated, a
-consumer adds no batch to one that is not proven: each batch is closed, and fails or succeeds alone.
+A batch of an earlier run whose commit is not proven is delivered again.
 
-Spark 4.0 and 4.1 do not name the start: `BareCalls` follows their calls, and says what they prove.
+An engine calls `commit(N)` only when it builds the next batch. So if there is no new message and N
+is not proven, `latest` returns a *closing offset*: N with one more field. Its batch is empty, and
+building this batch commits N. If N still runs at that time, a further closing offset follows after
+a pause, which doubles. While messages are isolated, a consumer makes no new batch until the last
+batch is proven, so that each batch fails or succeeds alone.
+
+Spark 4.0 and 4.1 do not name the start: `BareCalls` follows their calls and infers it.
 
 With any engine, a batch that is committed without a call of `partitions` was skipped by the sink.
 If this run made the batch, the source stops with an error, and does not delete the messages. (A log
-also delivers batches of earlier runs, which the sink may have.)
+also delivers batches of earlier runs. The sink may already have these, so it may skip them.)
 """
 
 from __future__ import annotations
@@ -47,19 +49,19 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-"""Between two closing offsets of one batch."""
+"""Longest pause between two closing offsets of one batch."""
 
 _WAITS = 5
 _RELEASED_IN_S = 30.0
 _OPEN_AT_MOST = 64
-"""So many batches of a run may lack proof; then nothing new is read until one is committed."""
+"""Most unproven batches of a run: at this number, nothing is read until a batch is committed."""
 
 
 def plans_ahead() -> bool:
     """True if the engine may not be Apache Spark.
 
-    All of Databricks counts alike: a source cannot know whether it is serverless, which runs
-    batches of a pipeline at the same time.
+    All of Databricks counts as such an engine: serverless Databricks runs batches of a pipeline at
+    the same time, and a source cannot know if it runs there.
     """
     return (
         "DATABRICKS_RUNTIME_VERSION" in os.environ
@@ -79,21 +81,21 @@ class EngineCalls:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """plans_ahead: the engine may plan batches before an earlier one is committed.
+        """plans_ahead: True if the engine may plan a batch before the last one is committed.
 
         clock, sleep: in seconds.
         """
         self._consumer = consumer
         self._plans_ahead = plans_ahead
         self._clock, self._sleep = clock, sleep
-        self._waits = 0  # for so many closing offsets: a run of availableNow would end before
+        self._waits = 0  # closing offsets to wait for, lest an availableNow run ends
         self._closes_at = -math.inf  # the next closing offset, not before
         self._pause_s = _FIRST_PAUSE_S
         self._proven = 0  # the newest batch that is known to be committed
-        self._open: dict[int, _Open] = {}  # of this run and not proven, by number
+        self._open: dict[int, _Open] = {}  # unproven batches of this run
         self._bare = BareCalls(consumer.initial)
-        self._handed_out = (0, 0)  # numbers of the newest two
-        self._reported = 0  # the newest batch that `commit` has named
+        self._handed_out = (0, 0)  # numbers of the newest two batches
+        self._reported = 0  # the newest batch in a `commit`
         self._has_planned = False
         self._unread: OffsetJson | None = None  # committed without a plan
         self._is_told = False
@@ -104,15 +106,15 @@ class EngineCalls:
         return self._consumer.initial
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now."""
+        """Read only messages inserted by now, from now on."""
         self._waits = _WAITS
         self._consumer.freeze_cutoff()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
-        """Settle what is proven committed, and return the offset of the next batch.
+        """Settle the batches that are proven committed, and return the offset of the next batch.
 
-        start: the offset where that batch begins, None on Spark 4.0 and 4.1, which do not name it.
-        most: the most messages in a new batch. Returns the start, or a closing offset, if there is
+        start: the offset where the next batch begins; None on Spark 4.0 and 4.1, which do not name
+        it. most: most messages in a new batch. Returns the start, or a closing offset, if there is
         nothing new. Raises CheckpointMismatch if a batch was committed without its rows.
         """
         is_new = start is None and self._bare.is_new
@@ -140,7 +142,7 @@ class EngineCalls:
     def _asked(
         self, start: Mapping[str, Any] | None, most: int | None
     ) -> tuple[OffsetJson | None, Wanted, OffsetJson]:
-        """What the call says: the answer to repeat, the wanted batch, the start as it was named."""
+        """Return the answer to repeat (or None), the wanted batch, and the start as named."""
         is_proven = True
         if start is None:
             again = self._bare.asked()
@@ -158,12 +160,12 @@ class EngineCalls:
         return again, wanted, before
 
     def _answer_from(self, start: OffsetJson) -> OffsetJson | None:
-        """The offset to return again if the engine asks twice from one start."""
+        """Return the last offset that began at this start, if the engine asks for it again."""
         plain = _plain(start)
         return next((each.offset for each in self._open.values() if each.start == plain), None)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
-        """What each task of the batch from `start` to `end` gets; see `Consumer.plan`.
+        """Return the input of each task of the batch from `start` to `end`; see `Consumer.plan`.
 
         Raises InvalidOption if Spark 4.0 or 4.1 names its start too late.
         """
@@ -180,12 +182,12 @@ class EngineCalls:
             return []
         handed_out = self._open.get(_number(last))
         if handed_out is not None and handed_out.offset == last:
-            handed_out.is_planned = True  # or its checkpoint names it: Spark 4.0 and 4.1 at a start
+            handed_out.is_planned = True  # also if Spark 4.0 or 4.1 names its checkpoint at a start
         is_proven = not self._plans_ahead or _number(start) <= self._proven
         return self._consumer.plan(first, last, is_proven=is_proven)
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """The engine has committed this offset, and each one before it."""
+        """Note that the engine has committed this offset and all earlier ones."""
         self._reported = max(self._reported, _number(offset))
         self._prove(offset)
         with contextlib.suppress(CheckpointMismatch):  # the next call raises it
@@ -193,11 +195,11 @@ class EngineCalls:
             self._consumer.committed(_plain(offset))
 
     def report(self) -> Report:
-        """The backlog, what is held, and what this run has counted."""
+        """Return the backlog, the held messages and this run's counters."""
         return self._consumer.report()
 
     def close(self) -> None:
-        """End renewals, finish deletes that are due, release what gave no rows: in seconds."""
+        """Stop renewing, finish due deletes, release undelivered messages, all within seconds."""
         for each in self._open.values():
             if not each.is_planned:
                 self._give_back_at_the_end(each.offset)
@@ -207,10 +209,14 @@ class EngineCalls:
         try:
             self._consumer.give_back(offset, LAST_WORDS_S)
         except (AzQueueError, TimeoutError, RuntimeError) as error:
-            log.warning("batch %d gave no rows, and was not released: %s", _number(offset), error)
+            log.warning(
+                "batch %d was not delivered, and its messages could not be released: %s",
+                _number(offset),
+                error,
+            )
 
     def _closing(self, before: OffsetJson) -> OffsetJson:
-        """The closing offset that follows this one; this one if it is too early."""
+        """Return the closing offset that follows `before`, or `before` during the pause."""
         if (left := self._closes_at - self._clock()) > 0:
             if not self._waits:
                 return before
@@ -238,7 +244,7 @@ class EngineCalls:
             is_in_queue = self._consumer.give_back(unread, _RELEASED_IN_S)
             if is_in_queue is not None:
                 raise skipped_batch(_number(unread), is_in_queue=is_in_queue)
-            del self._open[_number(unread)]  # it was delivered by an earlier run
+            del self._open[_number(unread)]  # an earlier run may have delivered it
             self._unread = None
             self._prove({"batch": self._proven})
 
@@ -247,7 +253,7 @@ class EngineCalls:
             return False
         if not self._is_told:
             log.warning(
-                "%d batches were handed out, and none of them is known to be committed: no further"
+                "%d batches were delivered, and none of them is known to be committed: no further"
                 " message is read until the engine commits one",
                 len(self._open),
             )
@@ -255,7 +261,7 @@ class EngineCalls:
         return True
 
     def _warn_if_late(self, start: int) -> None:
-        """Warn once if the batch before this start, of this run, was not reported as committed."""
+        """Warn once if the engine did not report the commit of this run's batch before `start`."""
         before, newest = self._handed_out
         if self._is_told or start != newest or before <= self._reported:
             return
@@ -271,7 +277,7 @@ class EngineCalls:
 
 
 class _Open:
-    """A batch of this run, without proof that it is committed."""
+    """A batch of this run whose commit is not proven."""
 
     def __init__(self, start: OffsetJson, offset: OffsetJson) -> None:
         self.start, self.offset = start, offset

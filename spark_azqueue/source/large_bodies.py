@@ -1,7 +1,8 @@
-"""largeBody=blob on the executors: replaces references in the column `body` by the bodies.
+"""largeBody=blob on the executors: replace references in the column `body` by the bodies.
 
-It only reads, so reading a partition again gives the same rows. Bodies never pass through the
-source's process beside the driver. An executor holds a limited number of bytes of them at once.
+Nothing is written or deleted, so a second read of a partition returns the same rows. Bodies never
+pass through the source's process on the driver. An executor has a limited number of bytes of bodies
+in memory at once.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from .columns import CORRUPT, IS_REFERENCE, Columns
 from .rows import TYPES, Bodies
 
 HELD_AT_MOST_BYTES = 32 * 2**20
-"""About how many bytes of bodies go into one record batch (at least one body does)."""
+"""Most bytes of bodies in one record batch, unless a single body is larger."""
 
 _DOWNLOADS = 8
-"""How many blobs one task reads at once."""
+"""Blobs that one task reads at once."""
 
-# Columns that errors name, and whether `body` is a reference: a batch of a log may have been logged
-# without largeBody=blob. Carried even if the query did not ask for them.
+# Columns that partitions have even if the query did not ask for them: errors name the message, and
+# `body` may be no reference, because a batch of a log may have been logged without largeBody=blob.
 _CARRIED: Columns = (("message_id", "string"), ("queue", "string"), (IS_REFERENCE, "boolean"))
 
 
 def carried(requested: Columns, config: Bodies) -> Columns:
-    """The columns that a partition must hold so that `resolved` can return those requested."""
+    """Return the columns that a partition needs for `resolved` to return the requested columns."""
     if not _has_work(requested, config):
         return requested
     return requested + tuple(column for column in _CARRIED if column not in requested)
@@ -45,7 +46,7 @@ def carried(requested: Columns, config: Bodies) -> Columns:
 def resolved(
     batches: Iterable[pa.RecordBatch], requested: Columns, config: Bodies
 ) -> Iterator[pa.RecordBatch]:
-    """The record batches of a partition, with the bodies in place of references.
+    """Yield the record batches of a partition, with bodies in place of references.
 
     Raises LostBlob or UndecodableBody, which name the message, or ServiceError.
     """
@@ -65,7 +66,7 @@ def _has_work(requested: Columns, config: Bodies) -> bool:
 
 
 class _Resolver:
-    """Fetches the bodies of one partition."""
+    """Reader of the bodies of one partition."""
 
     def __init__(self, requested: Columns, config: Bodies, place: ClaimCheck) -> None:
         self._names = [name for name, _ in requested]
@@ -145,7 +146,7 @@ class _Resolver:
 
 
 def _pieces(references: list[Reference | None]) -> Iterator[tuple[int, int]]:
-    """Cut rows so that the bodies of each piece together stay within HELD_AT_MOST_BYTES."""
+    """Cut rows so that the bodies of a piece have at most HELD_AT_MOST_BYTES in total."""
     start, size = 0, 0
     for row, reference in enumerate(references):
         weight = reference.size if reference else 0

@@ -1,7 +1,7 @@
-"""How a queue's leases, ids and pending deletes are packed into texts of an offset.
+"""Packing of a queue's leases, ids and pending deletes into texts of an offset.
 
-Each text is a column: its values have one length, or are a list of JSON. What it unpacks into is
-checked, and bounded by the count beside it.
+Each text is a column: its values all have one length, or they are a JSON list. Unpacked values are
+checked, and their number is bounded by the count next to the text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_
 from spark_azqueue.service.messages import Lease, MessageKey, QueueRef
 
 NO_BLOB = "0" * 32
-"""Marks a lease whose message has no blob."""
+"""Mark of a lease whose message has no blob."""
 
 _BYTES_PER_LEASE = MAX_ID + MAX_RECEIPT + 2 * len('", "')
 _FRAME = 4 + 2 * len('\0[""]')
@@ -31,11 +31,11 @@ _TIME_BYTES = 5
 
 
 class DamagedOffset(ValueError):  # noqa: N818
-    """An offset is not as it was written. The text says which part is damaged."""
+    """Error: an offset was changed after it was written. The text names the damaged part."""
 
 
 def pack_leases(leases: Iterable[Lease]) -> str:
-    """Pack the leases of one queue. Raises ServiceError for one that could not be unpacked."""
+    """Pack the leases of one queue. Raises ServiceError for a lease that cannot be unpacked."""
     rows = list(leases)
     ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
     receipts = _column("receipt", [lease.pop_receipt for lease in rows], _base64_bytes, is_receipt)
@@ -70,24 +70,24 @@ def unpack_blobs(text: object, count: int) -> list[str]:
 
 
 def pack_ids(ids: list[str]) -> str:
-    """Pack ids of messages. Raises ServiceError for one that could not be unpacked."""
+    """Pack ids of messages. Raises ServiceError for an id that cannot be unpacked."""
     column = _column("message id", ids, _guid_bytes, is_message_id)
     return base64.b64encode(column).decode("ascii")
 
 
 def unpack_ids(text: object, count: int) -> list[str]:
-    """Unpack exactly `count` of them. Raises DamagedOffset."""
+    """Unpack exactly `count` ids of messages. Raises DamagedOffset."""
     column = _raw(text, "message ids", _FRAME + count * (MAX_ID + len('", "')))
     return _values(column, count, "message ids", _guid, is_message_id)
 
 
 def pack_texts(fingerprints: Iterable[int]) -> str:
-    """Pack what tells the texts of one queue's messages from updated ones."""
+    """Pack the fingerprints of the texts of one queue's messages."""
     return base64.b64encode(_numbers(fingerprints, _TEXT_BYTES)).decode("ascii")
 
 
 def unpack_texts(text: object, count: int) -> list[int]:
-    """Unpack exactly `count` of them. Raises DamagedOffset."""
+    """Unpack exactly `count` fingerprints. Raises DamagedOffset."""
     column = _raw(text, "digests of texts", _TEXT_BYTES * count)
     if len(column) != _TEXT_BYTES * count:
         raise DamagedOffset("it has more or fewer digests of texts than messages")
@@ -95,7 +95,7 @@ def unpack_texts(text: object, count: int) -> list[int]:
 
 
 def pack_pending(pending: Sequence[PendingDelete]) -> str:
-    """Pack the pending deletes of one queue. Raises ServiceError for one with an odd id."""
+    """Pack the pending deletes of one queue. Raises ServiceError for an id that is not valid."""
     ids = [each.key.message_id for each in pending]
     packed = _column("message id", ids, _guid_bytes, is_message_id)
     texts = _numbers((each.fingerprint for each in pending), _TEXT_BYTES)
@@ -205,7 +205,7 @@ def _values(
 
 
 def _listed(body: bytes, count: int) -> list[str]:
-    """The values of a JSON list of texts. None of them needs an escape (see `service/fields.py`).
+    """Return the values of a JSON list of texts without escapes (see `service/fields.py`).
 
     `json.loads` is not used: a list of empty lists takes thirty times the memory of its text.
     """

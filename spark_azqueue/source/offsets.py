@@ -1,22 +1,22 @@
 """The offset: the leases of one micro-batch, in the form that Spark's checkpoint stores.
 
 Spark compares offsets as text, keeps the last hundred, and copies them into progress events, logs
-and error messages. So the text is canonical and small. It holds no bodies and nothing that gives
-access by itself (a pop receipt is useless without a credential). Two batches never have the same
-text, because no two dequeues give the same receipt.
+and error messages. So the text is canonical and small. An offset has no bodies, and nothing that
+gives access by itself (a pop receipt is useless without a credential). Two batches never have the
+same text, because no two dequeues return the same receipt.
 
     {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
 
-If bodies are in blobs, a queue also has `"blobs": "<packed>"`: their names, in the order of the
-leases. A batch of a query with deleteOnCommit=false says so (`"deleteOnCommit": false`), so that no
-later run deletes its messages, whatever the option is then. One whose leases may be longer than
-usual says how long they are (`"leasedFor": 1800`, in seconds). While a poison message is looked
-for, it has what is known of suspects (`"suspects": {…}`, see `findings.py`).
+If bodies are in blobs, a queue also has `"blobs": "<packed>"`: the names of the blobs, in the order
+of the leases. With deleteOnCommit=false, the offset has `"deleteOnCommit": false`, so that no later
+run deletes the messages, even if the option has changed. If leases may be longer than usual, the
+offset has their longest time (`"leasedFor": 1800`, in seconds). While messages are isolated, the
+offset has the histories of suspects (`"suspects": {…}`, see `findings.py`).
 
-A batch after which the run may end has a digest of each message's text (`"texts": "<packed>"`, in
-the order of the leases) and says when the last of its messages expires (`"expires"`). Messages of
-earlier batches whose deletes were not confirmed are pending deletes:
+If the run may end after a batch, its offset has a digest of each message's text (`"texts":
+"<packed>"`, in the order of the leases) and the latest expiry of its messages (`"expires"`).
+Messages of earlier batches whose deletes were not confirmed are pending deletes:
 
     "pending": {"orders": {"messages": 2, "deletes": "<packed>"}},
     "hiddenUntil": "2026-11-21T10:05:00Z"
@@ -68,9 +68,9 @@ from .refusals import (
 OFFSET_VERSION = 1
 _PLAN_VERSION = 3
 HISTORY_VERSION = NEWEST_VERSION = 4
-"""Version 2 is a position in a write-ahead log: see `log/state.py`. Version 3 is a plan of
-leaseOn=executors: see `executors/plan.py`. Version 4 is of a stream that reads a log: see
-`replay/batches.py`."""
+"""Newest version of an offset. Version 2 is a position in a write-ahead log: see `log/state.py`.
+Version 3 is a plan of leaseOn=executors: see `executors/plan.py`. Version 4 is the offset of a
+stream that reads a log: see `replay/batches.py`."""
 
 OffsetJson = dict[str, Any]
 
@@ -80,7 +80,8 @@ _DELETE_ON_COMMIT = "deleteOnCommit"
 _LEASED_FOR = "leasedFor"
 _SUSPECTS = "suspects"
 ISOLATION = "isolation"
-"""What isolation does, in a line, for who reads offsets: `run_until_done` shows it."""
+"""Name of the field with a line about isolation, for readers of offsets: `run_until_done` shows it.
+"""
 STATUS_AT_MOST = 300
 _EXPIRES = "expires"
 _PENDING = "pending"
@@ -91,14 +92,14 @@ _HIDDEN_UNTIL = "hiddenUntil"
 class QueueOffset:
     """One micro-batch: its number (0 = nothing read yet), its account and its leases.
 
-    `oldest`: insertion time of its oldest message, seconds since 1970 UTC, None if unknown.
-    `blobs`: lease -> name of the blob with the message's body, if it has one.
-    `is_deleted_on_commit`: False if deleting its messages is up to the user. `leased_s`: for how
-    long its messages are leased or renewed at most, 0 if that is nothing special.
-    `texts`: lease -> `fingerprint` of the message's text, or nothing. `expires`: when the last of
-    its messages expires, None if unknown. `pending`: messages of earlier batches whose rows were
-    committed and whose deletes are pending; `hidden_until`: when the last of their leases ends.
-    `findings`: what was known of suspects when it was made; `status`: the same in a line.
+    `oldest`: insertion time of the oldest message, seconds since 1970 UTC, None if unknown.
+    `blobs`: lease -> name of the blob that has the message's body, if any.
+    `is_deleted_on_commit`: False with deleteOnCommit=false. `leased_s`: longest lease or renewal of
+    the messages, in seconds; 0 if it is not longer than usual. `texts`: lease -> `fingerprint` of
+    the message's text; may be empty. `expires`: latest expiry of a message, seconds since 1970,
+    None if unknown. `pending`: messages of earlier batches whose rows were committed and whose
+    deletes are pending. `hidden_until`: when the last lease of these messages ends. `findings`:
+    state of the isolation when the offset was made; `status`: a line about it.
     """
 
     account: str
@@ -116,7 +117,7 @@ class QueueOffset:
     hidden_until: int = 0
 
     def to_json(self) -> OffsetJson:
-        """The value for Spark: plain dicts, always in the same key order."""
+        """Return the value for Spark: plain dicts, always in the same key order."""
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
             by_queue.setdefault(lease.queue.name, []).append(lease)
@@ -164,9 +165,9 @@ class QueueOffset:
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
-        """Read an offset from a checkpoint. `account`: the one that this query reads.
+        """Read an offset from a checkpoint. `account`: the account that this query reads.
 
-        Its names become parts of the URLs of deletes, so each is checked as an option would be.
+        The offset's names become parts of the URLs of deletes, so they are checked like options.
         Raises CheckpointMismatch for a newer version, another account, or damage.
         """
         batch = batch_of(offset, account=account)
@@ -208,7 +209,7 @@ class QueueOffset:
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
-    """The number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
+    """Return the number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
     version, batch = version_and_batch(offset, account=account)
     check_lease_on_driver(version)
     if version != OFFSET_VERSION:
@@ -223,7 +224,7 @@ def check_lease_on_driver(version: int) -> None:
 
 
 def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, int]:
-    """Read what every version of an offset has. Raises CheckpointMismatch."""
+    """Read the version and the batch, which all offsets have. Raises CheckpointMismatch."""
     with refusing_damage():
         if not isinstance(offset, Mapping):
             raise DamagedOffset("it is not a JSON object")
@@ -247,7 +248,7 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
 
 
 def status_in(offset: Mapping[str, Any]) -> str:
-    """What an offset says of isolation. Raises DamagedOffset."""
+    """Return an offset's line about isolation, or "". Raises DamagedOffset."""
     status = offset.get(ISOLATION, "")
     if not isinstance(status, str) or not _STATUS.fullmatch(status):
         raise DamagedOffset(f"its '{ISOLATION}' is not valid")
@@ -269,7 +270,7 @@ def _packed(pending: Sequence[PendingDelete]) -> dict[str, Any]:
 
 
 def _counted(queues: object, most: int) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Each queue with its number of messages. Together, they are `most` at most."""
+    """Yield queues with their counts of messages, at most `most` in total."""
     if not isinstance(queues, Mapping):
         raise DamagedOffset("its queues are missing")
     total = 0
@@ -288,7 +289,7 @@ def _counted(queues: object, most: int) -> Iterator[tuple[str, int, Mapping[str,
 
 @contextlib.contextmanager
 def refusing_damage() -> Iterator[None]:
-    """Turn a DamagedOffset into a CheckpointMismatch that says what to do."""
+    """Turn a DamagedOffset into a CheckpointMismatch with advice."""
     try:
         yield
     except DamagedOffset as error:
@@ -296,18 +297,18 @@ def refusing_damage() -> Iterator[None]:
 
 
 def offset_text(offset: Mapping[str, Any]) -> str:
-    """A canonical text: the same for equal offsets, whatever their key order."""
+    """Return the canonical text of an offset: equal offsets have the same text."""
     return json.dumps(offset, sort_keys=True, separators=(",", ":"))
 
 
 def moment(seconds: int) -> str:
-    """Seconds since 1970 as ISO 8601 in UTC."""
+    """Format seconds since 1970 as ISO 8601 in UTC."""
     at = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def seconds(text: object, what: str = "oldest message") -> int:
-    """Read such a text back: the time of `what`. Raises DamagedOffset."""
+    """Parse a text of `moment` into seconds since 1970. Raises DamagedOffset, naming `what`."""
     if isinstance(text, str):
         with contextlib.suppress(ValueError, OverflowError):
             parsed = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")

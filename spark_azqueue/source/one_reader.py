@@ -1,9 +1,10 @@
-"""At most one source process reads for one `load()`.
+"""Lock of a `load()`: at most one source process reads for it.
 
-Spark makes two source processes of one DataFrame for a self-join, and for two `start()`s. Both
-would lease, and delete, messages of the same queue, and each would see a part of them. So a source
-process locks a file in the temporary folder, named by the `load()`, before it leases anything. The
-operating system releases the lock when the process ends, however it ends.
+Spark starts two source processes for one DataFrame if a query joins it with itself, or if it is
+started twice. Both processes would lease and delete messages of the same queue, and each would see
+only a part of them. So a source process locks a file in the temporary folder, named by the
+`load()`, before it leases. The operating system releases the lock when the process ends, even by a
+crash.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ except ImportError:  # Windows has none, and then no lock is taken
     fcntl = None  # type: ignore[assignment]
 
 _WAIT_S = 15.0
-"""A process that ends finishes its deletes first, for some seconds."""
+"""Longest wait for the lock. A process that ends finishes its deletes first, for some seconds."""
 
 _LOOK_EVERY_S = 0.1
 
 _PREFIX = "spark-azqueue-load-"
 
 _held: dict[Path, int] = {}
-"""Locked files and their descriptors. They belong to the process, and stay open as long as it."""
+"""Locked files and their descriptors, which stay open until `leave`, or the end of the process."""
 
 
 def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
     """Lock this `load()` for this process, once; wait up to 15 s for a process that is ending.
 
-    load: names this `load()`, and no other one anywhere. Raises LoadConflict if another process
-    reads it. Does nothing where the temporary folder, or the system, has no locks.
+    load: a unique name of this `load()`. Raises LoadConflict if another process reads it. Does
+    nothing if the system, or the temporary folder, has no locks.
     """
     file = _file(load)
     if fcntl is None or file in _held:
@@ -61,7 +62,7 @@ def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
 
 
 def leave(load: str) -> None:
-    """Release the lock and remove its file. Call it when nothing is sent any more."""
+    """Release the lock and remove its file. Call this after the last request."""
     file = _file(load)
     if (descriptor := _held.pop(file, None)) is not None:
         with contextlib.suppress(OSError):
@@ -70,12 +71,12 @@ def leave(load: str) -> None:
 
 
 def _file(load: str) -> Path:
-    # Not by the parent process: a wrapper may stand between it and the JVM.
+    # Not named by the parent process, which may be a wrapper and not the JVM.
     return Path(tempfile.gettempdir()) / f"{_PREFIX}{load}.lock"
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the files of loads that no process reads any more: it was killed."""
+    """Remove the files of killed processes."""
     for file in folder.glob(f"{_PREFIX}*.lock"):
         if file not in _held:
             with contextlib.suppress(OSError):
@@ -85,7 +86,10 @@ def _sweep(folder: Path) -> None:
 
 
 def _locked(file: Path) -> int | None:
-    """The descriptor of the locked file, None if another process has the lock. Raises OSError."""
+    """Lock a file. Return its descriptor, or None if another process has the lock.
+
+    Raises OSError.
+    """
     descriptor = open_own(file, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,9 @@
-"""Where a micro-batch is cut into partitions, of which Spark makes one task each.
+"""Cutting of a micro-batch into partitions. Spark runs one task per partition.
 
-A task costs Spark's Python worker 5 to 30 ms whatever is in it, so few large partitions are cheap.
-More of them keep more cores busy. Spark logs a warning for a stage with a task above 1,000 KiB; a
-task holds one partition, compressed. So partitions stay below that, unless the rows are large: with
-some dozens of rows in a task, what it costs counts more (docs/decisions/0018).
+A task costs Spark's Python worker 5 to 30 ms, whatever its size, so few large partitions are cheap.
+More partitions keep more cores busy. Spark logs a warning for a task above 1,000 KiB; a task has
+one partition, compressed. So partitions are smaller than that, unless the rows are large: then a
+task would have only some dozens of rows, and its fixed cost matters more (docs/decisions/0018).
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 TASK_BYTES = 900 * 1024
-"""Most bytes of a partition as it is sent."""
+"""Most bytes of a partition as sent, compressed."""
 
 LARGE_TASK_BYTES = 4 * 2**20
 """Most bytes of a partition of large rows, if the batch then still has eight partitions."""
 
 LARGE_ROW_BYTES = 8 * 2**10
-"""Rows of this many bytes as they are sent are large."""
+"""Bytes as sent, compressed, from which a row counts as large."""
 
 MOST_PARTITION_BYTES = 8 * 2**20
 MOST_LARGE_PARTITION_BYTES = 16 * 2**20
-"""Most bytes of a partition's texts, however well they compress."""
+"""Most bytes of a partition's texts before compression."""
 
 FEWEST_ROWS, MOST_ROWS = 1024, 4096
 _PARTITIONS = 8
 _BYTES_BESIDE_TEXT = 200
 _SURE = 0.85
-"""Safety margin: the compression ratio is that of a sample."""
+"""Safety margin, because the compression ratio is measured on a sample."""
 
 
 class Sized(Protocol):
@@ -43,14 +43,14 @@ S = TypeVar("S", bound=Sized)
 
 
 def rows_at_most(rows: int) -> int:
-    """Most rows of a partition, if no option says so and the batch has this many rows."""
+    """Return the most rows of a partition for a batch of `rows` rows, if no option sets it."""
     return min(max(FEWEST_ROWS, -(-rows // _PARTITIONS)), MOST_ROWS)
 
 
 def bytes_at_most(ratio: float, rows: int, size: int) -> int:
-    """Most bytes of texts in a partition.
+    """Return the most bytes of texts in a partition.
 
-    ratio: of their compressed size to their size. rows, size: of the batch, in bytes.
+    ratio: compressed size / size of the texts. rows, size: rows and bytes of texts of the batch.
     """
     sent = ratio * size
     task, most = float(TASK_BYTES), MOST_PARTITION_BYTES
@@ -76,5 +76,5 @@ def cut(rows: Iterable[S], most_rows: int, most_bytes: int = TASK_BYTES) -> Iter
 
 
 def sample(rows: Sequence[S], count: int) -> Sequence[S]:
-    """About `count` rows from all over the batch."""
+    """Return about `count` rows, spread evenly over the batch."""
     return rows[:: max(1, len(rows) // count)][:count]

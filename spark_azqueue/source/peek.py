@@ -1,4 +1,4 @@
-"""The peek: reads visible messages once, without a lease."""
+"""The peek: a single read of visible messages, without a lease."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .rows import Row, content_of, partitions, undecodable
 
 
 def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[bytes]:
-    """Peek at each queue once. Returns the rows with these columns, as partitions (see `rows`).
+    """Peek at each queue once. Return the rows with these columns, as partitions (see `rows`).
 
     Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody.
     """
@@ -35,8 +35,8 @@ def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[
 
 
 def _row(message: Message, config: SourceConfig) -> Row:
-    """With onUndecodable=poison, the body of a message that does not decode is null: a peek shows
-    the message and moves nothing."""
+    """Decode a message. If it does not decode, with onUndecodable=poison its body is null, because
+    a peek moves nothing."""
     try:
         body, reference = content_of(message, config)
         return Row(message, body, reference=reference)

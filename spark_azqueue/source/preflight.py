@@ -1,6 +1,6 @@
-"""What is asked before the first dequeue: do the queues exist, may we update, what do they say?
+"""Checks before the first dequeue: the queues exist, the credential may update, their settings fit.
 
-With settingsFromQueue, a queue's metadata gives settings. The names `defaulttimeout` and
+With settingsFromQueue, a queue's metadata has settings. The names `defaulttimeout` and
 `poisonthreshold` may be in any case: for the service, `DefaultTimeout` is the same name.
 """
 
@@ -74,7 +74,7 @@ def with_queue_settings(
 
 
 def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> tuple[Any] | None:
-    """The value that all queues with this metadata share, alone; None if no queue has it."""
+    """Return the value on which the queues agree, in a tuple, or None if no queue has it."""
     said = {
         queue: _parsed(option, queue, text)
         for queue, noted in metadata.items()
@@ -101,9 +101,9 @@ def _parsed(option: str, queue: QueueRef, text: str) -> Any:
 
 
 def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
-    """Return the config, completed from the queues' metadata if settingsFromQueue asks for it.
+    """Return the config, completed from the queues' metadata with settingsFromQueue.
 
-    One request per queue. Raises InvalidOption, ServiceError.
+    This sends one request per queue. Raises InvalidOption, ServiceError.
     """
     if not config.left_to_queue:
         return config
@@ -118,9 +118,9 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
 
 
 def decided_by_queues(config: SourceConfig) -> dict[str, str]:
-    """What queues can decide, as texts by the option's name, for a process that does not ask them.
+    """Return the options that queues can set, as texts, for a process that does not read metadata.
 
-    config: completed. What has no value is left out.
+    config: a completed config. Options without a value are left out.
     """
     values = {name: getattr(config, field) for name, field in _DECIDED.items()}
     return {
@@ -131,7 +131,7 @@ def decided_by_queues(config: SourceConfig) -> dict[str, str]:
 
 
 def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
-    """Return the config with what `decided_by_queues` says of a completed one."""
+    """Return the config, completed by the result of `decided_by_queues`."""
     values: dict[str, Any] = {
         field: _PARSERS[name](said[name]) if name in said else None
         for name, field in _DECIDED.items()
@@ -140,7 +140,7 @@ def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
 
 
 class Submit(Protocol):
-    """Runs calls beside each other, as `Submits.submit` does."""
+    """Function that runs calls in parallel, as `Submits.submit` does."""
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments)."""
@@ -154,12 +154,14 @@ def check_queues(
     *,
     poison_too: bool,
 ) -> dict[QueueRef, datetime | AzQueueError]:
-    """Check these queues: each exists, and we may update in it. Creates what the options say.
+    """Check that each queue exists and that the credential may update its messages.
 
-    poison_too: also whether messages can be dead-lettered, if they may be. Returns for each queue
-    the service's time, or the error: QueueNotFound, AccessDenied, ServiceError, or InvalidOption if
-    its poison queue would have no legal name. By default a poison queue that cannot be used is a
-    warning.
+    Missing queues are created if the options ask for it. poison_too: if messages may be
+    dead-lettered, also check that the poison queues take messages.
+
+    Returns, by queue, the service's time or the error: QueueNotFound, AccessDenied, ServiceError,
+    or InvalidOption if the name of the poison queue is not legal. If no option asks for poison
+    handling, a poison queue that cannot be used is only logged as a warning.
     """
     checks = {
         queue: submit(_checked, client, queue, config.create_queue and queue in config.queues)
@@ -187,7 +189,8 @@ def check_queues(
             lacking[queue] = error
     if missing:
         try:
-            client.create(missing[0])  # it exists: this changes nothing, and takes the same right
+            # The queue exists, so this changes nothing, but needs the right to create queues.
+            client.create(missing[0])
         except AccessDenied as error:
             name = config.poison_queue_for(missing[0]).name
             denied = AccessDenied(
@@ -222,7 +225,7 @@ def _checked(client: QueueClient, queue: QueueRef, create: bool) -> datetime:
 
 
 def _takes_messages(client: QueueClient, poison: QueueRef) -> bool:
-    """Check that we may put into this poison queue. Returns False if it does not exist."""
+    """Check that the credential may put into a poison queue. Return False if it is missing."""
     check_poison_name(poison)
     try:
         CONTROL(client.queue(poison).check_put)

@@ -1,8 +1,9 @@
 """The stream reader and the batch reader that Spark calls.
 
-Spark makes two instances of the stream reader. One lives in a process beside the driver for a whole
-run of a query and gets all calls except `read`. The other is only pickled for `read`, which runs in
-other processes. So the constructor stores its arguments, and the first call creates the consumer.
+Spark makes two instances of the stream reader. One instance lives in its own process on the driver
+for a whole run of a query, and gets all calls except `read`. The other instance is only pickled for
+`read`, which runs in other processes. So the constructor only stores its arguments, and the first
+call creates the consumer.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ else:
     except ImportError:  # Spark 4.0 and 4.1 have neither limits nor a real availableNow
 
         class SupportsTriggerAvailableNow:
-            """Replaces the mixin that Spark has from 4.2 on."""
+            """Replacement of the mixin, which Spark has from 4.2 on."""
 
 
 log = logging.getLogger(__name__)
@@ -55,9 +56,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class QueuePartition(InputPartition):
-    """Rows of a micro-batch as an Arrow IPC stream. Reading it again gives the same rows.
+    """Rows of a micro-batch as an Arrow IPC stream: a second read returns the same rows.
 
-    With leaseOn=executors: a slot of the plan, see `executors/consumer.py`.
+    With leaseOn=executors, the stream is a slot of the plan: see `executors/consumer.py`.
     """
 
     stream: bytes
@@ -72,7 +73,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, config: SourceConfig, requested: Columns, available: Columns, load: str = ""
     ) -> None:
-        """Store. load: names this `load()`, alike in each process that Spark makes of it."""
+        """Store. load: a unique name of this `load()`, the same in all of its processes."""
         self._config = config
         self._requested = requested
         self._available = available
@@ -82,11 +83,11 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def initialOffset(self) -> OffsetJson:
-        """Return the offset before the first batch. It is the same in every run."""
+        """Return the offset before the first batch, which is the same in every run."""
         return self._running().initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxMessagesPerTrigger`; Spark 4.2 and later pass it to each `latestOffset`."""
+        """Return `maxMessagesPerTrigger`, which Spark 4.2 and later pass to `latestOffset`."""
         most = MOST_IN_A_PLAN if self._config.executors else MOST_IN_A_BATCH
         return ReadMaxRows(self._config.max_messages or most)
 
@@ -99,7 +100,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
-        """Settle what is committed, lease the next batch and return its offset.
+        """Settle the committed batches, lease the next batch and return its offset.
 
         Spark 4.0 and 4.1 pass no arguments, and get the report in a new offset. Raises
         AzQueueError; Spark then stops the query.
@@ -117,8 +118,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the partition's rows, the same at every call.
 
-        Sends no request to a queue. With largeBody=blob, it reads bodies from their blobs. With
-        leaseOn=executors, it dequeues, stores and deletes first, unless an earlier call did.
+        This sends no request to a queue. With largeBody=blob, it reads bodies from blobs. With
+        leaseOn=executors, it first dequeues, stores and deletes, unless an earlier call has.
         """
         assert isinstance(partition, QueuePartition)
         freeze_loaded_modules()
@@ -151,8 +152,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the backlog and the counters (see `Report`), which Spark shows in the progress.
 
-        Spark 4.2 and later call it after each `latestOffset`. Never raises: that would end the
-        query.
+        Spark 4.2 and later call this after each `latestOffset`. Never raises, because an error
+        would end the query.
         """
         report = self._report()
         return None if report is None else report.to_json()
@@ -175,10 +176,10 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         one_reader.leave(self._load)
 
     def _alone(self) -> EngineCalls:
-        """The consumer, once this process alone reads the `load()`. Raises LoadConflict.
+        """Lock the `load()` for this process, and return the consumer. Raises LoadConflict.
 
-        Not in the calls that come before: Spark does not stop the process of a query that fails
-        while it initializes, so that process would keep its lock.
+        The calls before `latestOffset` and `partitions` take no lock: if a query fails while it
+        initializes, Spark does not stop the process, which would keep its lock.
         """
         if _is_own_process():
             one_reader.take(self._load)
@@ -186,8 +187,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _running(self) -> EngineCalls:
         if self._consumer is None:
-            # Imported here, so that the processes that `read` do not load libcurl:
-            # Spark's workers collect garbage after every task, and more modules make that slower.
+            # Imported here, so that the processes of `read` do not load libcurl:
+            # Spark's workers collect garbage after every task, which is slower with more modules.
             from spark_azqueue.service.queues.reach import check_reachable
 
             from .consumer import consumer_for
@@ -212,10 +213,10 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """In place of a stream reader that cannot be made: each call raises the reason.
+    """Replacement of a stream reader that cannot be made: each call raises the reason.
 
-    Spark 4.3 loses what `DataSource.streamReader` itself raises, because it then stops a reader
-    that it does not have.
+    Spark 4.3 loses an error of `DataSource.streamReader` itself, because it then stops a reader
+    that does not exist.
     """
 
     def __init__(self, reason: AzQueueError) -> None:
@@ -242,7 +243,7 @@ def _is_own_process() -> bool:
 
 
 def _stop_on_sigterm() -> None:
-    """Let `stop()` run when Spark ends this process, for which it sends SIGTERM twice."""
+    """Let `stop()` run when Spark ends this process by two SIGTERMs."""
     if threading.current_thread() is not threading.main_thread():
         return
 

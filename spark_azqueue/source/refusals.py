@@ -1,8 +1,8 @@
-"""Whether a checkpoint fits a write-ahead log that has what it needs: the sentences that refuse.
+"""Errors for a checkpoint and a write-ahead log that do not fit together, and for missing segments.
 
-For queries, whether the driver or executors lease, and for readers of a log. What any kind of log
-refuses of its folder is in `journal/refusals.py`. Functions that begin with `check_` raise; the
-others return the error.
+The errors are for queries that lease on the driver or on executors, and for readers of a log.
+Errors for the folder of any kind of log are in `journal/refusals.py`. Functions whose name begins
+with `check_` raise; the other functions return the error.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ _mismatch = partial(CheckpointMismatch, condition=Condition.LOG_CHECKPOINT_MISMA
 _invalid_option = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-"""A setting of Spark. On 4.0 and 4.1 with true, Spark asks for messages before it says where the
-checkpoint is."""
+"""Name of a setting of Spark. If it is true on Spark 4.0 or 4.1, Spark requests messages before it
+names the checkpoint's batch."""
 
 
 def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
-    """May a query use this folder whose checkpoint is at batch `number` of its log?
-
-    Raises CheckpointMismatch if it is a new one, or emptied.
-    """
+    """Raise CheckpointMismatch if the folder is empty and the checkpoint is at batch `number`."""
     if is_empty:
         raise _mismatch(
             f"the write-ahead log {where} is empty, and the checkpoint is at batch {number}: is it"
@@ -47,9 +44,9 @@ def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
 def check_queues_of_log(
     selection: QueueSelection, queues: Collection[QueueRef], where: str
 ) -> None:
-    """Does the query read any of these queues, from which its newest batch was made?
+    """Raise CheckpointMismatch if the query reads none of the queues of the log's newest batch.
 
-    where: the folder. Raises CheckpointMismatch.
+    where: the folder.
     """
     if queues and not any(map(selection.includes, queues)):
         names = sorted(queue.name for queue in queues)
@@ -62,11 +59,11 @@ def check_queues_of_log(
 def check_held(
     selection: QueueSelection, received: Iterable[Received], number: int, where: str
 ) -> None:
-    """Messages of batch `number` are to be deleted or released: does this query read their queues?
+    """Raise CheckpointMismatch if batch `number` has messages of queues that are not read.
 
-    For each segment, before anything is sent for it: a queue may have been taken out of the
-    options, and anyone who can write into the folder may name any. where: the folder. Raises
-    CheckpointMismatch.
+    This is called for each segment before its messages are deleted or released: a queue may have
+    been removed from the options, and anyone who can write into the folder can name any queue.
+    where: the folder.
     """
     names = selection.not_read(lease.queue for _, lease in received)
     if names:
@@ -81,7 +78,10 @@ def check_held(
 
 
 def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> CheckpointMismatch:
-    """The log ends before the checkpoint's batch. is_read: for a reader, newest is committed."""
+    """Return the error for a log that ends before the checkpoint's batch.
+
+    is_read: True for a reader of the log, for which `newest` is the newest committed batch.
+    """
     committed = f"it knows batches up to {newest} as committed"
     ends = committed if is_read else f"it ends with batch {newest}"
     return _mismatch(
@@ -92,13 +92,13 @@ def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> Che
 
 
 def new_or_wrapper(error: CheckpointMismatch) -> CheckpointMismatch:
-    """The refusal of a new checkpoint on Spark 4.0 and 4.1, where it may be an older one."""
+    """Return the error for a new checkpoint on Spark 4.0 and 4.1, which may be an old one."""
     text = f"{error.sentence}. Or is {_WRAPPER} true? Set it to false"
     return CheckpointMismatch(text, condition=error.condition)
 
 
 def refused_wrapper(batch: int) -> InvalidOption:
-    """Spark asked for messages before it named a batch. batch: at which the checkpoint is."""
+    """Return the error if Spark requests messages before it names the checkpoint's `batch`."""
     return InvalidOption(
         f"{_WRAPPER} is true: Spark asked for messages before it said that the checkpoint is at"
         f" batch {batch}. Set it to false"
@@ -106,7 +106,7 @@ def refused_wrapper(batch: int) -> InvalidOption:
 
 
 def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
-    """The checkpoint does not know a log that was used."""
+    """Return the error for a used log that the checkpoint does not know."""
     return _mismatch(
         f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
         f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
@@ -117,7 +117,7 @@ def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
 
 
 def of_another(where: str, more: str = "") -> CheckpointMismatch:
-    """The checkpoint names another log. more: a sentence that ends the text."""
+    """Return the error for a checkpoint of a different log. more: last sentence of the text."""
     return _mismatch(
         f"the checkpoint belongs to another write-ahead log than {where}: name its folder, or start"
         f" with a new checkpointLocation and a new output{more}"
@@ -125,7 +125,7 @@ def of_another(where: str, more: str = "") -> CheckpointMismatch:
 
 
 def not_following(where: str, start: int, end: int, follows: int) -> CheckpointMismatch:
-    """The batch `follows` is next in the log, and Spark asks for others."""
+    """Return the error if Spark requests other batches than `follows`, the next of the log."""
     return _mismatch(
         f"Spark asks for the rows behind batch {start} up to batch {end}, and in"
         f" the write-ahead log {where} batch {follows} follows: was the"
@@ -135,7 +135,7 @@ def not_following(where: str, start: int, end: int, follows: int) -> CheckpointM
 
 
 def overlapping(where: str, first: int, last: int, before: int) -> CheckpointMismatch:
-    """Spark asks a reader for batches that it had already. before: the last that it had."""
+    """Return the error if Spark requests batches again from a reader, after batch `before`."""
     return _mismatch(
         f"Spark asks for the batches {first} to {last} of the"
         f" write-ahead log {where} behind batch {before}: was the"
@@ -144,7 +144,7 @@ def overlapping(where: str, first: int, last: int, before: int) -> CheckpointMis
 
 
 def begun_again_behind(where: str, start: int, end: int) -> CheckpointMismatch:
-    """writeAheadLogStart=earliest was left set: the next batch would lie behind the last."""
+    """Return the error if writeAheadLogStart=earliest is still set after the first start."""
     return _mismatch(
         f"the checkpoint is at batch {start} of the write-ahead log"
         f" {where}, and writeAheadLogStart=earliest began again at batch"
@@ -154,7 +154,7 @@ def begun_again_behind(where: str, start: int, end: int) -> CheckpointMismatch:
 
 
 def empty_on_executor(where: str) -> CheckpointMismatch:
-    """An executor's folder is empty, and the driver writes its log there."""
+    """Return the error for a folder that is empty on an executor, but not on the driver."""
     return _mismatch(
         f"{where} is empty here, and the driver writes its log there: with"
         " leaseOn=executors every executor needs the same folder. Mount it on each of them"
@@ -163,7 +163,7 @@ def empty_on_executor(where: str) -> CheckpointMismatch:
 
 
 def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
-    """A message of a log is to be dead-lettered, and the query does not read its queue."""
+    """Return the error for a message to dead-letter whose queue the query does not read."""
     return _mismatch(
         f"message {message_id} in the write-ahead log is to be dead-lettered, and"
         f" option 'queue' does not name its queue '{queue}' any more: add it until"
@@ -172,7 +172,7 @@ def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
 
 
 def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
-    """A batch to be repeated has messages of these queues, which the query does not read."""
+    """Return the error for an unfinished batch with messages of queues that are not read."""
     return CheckpointMismatch(
         f"the checkpoint holds an unfinished batch with messages of {names},"
         " which option 'queue' does not name any more: add it until that batch is done"
@@ -183,7 +183,7 @@ def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
 
 
 def skipped_batch(number: int, *, is_in_queue: bool) -> CheckpointMismatch:
-    """A batch was committed without its rows. is_in_queue: its messages were released by then."""
+    """Return the error for a batch committed without its rows. is_in_queue: it was released."""
     where = "Its messages are in the queue"
     if not is_in_queue:
         where = (
@@ -200,17 +200,17 @@ def skipped_batch(number: int, *, is_in_queue: bool) -> CheckpointMismatch:
 
 
 def offset_with_log() -> CheckpointMismatch:
-    """The offset is a position in a log, and the query has none."""
+    """Return the error for an offset of a query with a log, if the option is not set."""
     return _mismatch(
         "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
-        " set: set it as before. To go on without it, read the queue empty with the log and"
+        " set: set it as before. To continue without it, read the queue empty with the log and"
         " trigger(availableNow=True), then start with a new checkpointLocation and a new"
         " output"
     )
 
 
 def offset_of_executors() -> CheckpointMismatch:
-    """The offset is a plan, and the driver leases."""
+    """Return the error for an offset of leaseOn=executors, if the driver leases."""
     return _mismatch(
         "the checkpoint was written with leaseOn=executors: set it as before, with the same"
         " writeAheadLog. To change over, read the queues empty with"
@@ -219,7 +219,7 @@ def offset_of_executors() -> CheckpointMismatch:
 
 
 def offset_of_driver() -> CheckpointMismatch:
-    """The offset is no plan, and executors lease."""
+    """Return the error for an offset of leaseOn=driver, if executors lease."""
     return _mismatch(
         "the checkpoint was written with leaseOn=driver, and leaseOn=executors is set:"
         " remove it. To change over, read the queues empty with trigger(availableNow=True)"
@@ -229,7 +229,7 @@ def offset_of_driver() -> CheckpointMismatch:
 
 
 def offset_of_reader() -> CheckpointMismatch:
-    """The offset is of a stream that reads a log, and the query reads a queue."""
+    """Return the error for an offset of a reader of a log, if the query reads a queue."""
     return _mismatch(
         "the checkpoint belongs to a query that reads a write-ahead log (readLog), and this one"
         " reads a queue: start with a new checkpointLocation, or set 'readLog' again"
@@ -237,7 +237,7 @@ def offset_of_reader() -> CheckpointMismatch:
 
 
 def offset_of_no_reader() -> CheckpointMismatch:
-    """The offset is not of a stream that reads a log, or it is damaged."""
+    """Return the error for an offset that is damaged, or not of a reader of a log."""
     return _mismatch(
         "the checkpoint is not one of a stream that reads a write-ahead log (readLog), or it is"
         " damaged: restore it, or start with a new checkpointLocation"
@@ -245,7 +245,7 @@ def offset_of_no_reader() -> CheckpointMismatch:
 
 
 def offset_of_newer_release(version: int | str, newest: int) -> CheckpointMismatch:
-    """The offset has this version. newest: the last one that this release reads."""
+    """Return the error for an offset of a newer version than `newest`, the last that is read."""
     return CheckpointMismatch(
         f"the checkpoint was written by a newer spark-azqueue (offset version {version};"
         f" this one reads up to {newest}): upgrade spark-azqueue, or start with a new"
@@ -254,7 +254,7 @@ def offset_of_newer_release(version: int | str, newest: int) -> CheckpointMismat
 
 
 def offset_of_another_account(shown: str, account: str) -> CheckpointMismatch:
-    """The offset is of another account. account: the one in the options."""
+    """Return the error for an offset of another account. account: the options' account."""
     return CheckpointMismatch(
         f"the checkpoint belongs to the storage account '{shown}', but the options name"
         f" '{account}': use that account, or another checkpointLocation"
@@ -262,7 +262,7 @@ def offset_of_another_account(shown: str, account: str) -> CheckpointMismatch:
 
 
 def unreadable_offset(error: Exception) -> CheckpointMismatch:
-    """The offset is damaged. error: which part of it."""
+    """Return the error for a damaged offset. error: names the damaged part."""
     return CheckpointMismatch(
         f"the checkpoint holds an offset that spark-azqueue cannot read, or did not write:"
         f" {error}. Restore the checkpoint, or start with a new checkpointLocation (messages"
@@ -274,37 +274,37 @@ def unreadable_offset(error: Exception) -> CheckpointMismatch:
 
 
 def removed(where: str, first: int, last: int, floor: int) -> LostSegment:
-    """A reader misses batches that were removed for their age. floor: the last one that was."""
+    """Return the error for batches that a log has removed for age. floor: last removed batch."""
     return LostSegment(
         f"batches {first} to {last} were removed from the write-ahead log {where}, which"
         f" holds batches from {floor + 1} on (see writeAheadLogRetention of the query that"
-        " writes it): begin later, or set failOnDataLoss=false to go on without them"
+        " writes it): begin later, or set failOnDataLoss=false to continue without them"
     )
 
 
 def rolled_back_too_far(where: str, asked: int, floor: int) -> LostSegment:
-    """The checkpoint is at a batch below those that the log keeps."""
+    """Return the error for a checkpoint at a batch older than the log keeps."""
     return LostSegment(
         f"the checkpoint is at batch {asked}, but the write-ahead log {where} holds batches from"
         f" {floor + 1} on: batches {asked + 1} to {floor} were removed (see"
-        " writeAheadLogRetention). Go back no further, or set failOnDataLoss=false to go on"
+        " writeAheadLogRetention). Go back no further, or set failOnDataLoss=false to continue"
         " without them"
     )
 
 
 def removed_following(where: str, number: int) -> LostSegment:
-    """The batches that followed this one, at which the checkpoint is, were removed meanwhile."""
+    """Return the error if the batches after the checkpoint's batch `number` were removed."""
     return LostSegment(
         f"the checkpoint is at batch {number}, and the write-ahead log"
         f" {where} no longer has the batch that followed: was the checkpoint"
         " rolled back further than writeAheadLogRetention, or has another query with a copy of"
-        " it gone on? Restore a newer checkpoint, or set failOnDataLoss=false to go on without"
+        " it continued? Restore a newer checkpoint, or set failOnDataLoss=false to continue without"
         " the rows of these batches"
     )
 
 
 def removed_under_task(where: str, number: int) -> LostSegment:
-    """A batch was removed while a task of it was at work."""
+    """Return the error for a batch that was removed while one of its tasks ran."""
     return LostSegment(
         f"batch {number} of the write-ahead log {where} was removed"
         " while this task was at work, which happens to tasks of a batch that ended long"
@@ -313,7 +313,7 @@ def removed_under_task(where: str, number: int) -> LostSegment:
 
 
 def removed_under_reader(where: str, number: int) -> LostSegment:
-    """A batch was removed while it was read."""
+    """Return the error for a batch that was removed while it was read."""
     return LostSegment(
         f"batch {number} was removed from the write-ahead log {where} while it was read, since"
         " writeAheadLogRetention of the query that writes it was over: begin later, or set"
@@ -322,7 +322,7 @@ def removed_under_reader(where: str, number: int) -> LostSegment:
 
 
 def stored_later(where: str, first: int, oldest: str) -> LostSegment:
-    """startingAt is older than the log's first batch, and some were removed before it."""
+    """Return the error for a startingAt before the log's first batch, if batches were removed."""
     return LostSegment(
         f"the write-ahead log {where} begins with batch {first}, which was"
         f" stored at {oldest}: batches that were stored between startingAt and"
@@ -332,7 +332,7 @@ def stored_later(where: str, first: int, oldest: str) -> LostSegment:
 
 
 def lost_batch(where: str, number: int) -> LostSegment:
-    """A reader misses a batch that must not have been removed."""
+    """Return a reader's error for a missing batch that the writer has not removed."""
     return LostSegment(
         f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
         " has not removed it: restore it (did a lifecycle rule delete it?), or set"
@@ -341,16 +341,16 @@ def lost_batch(where: str, number: int) -> LostSegment:
 
 
 def lost_segment(where: str, number: int) -> LostSegment:
-    """A query misses a segment whose rows it needs."""
+    """Return the error for a missing segment whose rows the query needs."""
     return LostSegment(
         f"segment {number} of the write-ahead log {where} does not exist: restore"
-        " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to go on without"
+        " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to continue without"
         " its rows"
     )
 
 
 def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegment:
-    """A start misses a segment. first, last: those that should be there."""
+    """Return the error for a segment missing at a start. first, last: the expected segments."""
     return LostSegment(
         f"segment {missing} is missing in the write-ahead log {where}, though segments"
         f" {first} to {last} should be there: restore it, or start with a new"
@@ -360,7 +360,7 @@ def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegm
 
 
 def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
-    """An object names a number that no query gave."""
+    """Return the error for an object whose number is far above all others."""
     return LogDamaged(
         f"segment {missing} is missing in the write-ahead log {where}, and an"
         f" object of it names number {number}, which is far above all others: no query"
@@ -370,7 +370,7 @@ def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
 
 
 def late_segment(where: str, number: int) -> LateSegment:
-    """A segment of an ended process appeared where ours was to be put."""
+    """Return the error for a segment of an ended process that has the number of a new segment."""
     return LateSegment(
         f"segment {number} of the write-ahead log {where} has just appeared, and no"
         " other process claims the log: an ended one had sent it, and got no answer. Start"
@@ -379,26 +379,29 @@ def late_segment(where: str, number: int) -> LateSegment:
 
 
 def lost_slot(where: str, slot: int, number: int) -> LostSegment:
-    """A task misses its slot of a batch that is over."""
+    """Return a task's error for the missing slot of an ended batch."""
     return LostSegment(
         f"slot {slot} of batch {number} is no longer in the write-ahead log"
         f" {where}: restore it (did a lifecycle rule delete it, or was the"
         " checkpoint rolled back further than writeAheadLogRetention?), or set"
-        " failOnDataLoss=false to go on without its rows"
+        " failOnDataLoss=false to continue without its rows"
     )
 
 
 def lost_slot_to_split(where: str, slot: int, number: int, again: int) -> LostSegment:
-    """A task misses the slot of an abandoned batch whose messages come in the batch `again`."""
+    """Return a task's error for the missing slot of an abandoned batch.
+
+    again: number of the batch in which the messages come again.
+    """
     return LostSegment(
         f"slot {slot} of batch {number} is no longer in the write-ahead log"
         f" {where}, and its messages come again in batch {again}: restore it, or"
-        " set failOnDataLoss=false to go on without its rows"
+        " set failOnDataLoss=false to continue without its rows"
     )
 
 
 def lost_following(where: str, number: int) -> LostSegment:
-    """No plan is named that followed this batch."""
+    """Return the error for a log without the plan that follows batch `number`."""
     return LostSegment(
         f"the write-ahead log {where} does not say what followed batch"
         f" {number}: restore it, or start with a new folder"
@@ -406,7 +409,7 @@ def lost_following(where: str, number: int) -> LostSegment:
 
 
 def abandoned(where: str, number: int, tries: int, messages: int) -> str:
-    """A batch failed too often, and has no rows: a warning."""
+    """Return the warning that a batch failed too often and is abandoned."""
     often = "once" if tries == 1 else f"{tries} times"
     come = "its message comes" if messages == 1 else f"its {messages} messages come"
     return (
@@ -416,7 +419,10 @@ def abandoned(where: str, number: int, tries: int, messages: int) -> str:
 
 
 def undecodable_in_batch(number: int, text: str, logged_with: str) -> UndecodableBody:
-    """A body of a logged batch does not decode. text: which, and why. logged_with: options."""
+    """Return the error for an undecodable body of a log. text: names the message and the reason.
+
+    logged_with: the options with which the batch was logged.
+    """
     return UndecodableBody(
         f"batch {number} of the log: {text}. It was logged with {logged_with or '?'}",
         condition=Condition.UNDECODABLE_BODY_IN_LOG,
@@ -427,7 +433,7 @@ def undecodable_in_batch(number: int, text: str, logged_with: str) -> Undecodabl
 
 
 def no_log_there(where: str, identity: str) -> InvalidOption:
-    """The folder holds no log. identity: the object that it misses."""
+    """Return the error for a folder without a log. identity: name of the missing object."""
     return _invalid_option(
         f"there is no write-ahead log in {where} (no '{identity}'): 'readLog' takes what"
         " the writing query has for 'writeAheadLog'. A query makes it at its first start"
@@ -435,7 +441,7 @@ def no_log_there(where: str, identity: str) -> InvalidOption:
 
 
 def log_without_messages(where: str, words: str) -> LogConflict:
-    """The folder holds a log of another kind, in words."""
+    """Return the error for a log of a different kind. words: name of the kind."""
     return LogConflict(
         f"{where} is the folder of a {words}, which holds no messages to read:"
         " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"
@@ -443,7 +449,7 @@ def log_without_messages(where: str, words: str) -> LogConflict:
 
 
 def not_committed_yet(where: str, option: str, number: int, committed: int) -> InvalidOption:
-    """An option names a batch behind the newest one that is known as committed."""
+    """Return the error for an option that names a batch after the newest committed batch."""
     return _invalid_option(
         f"option '{option}' is {number}, and the newest batch that the write-ahead log"
         f" {where} knows as committed is {committed}: name an earlier one, or"
@@ -453,7 +459,7 @@ def not_committed_yet(where: str, option: str, number: int, committed: int) -> I
 
 
 def end_of_stream(option: str) -> InvalidOption:
-    """An option names the end of a stream."""
+    """Return the error for an option that sets the end of a stream."""
     return _invalid_option(
         f"option '{option}' is for spark.read with 'readLog', and a stream has no end: remove"
         " it, or read with spark.read"

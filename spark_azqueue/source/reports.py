@@ -1,7 +1,7 @@
-"""The source's report inside of offsets: Spark 4.0 and 4.1 do not ask a source for one.
+"""Reports of the source inside offsets, for Spark 4.0 and 4.1, which do not ask for a report.
 
-Spark compares offsets as text, and another text is a new batch. So a report goes into a new offset
-alone; what Spark has named, or was given, is returned as it was.
+Spark compares offsets as text, and a different text is a new batch. So only a new offset gets a
+report. An offset that Spark has named or received before is returned unchanged.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from .offset_columns import DamagedOffset
 from .offsets import OffsetJson, offset_text, refusing_damage
 
 REPORT = "report"
-"""The last field of an offset. The consumers see offsets without it."""
+"""Name of the report, the last field of an offset. Consumers get offsets without this field."""
 
 _KEPT = 8
-"""Only the newest offsets can be asked for again."""
+"""Number of offsets whose reports are kept. Spark asks again only for the newest offsets."""
 
 
 class CarriedReports:
@@ -29,7 +29,7 @@ class CarriedReports:
         self._is_named = False
 
     def plain(self, offset: Mapping[str, Any]) -> OffsetJson:
-        """An offset that Spark names, without its report. Raises CheckpointMismatch for damage."""
+        """Return an offset of Spark without its report. Raises CheckpointMismatch for damage."""
         self._is_named = True
         with refusing_damage():
             if not isinstance(offset, Mapping):
@@ -37,7 +37,7 @@ class CarriedReports:
             plain = {name: value for name, value in offset.items() if name != REPORT}
             report = offset.get(REPORT)
             try:
-                offset_text({REPORT: report})  # it goes back to Spark as text
+                offset_text({REPORT: report})  # Spark gets the report again, as text
                 digest = _digest(plain)
             except RecursionError:
                 raise DamagedOffset("it is nested too deep") from None
@@ -45,9 +45,10 @@ class CarriedReports:
         return plain
 
     def whole(self, offset: OffsetJson, report: Callable[[], Any]) -> OffsetJson:
-        """An offset with its report. report: for a new one, None for none.
+        """Return an offset with its report. report: makes the report of a new offset, or None.
 
-        Before Spark has named an offset in this run, nothing tells what is new.
+        Before Spark has named an offset in this run, no report is added, because it is unknown if
+        the offset is new.
         """
         digest = _digest(offset)
         if digest in self._known:

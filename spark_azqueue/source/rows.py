@@ -1,6 +1,6 @@
 """The source's rows: decoded from messages, then cut into partitions as Arrow streams.
 
-They are built once. `read` only returns what a partition holds.
+Rows are built once. `read` only returns the rows of a partition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SAMPLE_ROWS = 8
 
 
 class Bodies(Protocol):
-    """What rows have for bodies. A `SourceConfig` is one."""
+    """Options for the bodies of rows. A `SourceConfig` has them."""
 
     @property
     def body_type(self) -> BodyType:
@@ -50,11 +50,11 @@ class Bodies(Protocol):
 
     @property
     def claim_check(self) -> ClaimCheck | None:
-        """Where large bodies are, with largeBody=blob."""
+        """Container of large bodies, with largeBody=blob."""
 
 
 class Decoding(Bodies, Protocol):
-    """How bodies are made of messages. A `SourceConfig` is one."""
+    """Options for decoding messages into bodies. A `SourceConfig` has them."""
 
     @property
     def encoding(self) -> Encoding:
@@ -63,7 +63,7 @@ class Decoding(Bodies, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message with its decoded body. `corrupt`: its raw text, if that does not decode.
+    """A message with its decoded body. corrupt: the raw text, if the text does not decode.
 
     lease: None for a peek. reference: set if `body` is a reference to a blob.
     """
@@ -88,9 +88,10 @@ def partitions(rows: Sequence[Row], columns: Columns, most_rows: int | None = No
 def parts_of(
     rows: Sequence[Row], most_rows: int | None = None, *, with_texts: bool = True
 ) -> list[list[Row]]:
-    """Cut rows into partitions, of at most `most_rows` rows if that is given.
+    """Cut rows into partitions, of at most `most_rows` rows if this is not None.
 
-    with_texts: False if the partitions hold no body and no raw text, so only their rows count.
+    with_texts: False if the partitions have neither bodies nor raw texts, so that only the number
+    of rows counts.
     """
     most_rows = most_rows or rows_at_most(len(rows))
     if not with_texts:
@@ -102,9 +103,9 @@ def parts_of(
 def streams(
     parts: Iterable[Sequence[Row]], columns: Columns, *, deleted_by_user: bool = False
 ) -> list[bytes]:
-    """Each part as an Arrow IPC stream of one record batch, compressed.
+    """Return each part as an Arrow IPC stream of one record batch, compressed.
 
-    deleted_by_user: as `record_batch` takes it.
+    deleted_by_user: see `record_batch`.
     """
     return [
         _serialised(record_batch(part, columns, deleted_by_user=deleted_by_user)) for part in parts
@@ -112,7 +113,7 @@ def streams(
 
 
 def _ratio(rows: Sequence[Row]) -> float:
-    """The compressed size of some bodies to the size of their texts, 1 if there are none."""
+    """Return compressed size of bodies / size of texts, for a sample; 1 if all texts are empty."""
     some = sample(rows, _SAMPLE_ROWS)
     size = sum(row.size for row in some)
     bodies = b"".join(_bytes_of(row.body or row.corrupt or "") for row in some)
@@ -124,7 +125,7 @@ def _bytes_of(body: str | bytes) -> bytes:
 
 
 def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
-    """The record batches of one partition."""
+    """Yield the record batches of one partition."""
     with pa.ipc.open_stream(partition) as reader:
         yield from reader
 
@@ -132,9 +133,9 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
 def record_batch(
     rows: Sequence[Row], columns: Columns, *, deleted_by_user: bool = False
 ) -> pa.RecordBatch:
-    """The rows with these columns, as one record batch.
+    """Return the rows with these columns, as one record batch.
 
-    deleted_by_user: the user may use the receipts, with deleteOnCommit=false.
+    deleted_by_user: True with deleteOnCommit=false, where the user may use the receipts.
     """
     shown = str if deleted_by_user else marked
     schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
@@ -172,7 +173,7 @@ def _column(name: str, rows: Sequence[Row], shown: Callable[[str], str]) -> list
 
 
 def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Reference | None]:
-    """The body of a message, and the reference that it is, if so. Raises UndecodableBody."""
+    """Return a message's body, and the reference if the body is one. Raises UndecodableBody."""
     container = config.claim_check.container if config.claim_check else None
     return content_as(message, config.encoding, config.body_type, container)
 
@@ -180,7 +181,7 @@ def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Referen
 def content_as(
     message: Message, encoding: Encoding, body_type: BodyType, container: str | None
 ) -> tuple[str | bytes, Reference | None]:
-    """The body of a message by these options. container: of large bodies; None for none."""
+    """Do as `content_of`, by these options. container: of large bodies, if there is one."""
     if not message.intact:
         character = unwritable(message.text)
         raise UndecodableBody(
@@ -195,8 +196,8 @@ def content_as(
 def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
     """Decode a leased message into a row.
 
-    Raises UndecodableBody, but not with onUndecodable=permissive: the reason why it is
-    dead-lettered, see `is_dead_letter`, or an error that stops the query.
+    Raises UndecodableBody, except with onUndecodable=permissive. If `is_dead_letter` is True, the
+    error is the reason for the dead letter. Otherwise it is the error that stops the query.
     """
     try:
         body, reference = content_of(message, config)
@@ -213,8 +214,8 @@ def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
 def undecodable(
     message: Message, error: UndecodableBody, encoding: Encoding, back: str = ""
 ) -> UndecodableBody:
-    """The error that stops a query for this message. encoding: of today. back: what becomes of it,
-    if it does not stay where it is."""
+    """Return the error that stops a query for this message. encoding: the current option. back: a
+    sentence about what happens to the message, if it moves."""
     if message.intact:
         then = f"Set messageEncoding to what the sender uses (now {encoding.value}), or"
     elif message.is_whole:
@@ -230,14 +231,16 @@ def undecodable(
 
 
 def is_dead_letter(message: Message, on_undecodable: OnUndecodable) -> bool:
-    """True if this message is dead-lettered when it does not decode. Not one of which a damaged
-    answer has but a part: its copy would be another message."""
+    """True if the message is dead-lettered when it does not decode. False if a damaged answer has
+    only a part of the message: its copy would be a different message."""
     return on_undecodable is OnUndecodable.POISON and message.is_whole
 
 
 def is_to_come_again(message: Message, on_undecodable: OnUndecodable) -> bool:
-    """True for a dead letter with a text that no XML can hold, if this is the first time that it
-    comes: the answer alone may have been damaged. So it is released, and if it comes with such a
-    text once more, that is its text."""
+    """True if a damaged message is to be released and read again, before it is dead-lettered.
+
+    The damage may be in the answer only. So the first dequeue releases the message. If its text is
+    damaged again in a later dequeue, the message itself is damaged.
+    """
     is_first = not message.intact and message.dequeue_count == 1
     return is_first and is_dead_letter(message, on_undecodable)

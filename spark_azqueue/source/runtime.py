@@ -1,4 +1,4 @@
-"""What a consumer uses of the outside: the clock, threads, and the client of its queues."""
+"""Environment of a consumer: clock, threads, and the client of its queues."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spark_azqueue.service.workers import MakeWorkers, Workers
 
 @dataclass(frozen=True)
 class Runtime:
-    """What all parts of one consumer share: threads, time and queues.
+    """Threads, clocks and client that all parts of a consumer share.
 
-    client: the queues, if not those of the account. renews: False leaves renewals to calls of
-    `renew_due` (when executors lease, nothing is renewed). make_workers: makes a pool of threads.
-    clock: seconds that only grow; now: seconds since 1970. sleep: waits this many seconds.
+    client: the client of the queues; None to make one for the account. renews: False to renew only
+    by calls of `renew_due` (with leaseOn=executors, nothing is renewed). make_workers: makes a pool
+    of threads. clock: monotonic time in seconds. now: seconds since 1970. sleep: waits, in seconds.
     """
 
     client: QueueClient | None = None

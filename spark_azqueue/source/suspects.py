@@ -1,11 +1,12 @@
-"""Which messages share a batch after a failure, and which of them is poison. Pure, for all modes.
+"""Isolation of poison: which messages share a batch after a failure, and which are poison. Pure.
 
-A batch that fails is delivered again. After some failures its messages are *suspects*: they come in
-pieces, and a piece that fails is cut again, until a message is alone in its batch. Such a message
-is a *lone suspect*. A lone suspect is tested after a commit of another batch, and it is moved if
-chance does not explain its failures: a sink that is down or that fails now and then convicts none.
+A batch that fails is delivered again. After some failures its messages are *suspects*: they are
+delivered in pieces, and a piece that fails is cut again, until a message is alone in its batch.
+Such a message is called a *lone suspect*. A lone suspect is tested after the commit of another
+batch. The message is moved if chance does not explain its failures. So no message is moved only
+because a sink is down, or fails now and then.
 
-The number of a batch says which of two came first.
+A batch with a lower number came earlier.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from spark_azqueue.errors import TooManyPoison
 from spark_azqueue.options.source_config import SourceConfig
 
 PARTS = 16
-"""A batch of suspects that fails is cut into this many pieces."""
+"""Number of pieces into which a failed batch of suspects is cut."""
 
 SINGLES_UP_TO = 32
-"""A piece of this many is cut into single messages: fewer restarts, for some batches more."""
+"""Largest piece that is cut into single messages: this saves restarts, but costs more batches."""
 
 HISTORIES_AT_MOST = 4_096
-"""Of so many suspects the history is kept. Others are new again, and come after these."""
+"""Most suspects whose history is kept. Further suspects count as new, and are delivered later."""
 
 REPEATS = 4
-"""Failures of the first batch before it is cut: an outage of some 20 seconds cuts none."""
+"""Failures of the first batch before it is cut, so that an outage of about 20 s cuts no batch."""
 
 CHANCE_AT_MOST = 1e-5
-"""A message is moved if chance explains its failures with this probability at most."""
+"""A message is moved if the probability that chance explains its failures is at most this."""
 
 _MOSTLY_CHANCE = 0.9  # above it no message is moved
 _OFTEN = 0.5  # above it the status says that the sink fails
 _PATIENT_FROM = 0.15
 _MOST_PATIENT = 12
-_LATE = 0.3  # weight of a failure that came when nothing was left to compare with
+_LATE = 0.3  # weight of a failure when no other message was left to compare with
 _FEWEST_COUNTED = 2
 _WINDOW_OF_BATCHES = 400
 _PART_MOVED = 10
@@ -50,13 +51,13 @@ _SCARCE = 16
 
 
 class FailureHistory(NamedTuple):
-    """How the batches of a message ended since it was first delivered, or last committed.
+    """Failed batches of a message since it was first delivered, or last committed.
 
-    failures: of these batches, in a row. tries: how many of the newest had the same messages.
-    counted: how many of these tries came directly after a commit of another batch. since, batch:
-    numbers of the first and the newest one that failed. size: how many messages the newest one had.
-    proven: when that one failed, another batch had been committed since the first failure. (A
-    commit after it says nothing: the sink may have come back.)
+    failures: number of failures in a row. tries: number of newest failures with a batch of the same
+    size. counted: number of these tries that came directly after the commit of another batch.
+    since, batch: numbers of the first and the newest failed batch. size: number of messages in the
+    newest failed batch. proven: True if another batch was committed between the first and the
+    newest failure. (A commit after the newest failure proves nothing: the sink may work again.)
     """
 
     failures: int
@@ -69,17 +70,17 @@ class FailureHistory(NamedTuple):
 
     @property
     def is_lone(self) -> bool:
-        """True if the newest batch had this message alone."""
+        """True if the newest batch had only this message."""
         return self.size == 1
 
     @property
     def alone(self) -> int:
-        """How many of the newest batches had it alone."""
+        """Number of newest batches that had only this message."""
         return self.tries if self.is_lone else 0
 
 
 class Verdict(enum.Enum):
-    """What to do with a suspect that failed again."""
+    """The decision about a suspect that failed again."""
 
     AGAIN = "deliver it again"
     POISON = "move it to the poison queue"
@@ -89,15 +90,15 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known beside the histories.
+    """Counts about all batches, in addition to the histories of suspects.
 
-    committed: the newest batch with messages that was committed, 0 without any. has_failed: the
-    newest batch failed. recovered: failures directly after a commit whose messages were committed
-    later, so chance failed these batches. in_a_row: commits directly after a commit. firsts,
-    firsts_failed: first tries of single messages, and those of them that failed. These four are
-    about the newest hundreds of batches. is_unproven: a
-    message was moved, and nothing was committed since its first failure. moved,
-    delivered: counts of messages, of the newest ten thousand.
+    committed: newest committed batch that has messages, or 0. has_failed: True if the newest batch
+    failed. recovered: number of failures directly after a commit whose messages were committed
+    later, so that chance explains the failure. in_a_row: number of commits directly after a commit.
+    firsts: number of first tries of single messages. firsts_failed: number of failed first tries.
+    These four counts cover the newest hundreds of batches. is_unproven: True if a message was moved
+    and nothing was committed since its first failure. moved, delivered: numbers of messages, of the
+    newest ten thousand.
     """
 
     committed: int = 0
@@ -113,14 +114,14 @@ class Evidence:
     def on_committed(
         self, number: int, messages: int, histories: Iterable[FailureHistory], repeats: int = 0
     ) -> Evidence:
-        """A batch of this many messages was committed. histories: of those that are suspects.
+        """Return the evidence after a commit. histories: of the batch's suspects.
 
-        repeats: how often the batch itself had failed before.
+        messages: number of the batch's messages. repeats: number of earlier failures of the batch.
         """
         if not messages:
             return self
         histories = [*histories]
-        # A larger batch may have failed by another message.
+        # If the batch that failed was larger, a different message may have caused the failure.
         recovered = max((each.counted for each in histories if each.size <= messages), default=0)
         is_after_commit = not self.has_failed
         seen = replace(
@@ -137,7 +138,10 @@ class Evidence:
         return faded(seen)
 
     def on_failed(self, size: int, before: FailureHistory | None) -> Evidence:
-        """A batch of this many messages failed. before: the history of one of its messages."""
+        """Return the evidence after a batch of `size` messages failed.
+
+        before: the history of one of its messages, before this failure.
+        """
         is_first = size == 1 and not (before and before.is_lone)
         return faded(
             replace(
@@ -149,7 +153,7 @@ class Evidence:
         )
 
     def on_moved(self, history: FailureHistory) -> Evidence:
-        """A message with this history was moved."""
+        """Return the evidence after a message with this history was moved."""
         return replace(
             self,
             moved=self.moved + 1,
@@ -158,13 +162,13 @@ class Evidence:
         )
 
     def kept(self, *, has_suspects: bool) -> Evidence:
-        """What of it a later process needs."""
+        """Return the evidence that a later process needs: all, or nothing."""
         is_needed = has_suspects or self.moved or self.recovered or self.is_unproven
         return self if is_needed else Evidence()
 
 
 def faded(seen: Evidence) -> Evidence:
-    """The same, with old counts halved."""
+    """Return the evidence with large counts halved, so that old batches count less."""
     if seen.recovered + seen.in_a_row > _WINDOW_OF_BATCHES:
         seen = replace(seen, recovered=seen.recovered // 2, in_a_row=seen.in_a_row // 2)
     if seen.firsts > _WINDOW_OF_BATCHES:
@@ -176,13 +180,14 @@ def faded(seen: Evidence) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """What chance explains, given the evidence and the lone suspects of now.
+    """Estimate of what chance explains, from the evidence and the current lone suspects.
 
-    chance: the probability that a batch without a guilty message fails directly after a commit.
-    guilty: how many messages are guilty, about: moved ones, and a share of the lone suspects.
-    needed: how many commits of other batches the lone suspects need until they are decided, about.
-    lone: how many they are. patience: how often a batch of several messages is tried before it is
-    cut, so that chance explains its failures with 10 % at most.
+    A guilty message fails every batch that has it. chance: probability that a batch without a
+    guilty message fails directly after a commit. guilty: estimated number of guilty messages: the
+    moved messages, and a share of the lone suspects. needed: estimated number of commits of other
+    batches until the lone suspects are decided. lone: number of lone suspects. patience: number of
+    tries of a batch of several messages before it is cut, chosen so that the probability that all
+    of them fail by chance is at most 10 %.
     """
 
     chance: float
@@ -193,12 +198,12 @@ class Odds:
 
     @classmethod
     def of(cls, evidence: Evidence, histories: Iterable[FailureHistory]) -> Odds:
-        """Estimate them by expectation and maximization.
+        """Estimate the odds by expectation and maximization.
 
-        The first guess is that chance failed each single message that failed at its first try. A
-        suspect that fails at each test is guilty, and its failures do not count as chance then. If
-        lone suspects were committed later, most of the others are innocent, too; if each of them
-        was moved, they are guilty.
+        The first guess is that chance explains each single message that failed at its first try. A
+        suspect that fails every test is probably guilty, and its failures then do not count as
+        chance. If earlier lone suspects were committed later, most current ones are innocent, too.
+        If all earlier ones were moved, the current ones are guilty.
         """
         counted = Counter(each.counted for each in histories if each.is_lone)
         lone, moved = counted.total(), evidence.moved
@@ -214,7 +219,7 @@ class Odds:
             by_chance += sum(innocent[k] * k * n for k, n in counted.items())
             chance = by_chance / (by_chance + evidence.in_a_row + 0.5)
             guilty = sum((1 - innocent[k]) * n for k, n in counted.items() if k > 1)
-        if share > 0.5:  # most suspects that were decided are guilty, so the others are
+        if share > 0.5:  # most decided suspects are guilty, so the undecided are, too
             guilty += (1 - innocent.get(1, 1.0)) * counted[1]
         is_known = evidence.recovered + evidence.firsts >= _FEWEST_KNOWN
         patience = _patience(chance) if is_known else 1
@@ -228,7 +233,7 @@ class Odds:
         return cls(chance, evidence.moved + guilty, math.ceil(needed), lone, patience)
 
     def is_excluded(self, history: FailureHistory) -> bool:
-        """True if chance does not explain the failures of this lone suspect."""
+        """True if chance does not explain the failures of a lone suspect."""
         if not history.proven or history.counted < _FEWEST_COUNTED or self.chance >= 1:
             return False
         late = max(0, history.tries - history.counted - 1)
@@ -242,7 +247,7 @@ _FEWEST_KNOWN = 3
 
 
 def _tests(chance: float) -> float:
-    """How often a message fails until chance does not explain it."""
+    """Return the number of failures that chance no longer explains."""
     return math.log(CHANCE_AT_MOST) / math.log(chance)
 
 
@@ -254,10 +259,11 @@ def _patience(chance: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class IsolationRule:
-    """The options, and what follows from them.
+    """The rules of isolation, by the query's options.
 
-    most_failures: maxDequeueCount. most_moved: above it, a tenth of the delivered messages is too
-    many. source: names the source, so that two of one query do not do the same in the same batch.
+    most_failures: maxDequeueCount. most_moved: maxPoisonMessages; above it, a tenth of the
+    delivered messages is too many. source: name of the source, so that two sources of a query do
+    not test their suspects in the same batches.
     """
 
     most_failures: int
@@ -266,7 +272,7 @@ class IsolationRule:
 
     @classmethod
     def of(cls, config: SourceConfig) -> IsolationRule | None:
-        """That of these options, None if poison handling is off."""
+        """Return the rule of these options, or None if poison handling is off."""
         most = config.max_dequeue_count
         if most is None:
             return None
@@ -274,44 +280,46 @@ class IsolationRule:
         return cls(most, config.max_poison_messages, f"{config.account.name}/{names}")
 
     def repeats(self, odds: Odds, *, is_first: bool) -> int:
-        """After how many failures a batch is cut. is_first: nothing is isolated yet."""
+        """Return the number of failures after which a batch is cut. is_first: no suspects yet."""
         return max(REPEATS if is_first else 1, odds.patience)
 
     def share(self, history: FailureHistory, odds: Odds) -> int:
-        """How many messages may share the next batch with a suspect."""
+        """Return the largest size of a suspect's next batch."""
         is_first = history.failures == history.tries and not odds.lone
         if history.tries < self.repeats(odds, is_first=is_first):
             return history.size
         return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
 
     def most_beside(self, odds: Odds, left: int, *, is_all: bool) -> int:
-        """The most messages in a batch that lone suspects are compared with.
+        """Return the most messages of a batch with which lone suspects are compared.
 
-        left: how many messages wait here besides them. is_all: the queues show no more. A commit of
-        another batch has to precede each test, so a few messages are kept back for it.
+        left: number of waiting messages that are no lone suspects. is_all: True if the queues have
+        no further messages. Each test needs the commit of another batch before it, so some messages
+        are kept for later batches.
         """
         if not odds.lone:
             return left
         return max(1, left // (odds.needed + 1) if is_all else left // 2)
 
     def enough(self, odds: Odds) -> int:
-        """How many messages besides lone suspects have to wait here if the queues have as many."""
+        """Return the number of other messages that should wait, to be compared with suspects."""
         return _KEPT_BACK * odds.needed
 
     def tests_now(self, evidence: Evidence) -> bool:
-        """True if a lone suspect is tested next: after a commit, and mostly after every second."""
+        """True if a lone suspect is tested next: after a commit, on average after every second."""
         if evidence.has_failed:
             return False
         return hashed(self.source, evidence.committed) % 2 == 0
 
     def is_scarce(self, evidence: Evidence, odds: Odds, left: int) -> bool:
-        """True if a lone suspect is tested after each commit: few messages are left besides."""
+        """True if a lone suspect is tested after every commit, because few others are left."""
         return not evidence.has_failed and left <= min(odds.needed, _SCARCE)
 
     def turn(self, history: FailureHistory, evidence: Evidence) -> tuple[int, int, int]:
-        """Suspects with the lowest turn are delivered first; see `LAST`.
+        """Return the turn of a suspect: the lowest turn is delivered first; see `LAST`.
 
-        After a commit the lone suspect that failed most; else the piece that failed last.
+        If a lone suspect is tested, the one with the most counted failures is first. Otherwise the
+        piece that failed last is first.
         """
         if history.is_lone:
             if evidence.has_failed:
@@ -320,7 +328,7 @@ class IsolationRule:
         return 1, -history.batch, history.failures
 
     def said_of(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> str:
-        """What a batch with this history did, for people."""
+        """Return a sentence about a failed batch with this history, for the status."""
         times = f"failed {history.failures} times in a row"
         if history.size == 1:
             what = f"batch {history.batch} (1 message) failed, its message {times}"
@@ -334,9 +342,9 @@ class IsolationRule:
         return f"{what}: split into {-(-history.size // share)}{_of_sink(odds)}"
 
     def verdict(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> Verdict:
-        """What to do with a suspect, now that a batch that had it failed.
+        """Decide what to do with a suspect after its batch failed.
 
-        evidence: before that failure. odds: with it.
+        evidence: as it was before this failure. odds: with this failure.
         """
         if not history.is_lone:
             return Verdict.AGAIN
@@ -356,12 +364,12 @@ class IsolationRule:
         return Verdict.TOO_MANY if is_one_too_many else Verdict.POISON
 
     def are_too_many(self, messages: float, evidence: Evidence) -> bool:
-        """True if so many poison messages are above the limit, and a tenth of those delivered."""
+        """True if these are more than `most_moved` and more than a tenth of the delivered."""
         delivered = evidence.delivered + messages
         return messages > self.most_moved and messages * _PART_MOVED > delivered
 
     def is_poison(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> bool:
-        """True if a message is to be moved. Raises TooManyPoison. See `verdict`."""
+        """True if the message is to be moved; see `verdict`. Raises TooManyPoison."""
         verdict = self.verdict(history, evidence, odds)
         if verdict is Verdict.TOO_MANY:
             raise TooManyPoison(
@@ -379,21 +387,18 @@ def _of_sink(odds: Odds) -> str:
     if odds.chance <= _OFTEN:
         return ""
     if odds.chance > _MOSTLY_CHANCE:
-        return "; nearly all batches fail: no message is convicted meanwhile"
-    return f"; the sink fails {odds.chance:.0%} of all batches: a conviction takes many tests"
+        return "; nearly all batches fail: no message is moved meanwhile"
+    return f"; the sink fails {odds.chance:.0%} of all batches: a suspect needs many tests"
 
 
 def hashed(*parts: object) -> int:
-    """A number that these values decide."""
+    """Return a hash of these values, the same in every process."""
     text = "\n".join(map(str, parts)).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 
 def why(history: FailureHistory, error: str = "") -> str:
-    """Why a message is poison, for a reader of its dead letter.
-
-    error: what its newest batch raised, if that is known.
-    """
+    """Return why a message is poison, for the dead letter. error: of its newest batch, if known."""
     others = (
         f"{history.counted} of them directly after another was committed"
         if history.proven
@@ -407,7 +412,7 @@ def why(history: FailureHistory, error: str = "") -> str:
 
 
 def status(said: str, suspects: int) -> str:
-    """What isolation does, in a line: for an offset, and so for the line of a restart."""
+    """Return a line about isolation: for an offset, which is shown at a restart."""
     left = f"{suspects} suspects left" if suspects else ""
     return "; ".join(filter(None, (said, left)))
 
@@ -424,9 +429,10 @@ def failed(
     times: int = 1,
     is_alone: bool = True,
 ) -> FailureHistory:
-    """The history of a message of a batch that failed. before: None if it had none.
+    """Return the history of a message after its batch failed. before: None if it had none.
 
-    times: how often the same batch failed. is_alone: Spark's batch had no other messages.
+    evidence: as it was before this failure. number, size: of the batch. times: failures of the
+    batch to add. is_alone: False if Spark's batch had other messages, too.
     """
     size = size if is_alone else max(size, 2)
     counted = int(not evidence.has_failed)
@@ -445,4 +451,4 @@ def failed(
 
 
 LAST = 2
-"""A lone suspect that is not tested now: messages that are no suspects come before."""
+"""Turn of a lone suspect that is not tested now: messages that are no suspects come first."""

@@ -1,8 +1,8 @@
-"""Looks at the queues of a query from outside, seldom and in the background: nothing is leased.
+"""Backlog and age of a query's queues, and its poison messages, without the query or leases.
 
-So backlog, age and poison messages are known while the query fails, restarts or is stopped. A look
-begins when an asker comes, ten seconds after the last one at the earliest: without questions there
-are no requests. The one who asks waits for a moment, and else gets what the last look showed.
+So these numbers are known while the query fails, restarts or is stopped. Looks run in the
+background. A call of `newest` begins a look, at the earliest 10 s after the last one: without calls
+there are no requests. The caller waits for up to 2 s, and otherwise gets the last look's numbers.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .intake.queues import LOOK_AGAIN_S, MOST_QUEUES
 log = logging.getLogger(__name__)
 
 LOOK_PATIENCE_S = 5.0
-"""How long one look waits for the answers of the queues."""
+"""Longest wait of a look for the answers of the queues."""
 
 ASKER_WAITS_S = 2.0
-"""How long the one who asks waits for a look."""
+"""Longest wait of a caller for a look."""
 
 CURRENT_FOR_S = 120.0
-"""What was seen longer ago is left out: better no number than an old one."""
+"""Age above which a look is left out: no number is better than an old number."""
 
 _ASK_AGAIN_S = 300.0
-"""Queues that could not be looked at for lack of a permission are asked again after so long."""
+"""Pause before a queue is asked again for which the credential lacked permission."""
 
 
 class QueuesWatch:
@@ -51,9 +51,9 @@ class QueuesWatch:
         clock: Callable[[], float] = time.monotonic,
         client: QueueClient | None = None,
     ) -> None:
-        """Nothing is sent before the first question. clock: seconds. client: if not the account's.
+        """Store; nothing is sent before `newest`. clock: seconds. client: None to make one.
 
-        selection: names, patterns, and the name of the poison queue if it is not the usual one.
+        selection: names and patterns of the queues, and the name of the poison queue if set.
         """
         self._selection = selection
         self._clock = clock
@@ -68,22 +68,22 @@ class QueuesWatch:
         self._under_way: Future[None] | None = None
         self._looked_at: float | None = None
         self._seen: tuple[float, Watched] | None = None
-        # Of the thread that looks.
+        # Used only by the thread that looks:
         self._named_at: float | None = None
         self._denied_at: float | None = None
-        self._unlisted: tuple[str, ...] = ()  # patterns whose queues are not known
+        self._unlisted: tuple[str, ...] = ()  # patterns whose queues could not be listed
         self._silent: dict[QueueRef, str] = {}
 
     def newest(self) -> Watched | None:
-        """What the queues show; None if no look of the last two minutes answered.
+        """Return the numbers of the last look; None if it is older than 120 s. Never raises.
 
-        Looks if the last look is ten seconds old (more, for many queues). Never raises.
+        Begins a look if the last look is older than 10 s (more for many queues).
         """
         if self._is_due():
             try:
                 self._under_way = self._submit(self._look)
             except RuntimeError as error:  # no thread can be started
-                log.warning("the queues are not looked at: %s", error)
+                log.warning("the backlog of the queues could not be read: %s", error)
         if self._under_way:
             wait([self._under_way], timeout=ASKER_WAITS_S)
         with self._lock:
@@ -92,7 +92,7 @@ class QueuesWatch:
             return self._seen[1]
 
     def _is_due(self) -> bool:
-        """True for one who is to begin a look."""
+        """True if the caller has to begin a look."""
         with self._lock:
             now = self._clock()
             pause = max(BUSY_PAUSE_S, 2 * PAUSE_PER_QUEUE_S * len(self._queues))
@@ -113,7 +113,7 @@ class QueuesWatch:
             backlog = self._backlog.now(heads=True)
             poison = self._poison.now()
             self._tell_silent()
-        except Exception:  # what is known gets old, and is left out then
+        except Exception:  # the last look stays, until it is too old
             log.exception("the look at the queues failed")
             return
         seen = Watched(
@@ -138,7 +138,7 @@ class QueuesWatch:
             try:
                 names = CONTROL(self._client.names, self._selection.prefix)
             except AzQueueError as error:
-                log.warning("queues that came or went are not known: %s", error)
+                log.warning("the list of queues could not be refreshed: %s", error)
                 self._unlisted = self._selection.patterns
                 return
             queues = self._selection.among(names)[:MOST_QUEUES]
@@ -159,24 +159,24 @@ class QueuesWatch:
             self._poison.ask_again()
 
     def _tell_silent(self) -> None:
-        """Warn of queues that did not answer, each reason once. (`Backlog` tells of denials.)"""
+        """Warn of queues that did not answer, each reason once. (`Backlog` warns of denials.)"""
         errors: Mapping[QueueRef, Exception] = {
             **{
                 queue: error
                 for queue, error in self._poison.errors.items()
-                if not isinstance(error, QueueNotFound)  # it is created with its first message
+                if not isinstance(error, QueueNotFound)  # created with its first message
             },
             **self._backlog.errors,
         }
         silent = {queue: _reason(error) for queue, error in errors.items()}
         for queue, error in errors.items():
             if self._silent.get(queue) != silent[queue] and not isinstance(error, AccessDenied):
-                log.warning("what queue '%s' holds is not known: %s", queue.name, error)
+                log.warning("the backlog of queue '%s' is unknown: %s", queue.name, error)
         self._silent = silent
 
 
 def _reason(error: Exception) -> str:
-    """What tells two reasons apart: not the id of the request, which is in the text."""
+    """Return a key of an error, without the id of the request, which differs each time."""
     if isinstance(error, ServiceError):
         return f"{error.condition.id} {error.status} {error.code}"
     return str(error)

@@ -1,1 +1,1 @@
-"""How micro-batches are made: which queue is asked, which messages go together."""
+"""Making of micro-batches: which queue is asked, and which messages share a batch."""

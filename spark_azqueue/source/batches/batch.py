@@ -1,7 +1,4 @@
-"""What a micro-batch is: the rows of leased messages, and the batch that hands them out.
-
-Pure values.
-"""
+"""Values of a micro-batch: the rows of leased messages, the batch of these rows, and its size."""
 
 from __future__ import annotations
 
@@ -22,16 +19,16 @@ from ..columns import BODY, CORRUPT, Columns
 from ..rows import Row, parts_of, streams
 
 _STORED_BESIDE_TEXT = 200
-"""Bytes of a message in a log beside its text: id, receipt, and numbers."""
+"""Bytes that a log needs per message in addition to the text: id, receipt, and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
     """Leased messages with their rows, in no batch yet.
 
-    received: the messages, each with the lease that its row has. cut: how many messages each
-    partition has. blobs: the blob with a message's body, if it has one. most: how many messages
-    there might have been.
+    received: the messages, each with the lease that its row shows. cut: number of messages of each
+    partition. blobs: by message, the blob that has the message's body, if any. most: the limit of
+    messages that applied.
     """
 
     received: tuple[Received, ...]
@@ -51,10 +48,10 @@ class BatchRows:
         deleted_by_user: bool,
         is_logged: bool = False,
     ) -> BatchRows:
-        """Cut rows into partitions, of at most `rows_at_most` rows if that is given.
+        """Cut rows into partitions, of at most `rows_at_most` rows if this is not None.
 
-        deleted_by_user: with deleteOnCommit=false. is_logged: a later run may ask for other columns
-        of these partitions.
+        deleted_by_user: True with deleteOnCommit=false. is_logged: True if a log keeps the
+        partitions, so that a later run may read other columns of them.
         """
         has_texts = any(name in (BODY, CORRUPT) for name, _ in columns)
         parts = parts_of(rows, rows_at_most, with_texts=has_texts or is_logged)
@@ -67,7 +64,7 @@ class BatchRows:
         )
 
     def batch(self, leases: tuple[Lease, ...], *, suspect: bool) -> Batch:
-        """The batch of these rows. leases: of its messages, as they were delivered."""
+        """Return the batch of these rows. leases: the leases of the delivered messages."""
         times = (message.insertion_time for message, _ in self.received)
         known = [time // 1_000_000 for time in times if time != UNKNOWN_TIME]
         return Batch(
@@ -86,11 +83,11 @@ class BatchRows:
 class Batch:
     """A micro-batch, ready for Spark.
 
-    received: of its rows, in order, each with the lease in its row. leases: of those messages, as
-    they were delivered, without those whose text was updated meanwhile. cut: how many messages
-    each partition has. oldest: earliest insertion time, seconds since 1970, None if no message
-    tells. blobs: the blob with a message's body, by lease, if it has one. most: how many messages
-    it might have had. suspect: one of the messages may be poison.
+    received: the messages of the rows, in order, each with the lease that its row shows. leases:
+    the newest leases at delivery, without messages whose text was updated before. cut: number of
+    messages of each partition. oldest: earliest insertion time, seconds since 1970, None if
+    unknown. blobs: by lease, the blob that has the message's body, if any. most: the limit of
+    messages that applied. suspect: True if one of the messages may be poison.
     """
 
     received: tuple[Received, ...]
@@ -104,21 +101,21 @@ class Batch:
 
     @property
     def expires(self) -> int | None:
-        """When the first message expires, seconds since 1970; None if none does, or tells when."""
+        """Earliest expiry of a message, seconds since 1970; None if unknown, or never."""
         times = (message.expiration_time for message, _ in self.received)
         return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < ENDLESS_US), default=None)
 
     @property
     def last_expiry(self) -> int | None:
-        """When the last message expires, seconds since 1970; None if no message tells."""
+        """Latest expiry of a message, seconds since 1970; None if unknown."""
         times = (message.expiration_time for message, _ in self.received)
         return max((t // 1_000_000 for t in times if t != UNKNOWN_TIME), default=None)
 
 
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
-    """The first messages that have at most `most_bytes` together, but at least one.
+    """Return the first messages that fit into `most_bytes`, but at least one message.
 
-    And that one object of a log can hold, with their ids and receipts.
+    Together with their ids and receipts, they also fit into one segment of a log.
     """
     size = 0
     for number, message in enumerate(messages):
@@ -133,13 +130,13 @@ SMALLEST = 4096
 LARGEST = 32_768
 
 TARGET_S = 1.5
-"""How long a batch should take: long beside Spark's fixed part of 0.2 to 0.5 s."""
+"""Target duration of a batch: long compared to Spark's 0.2 to 0.5 s of overhead per batch."""
 
 TARGET_ALONE_S = 6.0
-"""How long, if nothing is dequeued while Spark works: queues rest between two batches."""
+"""Target duration of a batch if nothing is dequeued while Spark works on it."""
 
 _PAYS = 1.3
-"""A doubling pays if it brought this many times the messages per second."""
+"""A doubled size is kept if it raises the messages per second by this factor."""
 
 _FULL = 0.9
 _SLOW = 2.0
@@ -147,17 +144,14 @@ _TRY_AGAIN_AFTER = 16
 
 
 class BatchSize:
-    """Chooses a size from how long batches took. `fixed`: the size that an option names, or None.
-
-    Times are seconds of one clock, handed in.
-    """
+    """Choice of a batch's size by the duration of earlier batches. Times are in seconds."""
 
     def __init__(
         self, fixed: int | None, least: int | None = None, target_s: float = TARGET_S
     ) -> None:
-        """least: the fewest messages that a batch is worth, None: any number.
+        """fixed: the size that an option sets, or None. least: minimum size, or None.
 
-        target_s: how long a batch should take.
+        target_s: target duration of a batch.
         """
         self._target_s = target_s
         self._smallest = max(SMALLEST, least or 0)
@@ -166,17 +160,17 @@ class BatchSize:
         self._fixed = fixed is not None
         self._given: tuple[int, float, int] | None = None  # the batch that Spark works on
         self._rates: dict[int, float] = {}  # messages per second, by size
-        self._rest = 0  # full batches until a size that did not pay is tried again
+        self._rest = 0  # full batches until a rejected size is tried again
 
     def batch_began(self, messages: int, now: float, most: int | None = None) -> None:
-        """Spark has got a batch of this many messages.
+        """Note that Spark got a batch of this many messages.
 
-        most: how many it might have had, if it was built before the last change of the size.
+        most: the limit that applied to it, if it was built before the size changed last.
         """
         self._given = (messages, now, most or self.most)
 
     def batch_ended(self, now: float) -> None:
-        """Spark asks for the next batch: the last one has ended. Repeatable."""
+        """Note that the last batch has ended: Spark asks for the next one. May be repeated."""
         if self._fixed or self._given is None:
             return
         (messages, since, most), self._given = self._given, None
@@ -187,9 +181,9 @@ class BatchSize:
             self._compare(messages, max(now - since, 1e-3), most)
 
     def resumed(self, messages: int, most: int, took_s: float) -> None:
-        """An earlier process gave Spark a batch of this many messages, `most` at most.
+        """Resume from the last batch of an earlier process: its messages, and its limit `most`.
 
-        took_s: how long it took at least.
+        took_s: least duration of that batch.
         """
         if self._fixed:
             return
@@ -200,12 +194,12 @@ class BatchSize:
             self.most = min(2 * self.most, LARGEST)
 
     def forget(self) -> None:
-        """How long batches take has changed, so other sizes may pay now."""
+        """Drop the observed rates: the load has changed, so a different size may be best now."""
         self._rates.clear()
         self._rest = 0
 
     def _compare(self, messages: int, took_s: float, most: int) -> None:
-        """A full batch, of `most` messages at most, took so long."""
+        """Choose the next size after a full batch of the size `most`."""
         self._rest = max(0, self._rest - 1)
         self._rates[most] = messages / took_s
         before = self._rates.get(most // 2)

@@ -1,8 +1,8 @@
-"""Builds one micro-batch: leases messages, asks about each, decodes, cuts partitions.
+"""Building of a micro-batch: lease messages, decide about each, decode them, cut partitions.
 
-Messages that are leased ahead, or kept for later batches, wait here; the rows of the next batch are
-made ahead, too. If a batch cannot be built, every message that is in no batch yet is released. Not
-thread-safe: a prefetch runs in a background thread, and every other method waits for it.
+Messages that are leased ahead, or kept for later batches, wait here. The rows of the next batch may
+be made ahead, too. If a batch cannot be built, every message that is in no batch yet is released.
+Not thread-safe: a prefetch runs in a background thread, and the other methods wait for its end.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .receiver import Receiver
 
 
 class Prefetch:
-    """At most one prefetch under way, of up to `batches` batches. Used by one thread.
+    """Prefetch of up to `batches` batches; at most one is under way. Used by one thread.
 
-    clock: in seconds, the clock by which leases are measured.
+    clock: the clock of leases, in seconds.
     """
 
     def __init__(self, batches: int, workers: Submits, clock: Callable[[], float]) -> None:
@@ -48,37 +48,37 @@ class Prefetch:
 
     @property
     def under_way(self) -> bool:
-        """True until `catch_up` has waited for it."""
+        """True from `begin` until `catch_up` has waited for the prefetch."""
         return self._future is not None
 
     def begin(self, lease: Callable[[int], None], most: int) -> None:
-        """Run lease(n) in the background; n is how many messages the batches hold, `most` each."""
+        """Run lease(n) in the background. n: the messages of all batches, at `most` per batch."""
         if self._batches and self._future is None:
             self._since = self._clock()
             self._future = self._workers.submit(lease, self._batches * most)
 
     def catch_up(self) -> None:
-        """Wait for the prefetch under way. Raises what it raised."""
+        """Wait for the prefetch under way. Raises the prefetch's error, if any."""
         if self._future:
             wait([self._future])
             future, self._future = self._future, None
             future.result()
 
     def began(self) -> float:
-        """When leasing the next batch began: with the last prefetch, or now. Forgets that one."""
+        """Return when leasing the next batch began: once, the last prefetch's start; else now."""
         since, self._since = self._since, None
         return self._clock() if since is None else since
 
     def has_ended(self, timeout_s: float | None = None) -> bool:
-        """Wait for the prefetch under way, `timeout_s` seconds at most; False if it still runs.
+        """Wait at most `timeout_s` seconds for the prefetch. Return False if it still runs.
 
-        What it raised is kept for `catch_up`.
+        `catch_up` raises the prefetch's error, if any.
         """
         return not self._future or not wait([self._future], timeout=timeout_s).not_done
 
 
 _LAST_PAGES_S = 1.0
-"""How long a process that ends waits for the pages of a prefetch that are still under way."""
+"""Longest wait of an ending process for the pages of a prefetch under way."""
 
 
 class BatchBuilder:
@@ -96,7 +96,7 @@ class BatchBuilder:
         isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
-        """clock: in seconds, the clock by which leases are measured."""
+        """clock: the clock of leases, in seconds."""
         self._config = config
         self._columns = columns
         self._client = client
@@ -107,35 +107,35 @@ class BatchBuilder:
         self._isolation = isolation
         self._clock = clock
         self._waiting: dict[MessageKey, Message] = {}
-        self._ahead: BatchRows | None = None  # of the next batch; their messages wait no more
-        self._unwanted: dict[MessageKey, Lease] = {}  # leased, to be released after the look
+        self._ahead: BatchRows | None = None  # rows of the next batch; not in `_waiting`
+        self._unwanted: dict[MessageKey, Lease] = {}  # to be released after the look
         self._backlog = False  # the last look ended because it had enough
         self._leaving = False
         self._cutoff: Cutoff | None = None
         self._decoding = DecodingRecord(config)
         self.expires: int | None = None
-        """When the first message of the newest batch expires, seconds since 1970; None: never."""
+        """Earliest expiry in the newest batch, seconds since 1970; None if nothing expires."""
 
     def only_until(self, cutoff: Cutoff) -> None:
-        """From now on put only what this availableNow run wants into batches."""
+        """Put only messages into batches that this availableNow run wants, from now on."""
         self._cutoff = cutoff
         with self._holder.locked_ledger as ledger:
             ledger.track_handed_out()
 
     @property
     def has_work(self) -> bool:
-        """True if the next batch may be built without a rest: messages wait, or a run is to end."""
+        """True if the next batch need not wait for a due queue: messages wait, or the run ends."""
         waits = self._ahead is not None or bool(self._waiting)
         return self._cutoff is not None or self._prefetch.under_way or waits
 
     @property
     def suspects(self) -> Suspects:
-        """Those among its messages."""
+        """The suspects among the messages."""
         return self._suspects
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
-        """Messages that were released in this availableNow run, and did not come since."""
+        """Messages that this availableNow run has released and not received again."""
         return self._cutoff.awaited if self._cutoff else frozenset()
 
     def come_again(self, leases: Sequence[Lease]) -> None:
@@ -144,10 +144,10 @@ class BatchBuilder:
             self._cutoff.released(lease.key for lease in leases)
 
     def build(self, number: int, most: int) -> Batch | None:
-        """Build batch `number` of up to `most` messages; None if there are none.
+        """Build batch `number` of up to `most` messages. Return None if there are no messages.
 
-        Raises ServiceError, or UndecodableBody with onUndecodable=fail: nothing stays leased then
-        (as far as the service can still be reached).
+        Raises ServiceError, or UndecodableBody with onUndecodable=fail. Then all waiting messages
+        are released, as far as the service can be reached.
         """
         self.catch_up()
         return self.build_here(number, most)
@@ -170,10 +170,10 @@ class BatchBuilder:
         return batch
 
     def prefetch(self, most: int, then: Callable[[], None] | None = None) -> None:
-        """Begin to lease the next batch while Spark works on this one, if there is a backlog.
+        """If there is a backlog, begin to lease the next batch while Spark works on this one.
 
-        then: what to do afterwards in the same thread; by default, to make the rows of that batch
-        if it is full. With deleteOnCommit=false rows hold receipts, so they are made late.
+        then: called afterwards in the same thread. The default makes the rows of the next batch, if
+        it is full. With deleteOnCommit=false rows show receipts, so they are not made ahead.
         """
 
         def fetch(messages: int) -> None:
@@ -183,7 +183,7 @@ class BatchBuilder:
             elif self._backlog and self._config.delete_on_commit:
                 self._ahead = self._make_rows(most)
 
-        # A long lease that the user relies on could not be released after a crash.
+        # After a crash, nothing releases what was leased ahead: with long leases, do not prefetch.
         is_short = (
             self._config.delete_on_commit or self._holder.lengths.visibility_s() <= SHORTEST_S
         )
@@ -192,7 +192,7 @@ class BatchBuilder:
             self._prefetch.begin(fetch, most)
 
     def catch_up(self) -> None:
-        """Wait for the prefetch under way. Raises what it raised; nothing stays leased then."""
+        """Wait for the prefetch under way. If it failed, release waiting messages and raise."""
         try:
             self._prefetch.catch_up()
         except BaseException:
@@ -200,11 +200,11 @@ class BatchBuilder:
             raise
 
     def wait_for_prefetch(self) -> None:
-        """Wait for the prefetch under way. What it raised is kept for `catch_up`."""
+        """Wait for the prefetch under way. `catch_up` raises the prefetch's error, if any."""
         self._prefetch.has_ended()
 
     def leave(self) -> bool:
-        """Lease no more, and release everything that is in no batch, within seconds.
+        """Stop leasing, and release all messages of no batch, within seconds.
 
         Returns False if the prefetch still runs.
         """
@@ -214,7 +214,7 @@ class BatchBuilder:
         return has_ended
 
     def release_waiting(self) -> None:
-        """Release everything that is in no batch, as far as a few seconds allow. Never raises."""
+        """Release all messages of no batch, within a few seconds. Never raises."""
         self._waiting.clear()
         self._ahead = None
         leases = [*self._unwanted.values()]
@@ -223,7 +223,7 @@ class BatchBuilder:
         self._holder.release_waiting(leases)
 
     def _made_ahead(self, most: int) -> BatchRows | None:
-        """The rows that were made ahead, unless what a batch may hold has changed since."""
+        """Return the rows that were made ahead, or None if they are too many for a batch now."""
         rows, self._ahead = self._ahead, None
         if rows is None or (len(rows.received) <= most and not self._suspects.isolating):
             return rows
@@ -231,7 +231,7 @@ class BatchBuilder:
         return None
 
     def _make_rows(self, most: int) -> BatchRows | None:
-        """Lease messages and make the rows of one batch of them; None if there are none."""
+        """Lease messages and make the rows of one batch. Return None if there are no messages."""
         rows: list[Row] = []
         while not rows:
             comes_again = self._lease(most)
@@ -250,9 +250,9 @@ class BatchBuilder:
         )
 
     def _lease(self, most: int) -> bool:
-        """Dequeue until enough messages wait. Copies are handled; unwanted ones are released.
+        """Dequeue until enough messages wait. Unwanted messages are released.
 
-        Returns True if some of these come again, see `is_to_come_again`.
+        Returns True if some unwanted messages are to come again, see `is_to_come_again`.
         """
         size = sum(message.size for message in self._waiting.values())
         cutoff = self._cutoff
@@ -284,7 +284,7 @@ class BatchBuilder:
                     continue
                 if not self._holder.dequeued(message, lease, term):
                     continue
-                # An older text of this message may wait: its receipt is dead.
+                # The message may already wait here with an older text, whose receipt is dead.
                 if older := self._waiting.pop(key, None):
                     size -= older.size
                 if cutoff and self._came_again(lease):
@@ -300,7 +300,7 @@ class BatchBuilder:
         return comes_again
 
     def _set_poison_aside(self) -> bool:
-        """Dead-letter what waits and is poison. Returns False if there is none."""
+        """Dead-letter the waiting poison messages. Return False if there are none."""
         found = [each for each in self._waiting.values() if self._suspects.is_poison(each.key)]
         for message in found:
             copy_to_poison_queue(
@@ -312,12 +312,12 @@ class BatchBuilder:
         return bool(found)
 
     def _leave(self, key: MessageKey) -> bool:
-        """Leave this message to expire, hidden; False if it is known from before."""
+        """Let this message expire under its lease. Return False if the ledger already has it."""
         with self._holder.locked_ledger as ledger:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
-        """True if this message was delivered in this run; the run forgets it then."""
+        """True if this run has delivered the message before: then the ledger drops it."""
         with self._holder.locked_ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:
@@ -329,20 +329,20 @@ class BatchBuilder:
             return cutoff.is_full(ledger.handed_out)
 
     def _room(self, most: int) -> int:
-        """How many more messages the next batch could use."""
+        """Number of further messages that the next batch could use."""
         return self._suspects.room(self._waiting.values(), most)
 
     def _next_rows(self, most: int) -> list[Row]:
-        """Take the next batch's messages from those waiting; fewer if some are undecodable."""
+        """Take the waiting messages for the next batch, without the undecodable ones."""
         waiting = list(self._waiting.values())
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
-        if self._config.write_ahead_log:  # a segment has a limit; else a whole page may exceed it
+        if self._config.write_ahead_log:  # a segment is limited; else a page may exceed max_bytes
             chosen = fitting(chosen, self._config.max_bytes)
         with self._holder.locked_ledger as ledger:
             leases = ledger.leases(chosen)
         received = map(Received, chosen, leases)
         rows, reasons = rows_and_reasons(received, self._config, self._decoding)
-        # Leases are renewed meanwhile, and what is left then waits for the next batch.
+        # Leases are renewed meanwhile. Messages not dead-lettered in time wait for the next batch.
         within_s = max(self._holder.lengths.visibility_s(), SHORTEST_S) / 2
         for message in dead_lettered(self._config, self._client, reasons, within_s, self._clock):
             self._holder.set_aside(message)
@@ -353,5 +353,5 @@ class BatchBuilder:
         return rows
 
     def was_moved(self, message: Message, reason: str) -> bool:
-        """Copy the message to its poison queue; see `dead_letters.was_moved`."""
+        """Copy a message to its poison queue; see `dead_letters.was_moved`."""
         return was_moved(self._config, self._client, message, reason)

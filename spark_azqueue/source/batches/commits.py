@@ -1,7 +1,7 @@
-"""Which offsets are committed, settled or replayed. For offsets that hold leases.
+"""State of offsets that hold leases: returned, settled or replayed.
 
-- `partitions(s, e)` with an e this process never returned is a replay after a crash.
-- A batch that this process replayed gave no rows, so its commit deletes nothing.
+- If this process has not returned the offset e, `partitions(s, e)` is a replay after a crash.
+- A batch that this process replayed has no rows, so its commit deletes nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from spark_azqueue.errors import AzQueueError
 
 from ..offsets import OffsetJson, offset_text
 
-# Only the newest few can be replayed. To settle an older one twice has no effect.
+# Spark replays only the newest few offsets. Settling an older offset twice has no effect.
 _KNOWN_AT_MOST = 1_000
 
 
 class Proof(enum.Enum):
-    """What to do now that an offset is proven committed."""
+    """How to settle a committed offset."""
 
     NOTHING = "it was settled before, or replayed, or holds nothing"
     SETTLE_OWN = "delete its messages with the ledger's newest receipts"
@@ -29,7 +29,7 @@ class Proof(enum.Enum):
 
 
 class PlanAction(enum.Enum):
-    """What `partitions(start, end)` is to do about `end`."""
+    """The action of `partitions(start, end)` for `end`."""
 
     NOTHING = "start == end, or replayed before: touch nothing, return nothing"
     HAND_OVER = "return the partitions made for it"
@@ -43,7 +43,7 @@ class _Known(enum.Enum):
 
 
 class CommitTracker:
-    """Keeps the state of each offset, by the digest of its text: texts can be long. Pure."""
+    """The state of each offset, by a digest of its text, which can be long. Pure."""
 
     def __init__(self, initial: OffsetJson) -> None:
         self._initial = offset_text(initial)
@@ -56,11 +56,11 @@ class CommitTracker:
         self._mark(offset_text(offset), _Known.HANDED_OUT)
 
     def handed_out_before(self, number: int) -> list[OffsetJson]:
-        """The offsets of this run with a lower number of their batch that are not settled."""
+        """Return the unsettled offsets of this run with a batch number below `number`."""
         return [each for each in self._open.values() if each["batch"] < number]
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
-        """What to do if this offset is committed. Call `settled` once that is done or begun."""
+        """Return how to settle a committed offset. Call `settled` when this is done or begun."""
         text = offset_text(offset)
         if text == self._initial:
             return Proof.NOTHING
@@ -70,15 +70,15 @@ class CommitTracker:
         return Proof.SETTLE_RESTORED if known is None else Proof.NOTHING
 
     def settled(self, offset: Mapping[str, Any]) -> None:
-        """Note that this offset is settled, or that its deletes are begun."""
+        """Note that an offset is settled, or that its deletes have begun."""
         text = offset_text(offset)
         self._open.pop(text, None)
         self._mark(text, _Known.SETTLED)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> PlanAction:
-        """What this call of `partitions(start, end)` is to do.
+        """Return the action of a call of `partitions(start, end)`.
 
-        Raises AzQueueError if the rows of `end` are asked for again after its commit.
+        Raises AzQueueError if Spark requests the rows of `end` again after its commit.
         """
         text = offset_text(end)
         if offset_text(start) == text:
@@ -94,7 +94,7 @@ class CommitTracker:
         return PlanAction.HAND_OVER if known is _Known.HANDED_OUT else PlanAction.NOTHING
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
-        """Note that every receipt in it is dead: its commit will delete nothing."""
+        """Note that all receipts of an offset are dead, so that its commit deletes nothing."""
         self._open.pop(offset_text(offset), None)
         self._mark(offset_text(offset), _Known.REPLAYED)
 

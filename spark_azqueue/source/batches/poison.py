@@ -1,8 +1,7 @@
-"""The suspects among leased messages: which to deliver together, and which one to dead-letter.
+"""The suspects among leased messages: which to deliver together, and which to dead-letter.
 
-The rule is in `source/suspects.py`. A message keeps its history by its id, so also when it was
-released and comes back; a dequeue count says nothing here, since a crash raises it for a whole
-batch.
+The rule is in `source/suspects.py`. A message's history belongs to its id, so it is kept when the
+message is released and returns. The dequeue count is not used: a crash raises it for a whole batch.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from ..suspects import (
 )
 
 _FORGOTTEN_AFTER = 2 * HISTORIES_AT_MOST
-"""A suspect that did not come back within so many batches was deleted elsewhere, or expired."""
+"""Batches after which a suspect that did not return is dropped: it was deleted, or expired."""
 
 
 class Suspects:
-    """Moved by what becomes of batches. Used by one thread at a time."""
+    """State of the suspects, updated when a batch commits or fails. Used by one thread."""
 
     def __init__(self, rule: IsolationRule | None) -> None:
         """rule: None if poison handling is off."""
@@ -40,7 +39,7 @@ class Suspects:
         self._first: tuple[int, int, int] | None = None  # see `_first_turn`
         self._odds: Odds | None = None  # see `odds`
         self._said = ""
-        self._poison: dict[MessageKey, str] = {}  # by the newest failure of each, with its error
+        self._poison: dict[MessageKey, str] = {}  # error of the newest failure
 
     @property
     def isolating(self) -> bool:
@@ -49,19 +48,19 @@ class Suspects:
 
     @property
     def count(self) -> int:
-        """How many suspects there are."""
+        """Number of suspects."""
         return len(self._histories)
 
     @property
     def odds(self) -> Odds:
-        """What chance explains now."""
+        """Current estimate of how much chance explains."""
         if self._odds is None:
             self._odds = Odds.of(self._evidence, self._histories.values())
         return self._odds
 
     @property
     def status(self) -> str:
-        """What isolation does, in a line; empty if nothing was cut."""
+        """Line of text about the isolation of suspects; empty if no batch was cut."""
         return status(self._said, self.count) if self._said or self._has_cut() else ""
 
     def _has_cut(self) -> bool:
@@ -73,11 +72,11 @@ class Suspects:
 
     @property
     def findings(self) -> Findings:
-        """What is known now."""
+        """Histories and evidence, to be kept for a later process."""
         return Findings(dict(self._histories), self._evidence.kept(has_suspects=self.isolating))
 
     def restore(self, findings: Findings) -> None:
-        """Resume from what an earlier process has found."""
+        """Resume from the findings of an earlier process."""
         if self._rule is not None:
             self._first = self._odds = None
             self._poison.clear()
@@ -93,12 +92,10 @@ class Suspects:
         is_alone: bool = True,
         error: str = "",
     ) -> None:
-        """A batch of these messages did not commit. times, is_alone: see `failed`.
+        """Note that a batch of these messages failed. Raises TooManyPoison.
 
-        error: what it raised, if that is known.
-
-        Whether a message is poison is decided now: what is committed later may be due to a sink
-        that came back. Raises TooManyPoison.
+        A message is found to be poison now, and not after later commits, which may only show that
+        the sink works again. times, is_alone: see `failed`. error: the batch's error, if known.
         """
         if self._rule is None or not keys:
             return
@@ -121,9 +118,9 @@ class Suspects:
             self._histories = dict(kept[:HISTORIES_AT_MOST])
 
     def batch_committed(self, number: int, keys: Collection[MessageKey], repeats: int = 0) -> None:
-        """A batch of these messages was committed: they are no suspects any more.
+        """Note that a batch was committed: its messages are no longer suspects.
 
-        repeats: how often it had failed before.
+        repeats: number of earlier failures of the batch.
         """
         if self._rule is None:
             return
@@ -137,42 +134,42 @@ class Suspects:
             self._histories = {k: each for k, each in self._histories.items() if each.batch >= old}
 
     def history(self, key: MessageKey) -> FailureHistory | None:
-        """That of a suspect, None of another message."""
+        """Return the history of a suspect, or None for any other message."""
         return self._histories.get(key)
 
     def forget(self, keys: Iterable[MessageKey]) -> None:
-        """It is unknown what became of a batch of these: they are no suspects."""
+        """Drop messages from the suspects: it is unknown if their batch was committed."""
         self._first = self._odds = None
         for key in keys:
             self._histories.pop(key, None)
 
     def is_poison(self, key: MessageKey) -> bool:
-        """True if this message is to be moved."""
+        """True if the message is to be moved to its poison queue."""
         return key in self._poison
 
     def why(self, key: MessageKey) -> str:
-        """Why this suspect is poison."""
+        """Return the reason why a suspect is poison."""
         return why(self._histories[key], self._poison.get(key, ""))
 
     def moved(self, key: MessageKey) -> None:
-        """This suspect was copied to its poison queue."""
+        """Note that a suspect was copied to its poison queue."""
         self._first = self._odds = None
         self._poison.pop(key, None)
         self._evidence = self._evidence.on_moved(self._histories.pop(key))
         self._said = SAID_OF_MOVED
 
     def among(self, messages: Iterable[Message]) -> bool:
-        """True if one of these is a suspect."""
+        """True if any of the messages is a suspect."""
         return self.isolating and any(message.key in self._histories for message in messages)
 
     def room(self, waiting: Collection[Message], most: int) -> int:
-        """How many more messages the next batch could use (0 or less: none).
+        """Number of further messages that the next batch could use (0 or less: none).
 
-        At most `most` messages wait, which bounds the memory. As long as there are fewer, the
-        suspect that is due first is looked for.
+        At most `most` messages wait, which bounds the memory. If fewer wait, more are leased until
+        the suspect that is due first is among them.
         """
         free = most - len(waiting)
-        if not self.isolating:  # quick: this is asked before every dequeue
+        if not self.isolating:  # fast path: called before every dequeue
             return free
         ready = self._ready(waiting)
         if not ready or self._turn(ready[0]) > self._first_turn() or self._is_last(ready[0]):
@@ -184,7 +181,7 @@ class Suspects:
         return min(free, max(missing, self._rule.enough(odds) - beside))
 
     def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
-        """The messages of the next batch: suspects by their turn, or messages that are none."""
+        """Choose the messages of the next batch: either suspects by their turn, or others."""
         if not self.isolating:
             return list(waiting[:most])
         assert self._rule
@@ -209,11 +206,11 @@ class Suspects:
         return sum(map(self._is_lone, messages))
 
     def are_compared(self, messages: Iterable[Message]) -> bool:
-        """True if a batch of these has suspects, or is what lone suspects are compared with."""
+        """True if a batch of these has suspects, or if lone suspects are compared with it."""
         return self.isolating and (self.odds.lone > 0 or self.among(messages))
 
     def is_cut(self, failures: int, *, is_compared: bool) -> bool:
-        """True if a batch that failed so often is cut. is_compared: see `are_compared`."""
+        """True if a batch is cut after this many failures. is_compared: see `are_compared`."""
         assert self._rule
         is_first = not is_compared and not self.isolating
         return failures >= (1 if is_compared else self._rule.repeats(self.odds, is_first=is_first))
@@ -226,7 +223,7 @@ class Suspects:
         return self._turn(suspect)[0] == LAST
 
     def _first_turn(self) -> tuple[int, int, int]:
-        """That of the suspect that is due first, whether it waits here or not."""
+        """Return the turn of the suspect that is due first, even if it does not wait here."""
         if self._first is None:
             assert self._rule
             every = set(self._histories.values())
@@ -238,7 +235,7 @@ class Suspects:
         return self._rule.turn(self._histories[suspect.key], self._evidence)
 
     def _ready(self, waiting: Iterable[Message]) -> list[Message]:
-        """The suspects of the batch that is due first, as far as they wait here."""
+        """Return the waiting suspects that are due first."""
         found = [
             (self._turn(message), message) for message in waiting if message.key in self._histories
         ]

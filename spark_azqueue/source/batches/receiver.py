@@ -1,7 +1,7 @@
-"""Dequeues pages: several requests under way, each queue at its own pace.
+"""Dequeue of pages: several requests are under way, and each queue has its own pace.
 
-It does not judge messages. Every leased page is either yielded or kept for `take_orphans`. Use it
-from one thread at a time.
+The receiver does not look into messages. Every leased page is either yielded, or kept for
+`take_orphans`. One thread at a time may use a receiver.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from spark_azqueue.service.retry import RECEIVE, RetryPolicy
 from ..intake.polling import Pace, turns
 
 _GRACE_S = 2.0
-"""How long a look that is being broken off waits for the pages still under way."""
+"""Longest wait for the pages under way when a look is interrupted."""
 
 _MOST_CREDIT_PAGES = 4
-"""How many pages for each request under way a slow queue may lag behind and still make up for."""
+"""Pages per parallel request that a slow queue may fall behind and still catch up."""
 
 _ENOUGH = 16
-"""With parallelism=auto. At 50 ms these are 10,000 messages/s, and 32 MiB at most."""
+"""Requests at once with parallelism=auto: 10,000 messages/s if one takes 50 ms; up to 32 MiB."""
 
 
 class Receiver:
-    """Looks at queues in turn and in parallel."""
+    """Dequeues from all queues that are due, in turns and in parallel. One pass is a look."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Receiver:
         retry: RetryPolicy = RECEIVE,
         backlogged: Container[QueueRef] = (),
     ) -> None:
-        """parallelism None: as many as it takes (16), within the limits of each queue.
+        """parallelism: most requests at once. None: 16, within the limit of each queue.
 
-        vanished: called for a queue that does not exist; true if the others may be read on.
-        backlogged: queues that are known to have many messages: no slow start.
+        vanished: called for a queue that does not exist; True to continue with the other queues.
+        backlogged: queues with many messages, which start with many requests at once.
         """
         self._retry = retry
         self._backlogged = backlogged
@@ -58,23 +58,23 @@ class Receiver:
         self._vanished = vanished
         self._longest_pause_s = longest_pause_s
         self._clock = clock
-        self._orphans: list[Lease] = []  # leased by a look that was broken off, and not yielded
+        self._orphans: list[Lease] = []  # leased by an interrupted look, not yielded
         self._paces: dict[QueueRef, Pace] = {}
         credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
         self._turns = turns(priority, queues, credit)
         self.read_from(queues)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """From now on ask these queues. Those that were asked before keep their pace."""
+        """Read these queues from now on. A queue that was read before keeps its pace."""
         before = self._paces
         self._turns.read_from(queues)
         self._widest = self._turns.width_at_most(self._parallelism)
         self._paces = {queue: before.get(queue) or self._first(queue) for queue in queues}
 
     def begin(self, number: int, most: int) -> None:
-        """Batch `number` begins, of up to `most` messages.
+        """Note that batch `number` of up to `most` messages begins.
 
-        If this process has asked no queue yet, that says which one is first.
+        The first call of a process chooses by `number` which queue is first.
         """
         self._turns.begin(number, -(-most // MAX_PER_REQUEST))
 
@@ -82,12 +82,12 @@ class Receiver:
         return Pace(self._widest if queue in self._backlogged else 1)
 
     def seconds_until_due(self) -> float:
-        """How long until some queue may be asked again (0 = now)."""
+        """Seconds until a queue is due (0 = now)."""
         soonest = min((pace.not_before for pace in self._paces.values()), default=math.inf)
         return max(0.0, soonest - self._clock())
 
     def take_orphans(self) -> list[Lease]:
-        """Of messages of pages that came while a look was being broken off: leased, not yielded."""
+        """Return, once, the leases of pages that an interrupted look received but did not yield."""
         orphans, self._orphans = self._orphans, []
         return orphans
 
@@ -98,13 +98,12 @@ class Receiver:
         *,
         read: Callable[[QueueRef], bool] | None = None,
     ) -> Iterator[Page]:
-        """Yield pages of all queues that are due, until they run short or there is no more room.
+        """Yield pages of all due queues, until the queues run short or `room` is 0.
 
-        room: how many further messages are wanted now, asked before every request.
-        read: if given, every queue is asked, due or not, until a page is empty or `read(queue)` is
-        true. Otherwise a page that is not full ends a queue's turn (with queuePriority=strict, an
-        empty one does).
-        Raises ServiceError when a dequeue fails for good; see `take_orphans` then.
+        room: returns the number of further messages to request; called before every request. read:
+        if given, every queue is asked, due or not, until a page is empty or `read(queue)` is True.
+        Otherwise a page that is not full ends a queue's turn (with queuePriority=strict, only an
+        empty page). Raises ServiceError if a dequeue fails finally: then call `take_orphans`.
         """
         now = self._clock()
         asked_now = self._paces if read is not None else self._turns.to_ask(self._paces, now)
@@ -162,9 +161,10 @@ class Receiver:
         room: int,
         visibility_s: int,
     ) -> tuple[list[tuple[QueueRef, int]], bool]:
-        """Ask queues, each in its turn, up to its width.
+        """Begin requests to the queues in turn, for each queue up to its width.
 
-        Returns which were asked, and for how many messages; and whether one waits for its limits.
+        Returns the queues asked, with the number of messages, and True if a queue waits for its
+        limit.
         """
         begun: list[tuple[QueueRef, int]] = []
         waits = False

@@ -1,1 +1,1 @@
-"""A query whose driver leases: what it does with a log and without; and how it ends."""
+"""Consumers of a query whose driver leases, and the look at its queues between runs."""

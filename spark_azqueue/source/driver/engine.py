@@ -1,7 +1,7 @@
-"""What leases on the driver, with a log or without: the queues, what is leased, the next batch.
+"""Leasing on the driver, with a log or without: the queues, the leases, and the next batch.
 
 `leased.py` keeps leases in the offsets; `log/consumer.py` keeps messages in a write-ahead log.
-Both drive this. Knows no pyspark.
+Both consumers call this module. It does not import pyspark.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from ..suspects import IsolationRule
 log = logging.getLogger(__name__)
 
 _DELETES_AT_MOST_S = 60.0
-"""How long the deletes of one batch may hold up the next one but one."""
+"""Longest wait for the deletes of one batch before the deletes of the next batch begin."""
 
 _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
-"""How long a process that ends waits for deletes, if releasing what was in no batch took long."""
+"""Least time that an ending process waits for deletes, after it has released messages."""
 
 
 class Pending(NamedTuple):
-    """Deletes of committed messages that are not confirmed.
+    """Unconfirmed deletes of committed messages.
 
-    hidden_until: when the last of their leases ends, seconds since 1970 by the service's clock.
-    remembered: those of them that were refused or given up, so the message is probably there.
+    hidden_until: when the last lease of these messages ends, seconds since 1970 by the service's
+    clock. remembered: messages whose delete was refused or failed, so that they probably exist.
     """
 
     deletes: tuple[PendingDelete, ...] = ()
@@ -61,7 +61,7 @@ class Pending(NamedTuple):
 
 
 class DriverLeasing:
-    """Leases messages, builds batches of them, and holds and settles them. Used by one thread."""
+    """Leases messages, builds batches of them, renews leases and settles. Used by one thread."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class DriverLeasing:
         clock, make_workers = runtime.clock, runtime.make_workers
         self._runtime = runtime
         self.service_is_ahead = 0.0
-        """The service's clock, minus ours, in seconds; known after `open`."""
+        """The service's time minus the local time, in seconds; known after `open`."""
         self._client = runtime.client or QueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock)
         self._monitor = QueueMonitor(config, self._client, runtime, self._held)
@@ -89,7 +89,7 @@ class DriverLeasing:
         )
         self._monitor.used_by(receiver)
         self.suspects = Suspects(IsolationRule.of(config))
-        """What is known of batches that failed."""
+        """Messages of failed batches."""
         self.builder = BatchBuilder(
             config,
             columns,
@@ -103,17 +103,17 @@ class DriverLeasing:
         )
         self._size = BatchSize(config.max_messages, config.min_messages)
         self._limit: int | None = None  # Spark's own
-        self._built_for = self._size.most  # how many messages the newest batch might have had
+        self._built_for = self._size.most  # limit of messages of the newest batch
         self._drain = Drain(self.builder, self.holder, self._monitor, clock, runtime.sleep)
         self._is_idle = False  # the last look found no message
 
     @property
     def is_limited(self) -> bool:
-        """True if this run reads what was there at a time, in the queues of then."""
+        """True if the run reads only the messages and queues that existed when it was limited."""
         return self._monitor.is_limited
 
     def open(self) -> None:
-        """Find the queues and check each, once, before anything is leased; see `Queues.open`.
+        """Find the queues and check each, once, before leasing; see `Queues.open`.
 
         Raises QueueNotFound, AccessDenied, ServiceError or InvalidOption.
         """
@@ -121,40 +121,39 @@ class DriverLeasing:
             self._check()
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        """Read only messages inserted by now (the service's clock, whole seconds), from now on."""
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
         self._monitor.limit()
 
     def is_due(self, *, is_last: bool = False) -> bool:
-        """False if the queues were empty so lately that it is too early to ask them again.
+        """True if a batch may begin: messages wait here, or `QueueMonitor.may_begin` is True.
 
-        Or too few messages wait, see `QueueMonitor.may_begin`, also for `is_last`. Raises
-        ServiceError, as `next_batch` does.
+        is_last: see `QueueMonitor.may_begin`. Raises ServiceError, as `next_batch` does.
         """
         if self.builder.has_work:
             return True
-        if self._monitor.is_look_due:  # no prefetch reads from those of before
+        if self._monitor.is_look_due:  # no prefetch is reading the old list of queues
             self._monitor.look()
         return self._monitor.may_begin(is_last=is_last)
 
     def has_given(self, messages: int) -> None:
-        """Spark has got the newest batch, of this many messages."""
+        """Note that Spark got the newest batch, of this many messages."""
         self._monitor.minimum.given(messages)
         self._size.batch_began(messages, self._runtime.clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
-        """Spark asks for the next batch of at most `most` messages, so the last one has ended."""
+        """Note that Spark requests a batch of at most `most` messages: the last batch has ended."""
         self._limit = most
         self._size.batch_ended(self._runtime.clock())
 
     def next_batch(self, number: int) -> Batch | None:
-        """Lease a batch; None if there are no messages now.
+        """Lease a batch. Return None if there are no messages now.
 
-        Raises ServiceError or UndecodableBody; nothing stays leased then.
+        Raises ServiceError or UndecodableBody; then all waiting messages are released.
         """
         self.start_renewing()
         if self._monitor.is_look_due:
-            self.builder.catch_up()  # it reads from the queues of before
+            self.builder.catch_up()  # the prefetch reads the old list of queues
             self._monitor.look()
         while (batch := self.builder.build(number, self._most)) is None:
             self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
@@ -168,10 +167,10 @@ class DriverLeasing:
     def replayed(
         self, number: int, leases: Sequence[Lease], leased_s: int, error: str = ""
     ) -> None:
-        """A batch of an earlier run did not commit: these were released, if their receipts held.
+        """Note that a batch of an earlier run failed, and that its messages were released.
 
-        number: of the batch. leased_s: for how long that run has leased or renewed them at most.
-        error: what the batch raised, if that is known.
+        A message whose receipt was dead may still be leased. leased_s: longest lease or renewal of
+        that run. error: the batch's error, if known.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         with self.holder.locked_ledger as ledger:
@@ -180,9 +179,9 @@ class DriverLeasing:
         self.builder.come_again(leases)
 
     def remember(self, pending: Sequence[PendingDelete], leased_s: int) -> None:
-        """Deletes of these messages of an earlier run were refused, and their rows are committed.
+        """Note messages of an earlier run whose rows are committed and whose deletes were refused.
 
-        leased_s: for how long that run has leased or renewed them at most.
+        leased_s: longest lease or renewal of that run.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         self.holder.restore_pending(pending, self._runtime.clock() + longest_s)
@@ -195,14 +194,14 @@ class DriverLeasing:
         )
 
     def may_be_hidden(self, messages: int, until: float) -> None:
-        """An earlier process released this many messages, which may be hidden until then."""
+        """Note that an earlier process released messages, which may be invisible until then."""
         self._drain.expect(messages, until)
 
     def prefetch(self, number: int = 0, use: Callable[[Batch], object] | None = None) -> None:
-        """Begin to lease the next batch while Spark works on this one, if there is a backlog.
+        """If there is a backlog, begin to lease the next batch while Spark works on this one.
 
-        use: batch `number` is built then, too, and `use` gets it in the background. Until
-        `builder.wait_for_prefetch` returns, this thread leaves alone what `use` touches.
+        use: if given, batch `number` is also built, and `use` is called with it in the background.
+        Until `builder.wait_for_prefetch` returns, the caller must not touch the state of `use`.
         """
         if not self._monitor.minimum.has_enough_left:
             return
@@ -217,22 +216,22 @@ class DriverLeasing:
         self.builder.prefetch(most, build if use else None)
 
     def keys_of(self, number: int) -> list[MessageKey]:
-        """The messages of a batch that is not committed yet."""
+        """Return the messages of a batch that is not committed yet."""
         with self.holder.locked_ledger as ledger:
             return ledger.keys_of(number)
 
     def settle(self, number: int) -> None:
-        """Begin the deletes of this batch, when those of the one before have ended."""
+        """Wait for the deletes of the batch before, then begin the deletes of this batch."""
         self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
         self.holder.committed(number)
 
     def forget_expired(self) -> None:
-        """Forget pending deletes of messages that expired a day ago, by the service's clock."""
+        """Drop pending deletes of messages that expired a day ago, by the service's clock."""
         with self.holder.locked_ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
 
     def pending(self) -> Pending:
-        """The deletes that are not confirmed."""
+        """Return the unconfirmed deletes."""
         self.forget_expired()
         with self.holder.locked_ledger as ledger:
             deletes = tuple(PendingDelete(*each) for each in ledger.pending())
@@ -240,12 +239,12 @@ class DriverLeasing:
             return Pending(deletes, max(0, math.ceil(hidden_until)), ledger.remembered_keys)
 
     def start_renewing(self) -> None:
-        """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
+        """Begin to renew in the background. Raises RuntimeError if no thread can be started."""
         if self._runtime.renews:
             self.holder.worker.start()
 
     def report(self) -> Report:
-        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
+        """Return the backlog, the held messages and this run's counters. Seldom sends a request."""
         counted = self._monitor.counted(idle=self._is_idle)
         with self.holder.locked_ledger as ledger:
             held, remembered = ledger.held, ledger.remembered
@@ -267,22 +266,19 @@ class DriverLeasing:
         )
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for background work: a prefetch, renewals, deletes.
-
-        Raises what went wrong there.
-        """
+        """Wait for background work: a prefetch, renewals, deletes. Raises its error, if any."""
         self.builder.catch_up()
         self.holder.wait(timeout_s)
 
     def drain(self) -> bool:
-        """End renewals, finish deletes that are due, release what is in no batch: in seconds.
+        """Stop renewing, finish due deletes, release messages of no batch, all within seconds.
 
         Returns False if a batch is still being built ahead.
         """
         self.holder.worker.stop()
         began = self._runtime.clock()
         has_ended = self.builder.leave()
-        try:  # the deletes went on meanwhile
+        try:  # deletes ran during `leave`, which counts against their time
             self.holder.wait(max(LAST_WORDS_S - (self._runtime.clock() - began), _LAST_ANSWERS_S))
         except Exception as error:  # noqa: BLE001 (no caller is left to handle it)
             log.warning("while stopping: %s", error)
@@ -295,7 +291,7 @@ class DriverLeasing:
 
     @property
     def _most(self) -> int:
-        """The most messages in the next batch."""
+        """Most messages in the next batch."""
         return self._size.most if self._limit is None else min(self._size.most, self._limit)
 
     def _held(self) -> int:
@@ -310,20 +306,20 @@ class DriverLeasing:
 
 
 class RestoredBatches:
-    """What a new process does with such a batch when Spark asks for it, or has committed it."""
+    """Batches of an earlier process, which Spark asks for again or has committed."""
 
     def __init__(self, engine: DriverLeasing, commits: CommitTracker) -> None:
         self._engine, self._commits = engine, commits
         self._config, self._holder, self._suspects = engine.config, engine.holder, engine.suspects
         self._account = engine.config.account.name
         self.noted: frozenset[MessageKey] = frozenset()
-        """Messages whose deletes are pending, as the newest offset says."""
+        """Messages whose deletes are pending according to the newest offset."""
 
     def replay(self, end: OffsetJson) -> None:
-        """Make the messages of a batch that a crash left unfinished available again.
+        """Release the messages of a batch that a crash left unfinished.
 
-        Returns only when every receipt in it is known dead, so that no later process which finds
-        this offset committed can delete messages whose rows were never delivered.
+        Returns only when all receipts of the offset are dead. Otherwise a later process that finds
+        this offset committed could delete messages whose rows were never delivered.
         """
         offset = QueueOffset.from_json(end, account=self._account)
         names = self._config.selection.not_read(each.queue for each in offset.leases)
@@ -337,13 +333,14 @@ class RestoredBatches:
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:
-        """This batch is committed: delete its messages with exactly the receipts in the offset.
+        """Delete the messages of a committed batch with exactly the receipts in its offset.
 
-        Not if it was delivered with deleteOnCommit=false: then they are the user's. And not in a
-        queue that this query does not read: what a checkpoint says steers no request elsewhere.
+        If the batch was delivered with deleteOnCommit=false, the user deletes its messages. In a
+        queue that this query does not read, nothing is deleted: a checkpoint must not direct
+        requests elsewhere.
 
-        A message whose receipt is refused is remembered if the batch gave rows. It did unless it
-        was replayed, and after a replay no receipt is valid: so it did if one delete succeeds.
+        If one delete succeeds, the batch was not replayed, because a replay voids all receipts. So
+        its rows were delivered, and messages whose receipts are refused become pending deletes.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
         self._restore_pending(restored)
@@ -364,7 +361,7 @@ class RestoredBatches:
         keys = [lease.key for lease in restored.leases]
         if deleted:
             suspects.batch_committed(restored.batch, keys)
-        else:  # it may have been replayed, which is no evidence of a commit
+        else:  # the batch may have been replayed, so it is no evidence of a commit
             suspects.forget(keys)
         refused = [each for each in leases if each not in deleted and each in restored.texts]
         if deleted and refused:
@@ -377,9 +374,10 @@ class RestoredBatches:
             )
 
     def _restore_pending(self, offset: QueueOffset) -> None:
-        """Remember the pending deletes that an offset in the checkpoint names.
+        """Restore the pending deletes of an offset in the checkpoint.
 
-        Their batches were committed before it was made, whatever became of its own.
+        Their batches were committed before the offset was made. So the state of the offset's own
+        batch does not matter.
         """
         config = self._config
         names = config.selection.not_read(each.key.queue for each in offset.pending)
@@ -391,7 +389,7 @@ class RestoredBatches:
 
 
 class Drain:
-    """Waits for messages that have to give rows yet, and for those whose delete is pending."""
+    """Wait of an availableNow run for messages to deliver, and for messages to delete."""
 
     def __init__(
         self,
@@ -401,7 +399,7 @@ class Drain:
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        """clock: in seconds, the clock by which leases are measured."""
+        """clock: the clock of leases, in seconds."""
         self._builder = builder
         self._holder = holder
         self._monitor = monitor
@@ -410,16 +408,16 @@ class Drain:
         self._given_back = (0, 0.0)
 
     def expect(self, messages: int, until: float) -> None:
-        """An earlier process released this many messages, which may be hidden until then."""
+        """Note that an earlier process released messages, which may be invisible until then."""
         self._given_back = (messages, until)
         with self._holder.locked_ledger as ledger:
             ledger.hide_until(until)
 
     def is_over(self, service_is_ahead: float) -> bool:
-        """True if nothing is hidden any more; else some time passes, and the queues are due again.
+        """True if no message is invisible. Otherwise wait some seconds, and return False.
 
-        service_is_ahead: the service's clock, minus ours, in seconds.
-        Raises NotDrained if that would take too long.
+        service_is_ahead: the service's time minus the local time, in seconds. Raises NotDrained if
+        the wait would be too long.
         """
         awaited = self._builder.awaited
         with self._holder.locked_ledger as ledger:
@@ -430,7 +428,7 @@ class Drain:
         count = len(known) + (messages if given_back_until > self._clock() else 0)
         if not count or left <= 0:
             if awaited:  # expired, deleted, or with another consumer
-                log.warning("%d messages of a batch that failed did not come back", len(awaited))
+                log.warning("%d messages of a failed batch did not return", len(awaited))
             return True
         names = {key.queue.name for key in known}
         if count > len(known):

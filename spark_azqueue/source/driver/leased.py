@@ -31,7 +31,7 @@ _NOT_ISOLATED = (
 
 
 class LeasedConsumer:
-    """Leases messages into micro-batches and settles them when Spark has committed these."""
+    """Consumer without a log: it leases micro-batches, and settles them after Spark's commit."""
 
     def __init__(
         self,
@@ -44,19 +44,19 @@ class LeasedConsumer:
         self._config, self._holder, self._suspects = config, engine.holder, engine.suspects
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """The offset of a query that has read nothing: the same in every run, with a log or not."""
+        """Offset of a query that has read nothing: the same in every run, with a log or not."""
         self._commits = CommitTracker(self.initial)
         self._restored = RestoredBatches(engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
-        self._has_replayed = False  # and was not asked for a new batch since
+        self._has_replayed = False  # and no new batch was requested since
         self._is_last = False  # the run may end after the newest batch
 
     def freeze_cutoff(self) -> None:
-        """From now on read only messages inserted by now (the service's clock, whole seconds)."""
+        """Read only messages inserted by now (the service's clock, whole seconds), from now on."""
         self.engine.freeze_cutoff()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle what is proven committed, then lease a new batch.
+        """Settle the batches that are proven committed, then lease a new batch.
 
         Returns the new offset, or the start if there is nothing new.
         """
@@ -69,7 +69,7 @@ class LeasedConsumer:
         if wanted.is_proven:
             self.committed(start)
         elif wanted.may_run and self._suspects.isolating:
-            return start  # what fails beside a suspect would look guilty
+            return start  # a batch that runs beside the suspect's would look guilty if it fails
         batch = None
         if self.engine.is_due(is_last=self._is_last):
             batch = self.engine.next_batch(number)
@@ -85,12 +85,12 @@ class LeasedConsumer:
         return offset
 
     def _has_changed(self, pending: Pending) -> bool:
-        """True if the next process has to know this: a new pending delete, or that none is left."""
+        """True if a new offset has to record a new pending delete, or that none is left."""
         noted = self._restored.noted
         return not pending.remembered <= noted or bool(noted and not pending.remembered)
 
     def _offset(self, number: int, batch: Batch | None, pending: Pending) -> QueueOffset:
-        """The offset of a new batch. Without one it only says which deletes are pending."""
+        """Return the offset of a new batch. Without a batch it only has the pending deletes."""
         config, holder = self._config, self._holder
         noted = QueueOffset(
             self._account,
@@ -118,7 +118,7 @@ class LeasedConsumer:
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """The partitions of the batch that ends at `end`; a replay if it is not of this run."""
+        """Return the partitions of the batch that ends at `end`. Replay a batch of another run."""
         plan = self._commits.plan(start, end)
         if plan is PlanAction.NOTHING:
             return []
@@ -133,10 +133,10 @@ class LeasedConsumer:
             self.engine.prefetch()
         return self._partitions[
             offset_text(end)
-        ]  # what was delivered is kept until it is committed
+        ]  # kept until the batch is committed, because Spark may ask again
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """This offset is proven committed, and each one before it: settle them. Repeatable."""
+        """Settle this offset and all earlier ones: they are proven committed. May be repeated."""
         for before in self._commits.handed_out_before(batch_of(offset, account=self._account)):
             self._settle(before)
         self._settle(offset)
@@ -155,11 +155,11 @@ class LeasedConsumer:
         self._commits.settled(offset)
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
-        """Release the messages of a batch of this run whose rows were never asked for. Repeatable.
+        """Release the messages of a batch of this run whose rows Spark never requested.
 
-        Returns only when every receipt in the offset is known dead, so that no later process which
-        finds it committed can delete messages whose rows were never delivered. Raises ServiceError
-        or TimeoutError.
+        Returns only when all receipts of the offset are dead. Otherwise a later process that finds
+        the offset committed could delete messages whose rows were never delivered. May be repeated.
+        Raises ServiceError or TimeoutError.
         """
         if self._commits.proven(offset) is not Proof.SETTLE_OWN:
             return True
@@ -173,14 +173,14 @@ class LeasedConsumer:
         return True
 
     def report(self) -> Report:
-        """The backlog, what is held, and what this run has counted. Sends little, seldom."""
+        """Return the backlog, the held messages and this run's counters. Seldom sends a request."""
         return self.engine.report()
 
     def close(self) -> None:
-        """End renewals, finish deletes that are due, release what is in no batch: in seconds.
+        """Stop renewing, finish due deletes, release messages of no batch, all within seconds.
 
-        Leases of the last returned offset are left alone: whether its batch was committed cannot be
-        known here. They are found in the checkpoint by the next run, or run out.
+        The leases of the last returned offset are not released: its batch may be committed. The
+        next run finds these leases in the checkpoint, or they expire.
         """
         if self._has_replayed and self._config.max_dequeue_count is not None:
             log.warning("%s", _NOT_ISOLATED)

@@ -1,4 +1,4 @@
-"""What a driver's program asks queues between two runs of its query: what they show."""
+"""Look at the queues of a query between two of its runs, from the driver's program."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from ..preflight import with_settings_of_queues
 
 
 class QueueLook(NamedTuple):
-    """What one queue showed. messages: the larger of the service's counts before and after; a count
-    has hidden messages in it. first: its first visible messages, up to 32."""
+    """Result of a look at one queue. first: its first visible messages, up to 32. messages: the
+    larger of the service's counts before and after the peek; counts include invisible messages."""
 
     messages: int
     first: tuple[Message, ...]
 
     @property
     def is_all(self) -> bool:
-        """True if no further message is visible."""
+        """True if `first` has all visible messages."""
         return len(self.first) < MAX_PER_REQUEST
 
 
 class QueuesLeft:
-    """Looks at the queues that sources with these options read. Leases nothing."""
+    """The queues that sources with these options read, looked at without leasing messages."""
 
     def __init__(self, options: Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
-        """Nothing is sent. options: of the source, or of each one, as its reader gets them.
+        """Parse the options; nothing is sent. options: those of the reader, or a list of them.
 
-        Raises InvalidOption, and TypeError for what cannot be options.
+        Raises InvalidOption, and TypeError if `options` is no mapping or list of mappings.
         """
         self.sources = [SourceLeft(each) for each in source_configs(options)]
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
-        """The queues among these that are of no source, in words; "" if there is none.
+        """Return words for queues that no source reads; "" if sources read all of them.
 
-        places: the accounts of sources, each with names of queues.
+        places: names of queues, by account.
         """
         for account, names in places:
             in_account = [each for each in self.sources if each.selection.account == account]
@@ -63,7 +63,7 @@ class QueuesLeft:
 
 
 class SourceLeft:
-    """What is left in the queues of one source."""
+    """The queues of one source, and the messages left in them."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -74,7 +74,7 @@ class SourceLeft:
 
     @property
     def leaves(self) -> bool:
-        """True if what is read stays in the queue."""
+        """True if messages stay in the queue after they are read."""
         return not self._config.delete_on_commit
 
     @property
@@ -85,12 +85,12 @@ class SourceLeft:
 
     @property
     def is_strict(self) -> bool:
-        """True if the queues are read in their order."""
+        """True with queuePriority=strict."""
         return self._config.queue_priority is QueuePriority.STRICT
 
     @property
     def lease_s(self) -> int:
-        """For how long messages are leased in a first batch, unless they are renewed."""
+        """Length of the leases of a first batch, before any renewal."""
         if self._config.visibility_timeout:
             return self._config.visibility_timeout
         if self._config.executors:
@@ -99,14 +99,15 @@ class SourceLeft:
 
     @property
     def longest_s(self) -> int:
-        """For how long a message is leased at most, if no offset or report says a longer time."""
+        """Longest lease of a message, unless an offset or a report has a longer time."""
         is_fixed = self._config.visibility_timeout or self._config.executors
         return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
 
     def look(self) -> Mapping[QueueRef, QueueLook]:
-        """Three requests for each queue with messages, else one after the first look.
+        """Look at each queue: count, peek, and count again.
 
-        Raises QueueNotFound, AccessDenied, ServiceError, and InvalidOption for settings of queues.
+        After the first look, a queue whose count is 0 is not peeked at. Raises QueueNotFound,
+        AccessDenied, ServiceError, and InvalidOption for settings of queues.
         """
         queues = self._config.queues
         try:
@@ -133,7 +134,7 @@ class SourceLeft:
         }
 
     def is_older(self, message: Message) -> bool:
-        """True if it was there at the first look, or may have been."""
+        """True if the message was, or may have been, in the queue at the first look."""
         at = message.insertion_time
         return self.called_at is None or at == UNKNOWN_TIME or at <= self.called_at
 

@@ -1,8 +1,7 @@
-"""The approximate number of messages in each queue, as the service counts them, and the age of the
-first visible one. Seldom refreshed.
+"""The service's approximate count of messages in each queue, and the age of the first visible one.
 
-It is informational, and nothing depends on it. If a count fails, the metric is left out; that
-neither raises nor delays the stream.
+The counts are refreshed seldom, and nothing depends on them. If a count fails, its metric is left
+out; a failed count raises no error and does not delay the stream.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ BUSY_PAUSE_S = 10.0
 """Pause between two counts while messages arrive."""
 
 IDLE_PAUSE_S = 300.0
-"""Pause between two counts while none arrive: with its polls, below one request a second."""
+"""Pause between two counts while no messages arrive: an idle queue costs less than 1 request/s."""
 
 PAUSE_PER_QUEUE_S = 0.1
-"""Counting takes at most 10 requests a second."""
+"""Least pause per queue: counting takes at most 10 requests/s."""
 
 HEADS_PAUSE_S = 60.0
 """Pause between two looks at the first messages while messages arrive."""
 
 PATIENCE_S = 1.0
-"""How long to wait for the answers. Spark waits meanwhile."""
+"""Longest wait for the answers, during which Spark waits, too."""
 
 
 class Backlog:
-    """Counts the messages in these queues. Not thread-safe."""
+    """Count of the messages in queues. Not thread-safe."""
 
     def __init__(
         self,
@@ -49,48 +48,49 @@ class Backlog:
         may_lack: bool = False,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Store the arguments. Nothing is sent before the first call. clock: seconds, monotonic.
+        """Store the arguments; nothing is sent. clock: seconds, monotonic.
 
-        peeks: also peek at so many first messages of the first hundred queues. may_lack: a queue
-        that does not exist is asked for as seldom as an idle one. patience_s: how long to wait for
-        the answers.
+        peeks: number of messages to peek at in each of the first 100 queues. may_lack: True if a
+        queue may be missing; then it is counted again after 300 s. patience_s: longest wait for the
+        answers.
         """
         self._client = client
         self._queues = tuple(queues)
         self._denied: set[QueueRef] = set()
-        self._blind: set[QueueRef] = set()  # may not be peeked into
+        self._blind: set[QueueRef] = set()  # without permission to peek
         self._may_lack = may_lack
-        self._lacking: dict[QueueRef, float] = {}  # until when it is not asked for
+        self._lacking: dict[QueueRef, float] = {}  # until when a missing queue is not counted
         self._peeks = peeks
         self._patience_s = patience_s
         self._looked_at: float | None = None
         self.errors: dict[QueueRef, Exception] = {}
-        """Why queues did not answer the last count."""
+        """Errors of the last count, by queue."""
         self.visible: dict[str, int] = {}
-        """How many messages can be read, by queue, at the last look; without queues that showed as
-        many as were asked for: they may have more."""
+        """Number of visible messages by queue, at the last peek. A queue is left out if it returned
+        as many messages as were requested, because it may have more."""
         self.expires: dict[str, int] = {}
-        """Seconds until the first of these messages expires, by queue; none for ever."""
+        """Seconds until the first peeked message expires, by queue. A queue whose messages do not
+        expire is left out."""
         self.heads: dict[str, int] = {}
-        """Age of the first visible message by queue, in seconds, at the last look; by the service's
-        clock. A queue without one is left out."""
+        """Age of the first visible message by queue, in seconds, at the last peek, by the service's
+        clock. A queue without visible messages is left out."""
         self.seen: set[str] = set()
-        """The queues whose first message, or that they have none, is known from that look."""
+        """Queues whose last peek returned the age of the first message, or no message."""
         self._clock = clock
         self._known: dict[str, int] = {}
         self._asked_at: float | None = None
         self._was_idle = False
 
     def count_in(self, queues: Sequence[QueueRef]) -> None:
-        """From now on count the messages of these queues."""
+        """Count the messages of these queues from now on."""
         self._queues = tuple(queues)
 
     def newest(self, *, idle: bool) -> dict[str, int]:
-        """Messages by queue name, from a recent count. Sends a request per queue if one is due.
+        """Return the messages by queue name, from a recent count. Never raises.
 
-        idle: no message came. Then the queues are counted once more soon, and seldom after that.
-        A queue without an answer, or that the credential may not count, is left out.
-        Never raises.
+        If a count is due, this sends a request per queue. A queue is left out if it does not answer
+        in time, or if the credential may not count it. idle: True if no message came: then the
+        queues are counted once more soon, and every 300 s after that.
         """
         now = self._clock()
         pause = max(BUSY_PAUSE_S, PAUSE_PER_QUEUE_S * len(self._queues))
@@ -105,23 +105,23 @@ class Backlog:
                 self._known = self._count(looks=looks)
             except Exception:
                 self._known = {}
-                log.debug("the backlog is not known", exc_info=True)
+                log.debug("the backlog is unknown", exc_info=True)
         return dict(self._known)
 
     def now(self, *, heads: bool = False) -> dict[str, int]:
-        """The messages of each queue, counted now. heads: also peek now."""
+        """Count the messages of each queue now. heads: also peek now."""
         self._asked_at = None
         if heads:
             self._looked_at = None
         return self.newest(idle=False)
 
     def ask_again(self) -> None:
-        """From now on also ask queues that the credential could not count, or peek into."""
+        """Try again to count and peek at queues for which the credential lacked permission."""
         self._denied.clear()
         self._blind.clear()
 
     def _count(self, *, looks: bool) -> dict[str, int]:
-        """looks: peek, too."""
+        """Count messages by queue name. looks: also peek."""
         flight: InFlight[tuple[QueueRef, bool], int | Peeked] = self._client.in_flight()
         known: dict[QueueRef, int] = {}
         self.errors = {}
@@ -182,19 +182,20 @@ class Backlog:
                 error,
             )
         else:
-            log.debug("%s of queue '%s' is not known: %s", what, queue.name, error)
+            log.debug("%s of queue '%s' is unknown: %s", what, queue.name, error)
 
 
 EXPIRED_AFTER_S = 3.0
-"""After so long a message that was left has expired: times in whole seconds are up to one less."""
+"""Seconds after which a skipped message has expired. The service's times have whole seconds,
+so they may be 1 s early."""
 
 _A_MINUTE_S = 60.0
 
 
 class Isolation:
-    """Tells which messages may be abandoned, and warns of what is left. Used by one thread.
+    """Test for messages that a transaction may have abandoned, and a warning that counts them.
 
-    clock: in seconds.
+    Used by one thread. clock: in seconds.
     """
 
     def __init__(self, level: IsolationLevel, clock: Callable[[], float] = time.monotonic) -> None:
@@ -203,17 +204,17 @@ class Isolation:
         self._left = 0
         self._warned_at: float | None = None
         self.until = 0.0
-        """When the last message that was left has expired at the latest, by `clock`."""
+        """Time by `clock` when all skipped messages have expired."""
 
     def may_be_abandoned(self, message: Message, answered_at: int | None) -> bool:
-        """True if the message is to give no row. False without proof: if a time is unknown.
+        """True if the message may be abandoned, so that it has no row. False if a time is unknown.
 
         answered_at: the `Date` of the answer with the message, microseconds since 1970.
         """
         return self._is_on and message.is_in_its_last(answered_at)
 
     def left(self, count: int) -> None:
-        """Count messages skipped near expiry: warn, at most once a minute."""
+        """Count messages skipped near expiry. Logs a warning, at most once a minute."""
         if not count:
             return
         self._left += count

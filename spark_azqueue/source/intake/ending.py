@@ -1,4 +1,4 @@
-"""When a run that ends has read everything: it waits for messages that lost leases hide."""
+"""End of an availableNow run: wait until invisible messages can be read, or are gone."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from .monitor import QueueMonitor
 log = logging.getLogger(__name__)
 
 _WAIT_AT_MOST_S = LONGEST_S + 60.0
-"""Longer than any lease of `auto`."""
+"""Longest wait: more than any lease of `visibilityTimeout=auto`."""
 
 _LOOK_AGAIN_S = 5.0
 _A_MOMENT_S = 0.5
 
 
 class HiddenWait:
-    """Used by one thread."""
+    """Wait of an availableNow run for invisible messages. Used by one thread."""
 
     def __init__(self, monitor: QueueMonitor, sleep: Callable[[float], None]) -> None:
         self._monitor = monitor
         self._sleep = sleep
         self._is_reported = False
         self.has_waited = False
-        """It has waited for what was skipped near expiry."""
+        """True if the run has waited for messages that were skipped near expiry."""
 
     def is_over(
         self, what: str, left: float, until: float, queues: Iterable[str], expires_in: float
     ) -> bool:
-        """True if none of these queues holds a message; else some time passes.
+        """True if these queues hold no messages. Otherwise wait some seconds and return False.
 
-        what: may be hidden, for texts. left: for how long at most, in seconds; until: the same in
-        seconds since 1970. expires_in: when all that was skipped has expired, in seconds.
-        Raises NotDrained if that takes too long.
+        what: text that names the messages that may be invisible. left: the longest time that they
+        stay invisible, in seconds; until: the same time in seconds since 1970. expires_in: seconds
+        until all skipped messages have expired. Raises NotDrained if `left` is over 3,660 s.
         """
         counts = self._monitor.backlog.now()
         if not any(counts.get(name, 1) for name in queues):
-            return True  # the service counts hidden ones, too
+            return True  # the service's count includes invisible messages
         if left > _WAIT_AT_MOST_S:
-            # The service counts what was skipped near expiry, too, and perhaps nothing else.
+            # The count includes messages skipped near expiry, and perhaps no others.
             if expires_in > 0:
                 self.has_waited = True
                 self._sleep(expires_in)
@@ -55,6 +55,6 @@ class HiddenWait:
             )
         if not self._is_reported:
             self._is_reported = True
-            log.warning("%s: this availableNow run waits for them, %d s at most", what, left)
+            log.warning("%s: this availableNow run waits for them, at most %d s", what, left)
         self._sleep(min(left + _A_MOMENT_S, _LOOK_AGAIN_S))
         return False

@@ -1,8 +1,9 @@
-"""Holds a batch back until enough messages wait, or one of them cannot wait any longer.
+"""Delay of a batch until enough messages wait, or until a message cannot wait any longer.
 
-For `minMessagesPerTrigger` and `maxTriggerDelay`. Nothing is leased meanwhile: the service is asked
-how many messages its queues hold, and (by a peek, when that number changes) how old the first ones
-are and when they expire. So the delay counts from when a message was sent, also over a restart.
+This module implements `minMessagesPerTrigger` and `maxTriggerDelay`. Nothing is leased during the
+delay: the service's counts show how many messages wait. When a count changes, a peek shows the age
+and the expiry of the first messages. So the delay counts from when a message was sent, even if the
+query is restarted.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ from .polling import Pace
 log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY_S = 30.0
-"""A batch begins so long before a message expires."""
+"""Time before the expiry of a message at which a batch begins."""
 
 _LOOK_AGAIN_S = 60.0
-"""Pause between two peeks into a queue whose messages are all hidden."""
+"""Pause between two peeks at a queue whose messages are all invisible."""
 
 
 class _Seen(NamedTuple):
-    """What a peek saw. messages: how many the queue had then. at, due: by our clock.
+    """Result of a peek. messages: the queue's count then. at: time of the peek, local clock.
 
-    due: when the first message has waited for long enough, or expires soon.
+    due: local time at which a batch has to begin, because a message has waited for long enough or
+    expires soon; None if unknown.
     """
 
     messages: int
@@ -46,7 +48,10 @@ class _Seen(NamedTuple):
 
 
 class MinimumBatch:
-    """Used by one thread. Counts are approximate, and hidden messages are in them."""
+    """Decision if enough messages wait for a batch. Used by one thread.
+
+    The service's counts are approximate and include invisible messages.
+    """
 
     def __init__(
         self,
@@ -59,9 +64,9 @@ class MinimumBatch:
     ) -> None:
         """Store; nothing is sent.
 
-        vanished: called for a queue that does not exist; true if the others may be read on. held:
-        how many messages this process has leased, for earlier batches. isolation: says which
-        messages give no row, so that no batch is begun for them.
+        vanished: called for a queue that does not exist; True to continue with the other queues.
+        held: number of messages that this process has leased for earlier batches. isolation: test
+        for messages that have no row, so that no batch begins for them.
         """
         self._least = config.min_messages
         self._longest_s = config.max_trigger_delay
@@ -72,13 +77,13 @@ class MinimumBatch:
         self._isolation = isolation
         self._clock = clock
         self._pace = Pace()
-        self._since: float | None = None  # when the first message was seen that waits
+        self._since: float | None = None  # when a waiting message was first seen
         self._seen: dict[QueueRef, _Seen] = {}
-        self._blind: set[QueueRef] = set()  # may not be peeked into
-        self._left = 0  # of the newest count, what no batch has had
+        self._blind: set[QueueRef] = set()  # without permission to peek
+        self._left = 0  # of the newest count, messages that no batch has
 
     def stop(self) -> None:
-        """From now on any number is enough: an availableNow run reads what there is."""
+        """Let any number of messages be enough from now on, as an availableNow run needs."""
         if self._least:
             log.warning(
                 "an availableNow run reads all that is there: minMessagesPerTrigger=%d is ignored",
@@ -87,7 +92,7 @@ class MinimumBatch:
         self._least = None
 
     def seconds_until_due(self) -> float:
-        """How long until the queues may be counted again (0 = now)."""
+        """Seconds until the queues may be counted again (0 = now)."""
         return max(0.0, self._pace.not_before - self._clock()) if self._least else 0.0
 
     def has_enough(self, queues: Sequence[QueueRef]) -> bool:
@@ -97,7 +102,7 @@ class MinimumBatch:
         """
         if not self._least:
             return True
-        held = self._held()  # first: what is deleted meanwhile counts as held, not as waiting
+        held = self._held()  # before the count: messages deleted between count as held
         counts = self._count(queues)
         more = sum(counts.values()) - held
         waiting = self._left = max(0, more)
@@ -106,7 +111,7 @@ class MinimumBatch:
             return self._begin()
         if not more:
             self._since, self._seen = None, {}
-        elif waiting:  # (less than 0: deleted between the two looks, which says nothing)
+        elif waiting:  # (`more` is below 0 if messages were deleted between: no conclusion)
             self._look(counts, now)
             is_first = self._since is None
             self._since = now if self._since is None else self._since
@@ -115,7 +120,7 @@ class MinimumBatch:
                 return self._begin()
             if is_first:
                 log.info(
-                    "%d messages wait for minMessagesPerTrigger=%d, for %g s at most",
+                    "%d messages wait for minMessagesPerTrigger=%d, for at most %g s",
                     *(waiting, self._least, self._due - now),
                 )
         pace = self._pace.rest(found=False, now=now, longest_s=self._longest_pause_s)
@@ -123,12 +128,12 @@ class MinimumBatch:
         return False
 
     def given(self, messages: int) -> None:
-        """A batch of this many messages was leased."""
+        """Note that a batch of this many messages was leased."""
         self._left = max(0, self._left - messages)
 
     @property
     def has_enough_left(self) -> bool:
-        """True if one more batch may be leased without a new count."""
+        """True if a further batch may be leased without a new count."""
         return not self._least or self._left >= self._least
 
     def _begin(self) -> bool:
@@ -137,7 +142,7 @@ class MinimumBatch:
 
     @property
     def _due(self) -> float:
-        """When a batch has to begin, with as many messages as there are; `inf` if none waits."""
+        """Latest time for a batch to begin, with any number of messages; `inf` if none waits."""
         seen = (each.due for each in self._seen.values() if each.due is not None)
         since = math.inf if self._since is None else self._since
         return min(since + self._longest_s, *seen, math.inf)
@@ -147,7 +152,7 @@ class MinimumBatch:
         return dict(answers_of(self._client, calls, self._vanished))
 
     def _look(self, counts: Mapping[QueueRef, int], now: float) -> None:
-        """Peek into the queues whose first messages may be others than at the last peek."""
+        """Peek at the queues whose first messages may have changed since the last peek."""
         self._seen = {queue: seen for queue, seen in self._seen.items() if counts.get(queue)}
         calls = [
             (queue, Peek(queue, MAX_PER_REQUEST))
@@ -178,7 +183,7 @@ class MinimumBatch:
         return seen.due is None and now - seen.at >= _LOOK_AGAIN_S
 
     def _due_of(self, peeked: Peeked, now: float) -> float | None:
-        """When a batch has to begin for what was seen; None if no message says."""
+        """Return the latest time for a batch to begin for peeked messages; None if unknown."""
         answered_at = peeked.answered_at
         if answered_at is None:
             return None

@@ -1,6 +1,7 @@
-"""What both kinds of readers ask before a batch: which queues, how full, is one due?
+"""Monitor of the queues before a batch: which queues to read, how full they are, which are due.
 
-The driver that leases and the driver that plans for executors use it. Nothing is leased here.
+The driver that leases and the driver that plans for executors use the monitor. Nothing is leased
+here.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ _CHECKS = 8
 """Most queues that are checked at once."""
 
 _NAP_AT_MOST_S = 0.25
-"""How long one idle `latestOffset` may last: a query with several sources waits for each."""
+"""Longest sleep in an idle `latestOffset`: a query waits for each of its sources in turn."""
 
 
 class Reads(Protocol):
-    """Who looks for messages in the queues."""
+    """Reader of messages from the queues."""
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """From now on look at these queues."""
+        """Read these queues from now on."""
 
     def seconds_until_due(self) -> float:
-        """How long until some queue may be looked at again (0 = now)."""
+        """Seconds until a queue is due (0 = now)."""
 
 
 class Counted(NamedTuple):
-    """What the service counts, by queue; heads: the age of the first message, in seconds."""
+    """Counts of messages by queue. heads: age of a queue's first visible message, in seconds."""
 
     backlog: Mapping[str, int]
     poison: Mapping[str, int]
@@ -53,7 +54,7 @@ class QueueMonitor:
         runtime: Runtime,
         held: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Nothing is sent before `open`. held: how many messages are leased for earlier batches."""
+        """Store; `open` sends the first request. held: number of messages of earlier batches."""
         clock, submit = runtime.clock, runtime.make_workers(_CHECKS, "check").submit
         self._config = config
         self._sleep = runtime.sleep
@@ -67,45 +68,47 @@ class QueueMonitor:
         self._reader: Reads | None = None
         self.is_open = False
         self.is_limited = False
-        """True if this run reads what was there at a time, in the queues of then."""
+        """True if the run reads only the messages and queues that existed when it was limited."""
 
     @property
     def queues(self) -> tuple[QueueRef, ...]:
-        """Those that are read now."""
+        """The queues that are read now."""
         return self._queues.now
 
     def used_by(self, reader: Reads) -> None:
-        """Tell this one of queues that come and go."""
+        """Set the reader, which is notified when the list of queues changes."""
         self._reader = reader
 
     def open(self) -> datetime:
-        """Find the queues and check each; see `Queues.open`. Returns the service's time."""
+        """Find the queues and check each; see `Queues.open`. Return the service's time."""
         at = self._queues.open(poison_too=not self.is_open)
         self._use_queues()
         self.is_open = True
         return at
 
     def limit(self) -> None:
-        """From now on the run reads what is there now, and ends."""
+        """Limit the run to the messages that exist now. Then it ends."""
         self.is_limited = True
         self.minimum.stop()
 
     @property
     def is_look_due(self) -> bool:
-        """True if the queues are to be found anew: they come and go."""
+        """True if it is time to look for new and removed queues."""
         return self._queues.seconds_until_due() == 0 and not self.is_limited
 
     def look(self) -> None:
-        """Find them anew."""
+        """Look for new and removed queues."""
         if self._queues.look_again():
             self._use_queues()
 
     def may_begin(self, *, is_last: bool = False) -> bool:
-        """False if the queues were empty so lately that it is too early to ask them again.
+        """True if a batch may begin. Otherwise sleep for up to 0.25 s and return False.
 
-        Or too few messages wait, see `MinimumBatch`. Lasts a moment then. Raises ServiceError.
-        is_last: the run may end after this batch: Spark 4.0 and 4.1 do not tell an availableNow
-        run, which reads any number.
+        A batch may not begin if no queue is due, because all were empty lately, or if too few
+        messages wait (see `MinimumBatch`). Raises ServiceError.
+
+        is_last: the run may end after this batch, so any number of messages is enough. (Spark 4.0
+        and 4.1 do not tell the source about an availableNow run.)
         """
         assert self._reader
         pause = self._reader.seconds_until_due()
@@ -116,7 +119,7 @@ class QueueMonitor:
         return pause <= _NAP_AT_MOST_S and (is_last or self.minimum.has_enough(self.queues))
 
     def counted(self, *, idle: bool) -> Counted:
-        """What the service counts, asked seldom; nothing before `open`."""
+        """Return recent counts of the service, which are refreshed seldom; empty before `open`."""
         if not self.is_open:
             return Counted({}, {}, {})
         backlog, poison = self.backlog.newest(idle=idle), self._poison.newest(idle=idle)

@@ -1,7 +1,8 @@
-"""How often a queue is asked, and which queue is asked next.
+"""Polling: how often a queue is asked, and which queue is asked next.
 
-A queue with a backlog gets many requests at once, an empty one gets few. Queues with a backlog get
-equal shares, or (queuePriority=strict) the first of them gets all. Time is an argument.
+A queue with a backlog gets many requests at once, an empty queue gets few. Queues with a backlog
+get equal shares. With queuePriority=strict, the first queue with a backlog gets all requests. The
+functions get the time as an argument.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ FIRST_PAUSE_S = 0.1
 """Pause after the first look that found nothing."""
 
 _PAUSE_PER_IDLE_S = 0.2
-"""Further pauses are this part of the idle time, up to `maxPollInterval`."""
+"""Further pauses / idle time of the queue; a pause is at most `maxPollInterval`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How one queue is polled: `width` requests at once, the next not before `not_before`.
+    """Pace of one queue: `width` requests at once, the next look not before `not_before`.
 
-    idle_since: when a look first found nothing, None if the newest one found something.
+    idle_since: time of the first look in a row that found nothing; None if the newest look found
+    messages.
     """
 
     width: int = 1
@@ -41,13 +43,13 @@ class Pace:
         return self.not_before <= now
 
     def page(self, *, asked: int, got: int, widest: int) -> Pace:
-        """After one page: twice as wide if it was full, otherwise one request at a time."""
+        """Return the pace after a page: twice the width if the page was full, else width 1."""
         if got >= asked > 0:
             return Pace(min(self.width * 2, widest), None, self.not_before)
         return Pace(1, None if got else self.idle_since, self.not_before)
 
     def rest(self, *, found: bool, now: float, longest_s: float) -> Pace:
-        """After a whole look at the queue: ask at once, or after a longer pause if it was empty."""
+        """Return the pace after a look: due at once, or after a longer pause if nothing came."""
         if found:
             return Pace(self.width, None, now)
         since = now if self.idle_since is None else self.idle_since
@@ -56,11 +58,11 @@ class Pace:
 
 
 def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[QueueRef]:
-    """These queues in the order in which a process asks them whose first batch is `number`, from 1.
+    """Return the order of queues in a process whose first batch is `number`, counted from 1.
 
-    A query may run for one batch at a time, so its number decides which queue comes first: each
-    batch begins about `at_once` queues further (those that a batch reads at least), and of as many
-    batches as there are queues each begins with another one, whatever a batch really reads.
+    A process may run for a single batch, so the number of its first batch chooses the first queue.
+    Each batch begins about `at_once` queues after the last batch's first, because a batch reads at
+    least `at_once` queues. Over as many batches as there are queues, each queue is first once.
     """
     if not queues:
         return []
@@ -71,29 +73,32 @@ def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[Queue
 
 
 class Turns(Protocol):
-    """Which queues a look asks, and which of them is asked next. It may ignore reports."""
+    """Order of queues: which queues a look asks, and which is next. A class may ignore reports."""
 
     def begin(self, number: int, at_once: int) -> None:
-        """Batch `number` begins, of at least `at_once` pages. Decides if none was asked yet."""
+        """Note that batch `number` of at least `at_once` pages begins.
+
+        The first call, before any queue is asked, chooses the first queue.
+        """
         return
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """From now on these are the queues."""
+        """Read these queues from now on."""
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
-        """The queues that a look at this time may ask."""
+        """Return the queues that a look at this time may ask."""
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
-        """Which of these queues (at least one) to ask now."""
+        """Return the queue to ask next, of a list that is not empty."""
 
     def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
-        """Which of the queues whose turn has not ended may be asked now."""
+        """Return the queues that may be asked now, of those whose turn has not ended."""
 
     def ends(self, *, asked: int, got: int) -> bool:
-        """True if a page that brought `got` of `asked` messages ends the turn of its queue."""
+        """True if a page with `got` of `asked` messages ends the turn of its queue."""
 
     def width_at_most(self, parallelism: int) -> int:
-        """How many of the requests under way one queue may have."""
+        """Return the most parallel requests of one queue."""
 
     def asked(self, queue: QueueRef, count: int) -> None:
         """Note that a request for `count` messages of this queue begins."""
@@ -105,38 +110,37 @@ class Turns(Protocol):
 
 
 def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int) -> Turns:
-    """The turns of these queues. most_credit: see `FairTurns`."""
+    """Return the turns of these queues. most_credit: see `FairTurns`."""
     if priority is QueuePriority.STRICT:
         return StrictTurns(queues)
     return FairTurns(queues, most_credit)
 
 
 class StrictTurns(Turns):
-    """The first queue is asked until it is empty, then the second, and so on.
+    """Turns by priority: the first queue is read until it is empty, then the second, and so on.
 
-    A page that is not full does not show that a queue is empty; only an empty page does. A look
-    also asks the queues before the last one that is due, so that none is passed over while it
-    rests.
+    Only an empty page shows that a queue is empty: a page that is not full does not. A look asks
+    all queues before the last due queue, so that a queue is not passed over while it pauses.
     """
 
     def __init__(self, queues: Sequence[QueueRef]) -> None:
         self._queues = tuple(queues)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """From now on these, in their order."""
+        """Read these queues from now on, in this order."""
         self._queues = tuple(queues)
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
-        """All queues up to the last one that is due."""
+        """Return all queues up to the last due queue."""
         due = [place for place, queue in enumerate(self._queues) if paces[queue].is_due(now)]
         return list(self._queues[: due[-1] + 1]) if due else []
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
-        """The first of these queues."""
+        """Return the first of these queues."""
         return min(queues, key=self._queues.index)
 
     def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
-        """The first of these queues, if there is one."""
+        """Return the first of these queues, if any."""
         return sorted(open_queues, key=self._queues.index)[:1]
 
     def ends(self, *, asked: int, got: int) -> bool:
@@ -144,35 +148,35 @@ class StrictTurns(Turns):
         return got == 0
 
     def width_at_most(self, parallelism: int) -> int:
-        """All of them: no other queue is asked meanwhile."""
+        """Return `parallelism`: no other queue is asked meanwhile."""
         return parallelism
 
 
 class FairTurns:
-    """Which queue is asked next, so that queues with a backlog get equal numbers of messages.
+    """Fair turns: queues with a backlog deliver equal numbers of messages.
 
-    Each queue has a mark: how many messages it was asked for. The queue with the lowest mark is
-    next. A queue that ran short starts again level with the others, so that idle time earns no
+    Each queue has a mark, the number of messages requested from it. The queue with the lowest mark
+    is next. A queue that ran short resumes at the mark of the others, so that idle time earns no
     credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Marks are not kept
-    over a restart; then the number of the batch says which queue is first.
+    over a restart: the number of the first batch then chooses the first queue.
 
-    most_credit: how many messages a queue may lag behind and still make up for it.
+    most_credit: number of messages that a queue may fall behind and still catch up.
     """
 
     def __init__(self, queues: Sequence[QueueRef], most_credit: int) -> None:
-        self._marks = dict.fromkeys(queues, 0)  # the one asked longest ago comes first
+        self._marks = dict.fromkeys(queues, 0)  # asked longest ago: first
         self._short: set[QueueRef] = set()
         self._most_credit = most_credit
         self._level = 0  # the highest mark at which a request has begun
         self._has_begun = False
 
     def begin(self, number: int, at_once: int) -> None:
-        """If no queue was asked yet, begin with the one whose turn it is, see `in_turn`."""
+        """If no queue was asked yet, set the order of `in_turn`."""
         if not self._has_begun:
             self._marks = dict.fromkeys(in_turn([*self._marks], number, at_once), 0)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """From now on these. Those that were there keep their marks, new ones begin level."""
+        """Read these queues from now on. Known queues keep their marks, new ones begin level."""
         if not self._has_begun:
             self._marks = dict.fromkeys(queues, 0)
             return
@@ -183,11 +187,11 @@ class FairTurns:
         self._marks = kept | {queue: 0 for queue in queues if queue not in kept}
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
-        """The queues that are due."""
+        """Return the queues that are due."""
         return [queue for queue, pace in paces.items() if pace.is_due(now)]
 
     def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
-        """All of them."""
+        """Return all of the queues."""
         return list(open_queues)
 
     def ends(self, *, asked: int, got: int) -> bool:
@@ -195,11 +199,11 @@ class FairTurns:
         return got < asked
 
     def width_at_most(self, parallelism: int) -> int:
-        """An equal part, at least one."""
+        """Return an equal share of the requests, at least 1."""
         return max(1, parallelism // max(1, len(self._marks)))
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
-        """Which of these queues (at least one) to ask now; of equals, the one asked longest ago."""
+        """Return the queue with the lowest mark; of equal marks, the queue asked longest ago."""
         wanted = set(queues)
         return min((queue for queue in self._marks if queue in wanted), key=self._mark)
 
@@ -215,7 +219,7 @@ class FairTurns:
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
         """Note that a request for `asked` messages of this queue brought `got`."""
         if queue not in self._marks:
-            return  # it is not read any more
+            return  # the queue is no longer read
         self._marks[queue] -= asked - got
         if got < asked:
             self._short.add(queue)
@@ -226,35 +230,35 @@ class FairTurns:
 
 
 ENOUGH_NEWER = 1_024
-"""After this many messages in a row with nothing new (see `Cutoff`), a queue counts as read."""
+"""Messages in a row that are not new (see `Cutoff`), after which a queue counts as read."""
 
 NEWER_AT_MOST = 32_768
-"""After this many with nothing new, a look at a queue ends, even if a released one is awaited."""
+"""Messages that are not new, after which a look ends, even if a released message is awaited."""
 
 
 HANDED_OUT_AT_MOST = 1_000_000
-"""How many messages a run delivers without deleting them (about 200 MB of ids)."""
+"""Most messages that a run delivers without deleting them (about 200 MB of ids)."""
 
 
 class Cutoff:
-    """Tells which messages a run wants, and when a queue holds none of them any more.
+    """Limit of an availableNow run: which messages it wants, and when a queue has no more of them.
 
-    A message is nothing new if it was inserted after the run began, or if it came before in the
-    same look (its lease ended meanwhile). Each queue has its own counts.
+    A message is not new if it was inserted after the run began, or if it was already received in
+    the same look (its lease ended meanwhile). Each queue has its own counts.
 
-    until: microseconds since 1970, service's clock.
+    until: start of the run, microseconds since 1970, service's clock.
     """
 
     def __init__(self, until: int) -> None:
         self._until = until
         self._awaited: set[MessageKey] = set()
-        self._met: set[MessageKey] = set()  # older messages of this look
+        self._met: set[MessageKey] = set()  # wanted messages of this look
         self._in_a_row: Counter[QueueRef] = Counter()
         self._not_new: Counter[QueueRef] = Counter()
         self._is_full = False
 
     def wants(self, message: Message) -> bool:
-        """True if this message was inserted before the run began, or in the same second."""
+        """True if the message was inserted before the run began, or in the same second."""
         key = message.key
         self._awaited.discard(key)
         older = message.insertion_time <= self._until
@@ -268,22 +272,22 @@ class Cutoff:
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
-        """Messages that were released in this run, and did not come since."""
+        """Messages that this run has released and not received again."""
         return frozenset(self._awaited)
 
     def released(self, keys: Iterable[MessageKey]) -> None:
-        """Note that a replay in this run released these messages: the run has to read them."""
+        """Note that this run released messages, so that it has to read them again."""
         self._awaited.update(keys)
 
     def is_full(self, handed_out: int) -> bool:
-        """True if the run has delivered all that it can remember: it ends early.
+        """True if the run has to end early, because it tracks too many delivered messages.
 
-        handed_out: how many of these messages are not known to be deleted.
+        handed_out: number of delivered messages that are not known to be deleted.
         """
         if not self._is_full and handed_out >= HANDED_OUT_AT_MOST:
             self._is_full = True
             log.warning(
-                "this availableNow run gave out %d messages that are not deleted, as with"
+                "this availableNow run delivered %d messages that are not deleted, as with"
                 " deleteOnCommit=false, and ends here: start it again for the rest",
                 HANDED_OUT_AT_MOST,
             )

@@ -1,7 +1,7 @@
-"""The queues that a stream reads now: those given by name, and those that a pattern matches.
+"""The queues that a stream reads now: queues given by name, and queues that match a pattern.
 
-The account is asked for its queues at the start and then every minute, with one request for up to
-5,000 of them. Not kept over a restart.
+If there are patterns, the account's queues are listed at the start and then every minute, with one
+request per 5,000 queues. The list is not kept over a restart.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ..preflight import Submit, check_queues
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 60.0
-"""How long after a look for new queues the next one follows."""
+"""Pause between two looks for new queues."""
 
 MOST_QUEUES = 1_000
-"""The most queues of one query: an empty one is asked up to once for each `maxPollInterval`."""
+"""Most queues of one query. Even an empty queue costs a request per `maxPollInterval`."""
 
 _NAMED_AT_MOST = 5
 
 
 class Queues:
-    """Finds and checks queues. Used by one thread, except `vanished`."""
+    """The current list of queues, found and checked. Used by one thread, except `vanished`."""
 
     def __init__(
         self,
@@ -38,22 +38,22 @@ class Queues:
         submit: Submit,
         clock: Callable[[], float],
     ) -> None:
-        """Store the arguments; nothing is sent. submit: runs checks beside each other."""
+        """Store the arguments; nothing is sent. submit: runs checks in parallel."""
         self._config = config
         self._selection = config.selection
         self._client = client
         self._submit = submit
         self._clock = clock
         self._look_at: float | None = None  # None: never, since every queue is given by name
-        self._left_out: dict[QueueRef, str] = {}  # found, and not usable: why
+        self._left_out: dict[QueueRef, str] = {}  # reason why a queue found is not usable
         self.now: tuple[QueueRef, ...] = config.queues
-        """In the order of the option `queue`, then by name."""
+        """The queues, in the order of the option `queue`, then by name."""
 
     def open(self, *, poison_too: bool) -> datetime:
-        """Find the queues and check each (see `check_queues`). Returns the service's time.
+        """Find the queues and check each (see `check_queues`). Return the service's time.
 
-        If patterns match nothing, that is a warning: such a queue may come later. Raises
-        QueueNotFound for a missing queue that is given by name, AccessDenied, ServiceError, and
+        If no queue matches the patterns, this only logs a warning: a queue may be created later.
+        Raises QueueNotFound if a queue given by name is missing, AccessDenied, ServiceError, and
         InvalidOption if there are too many queues.
         """
         if self._selection.patterns:
@@ -75,19 +75,19 @@ class Queues:
         return min(answered, default=datetime.now(timezone.utc))
 
     def seconds_until_due(self) -> float | None:
-        """How long until the next look for queues (0 = now); None if there is none."""
+        """Seconds until the next look for queues (0 = now); None without patterns."""
         return None if self._look_at is None else max(0.0, self._look_at - self._clock())
 
     def look_again(self) -> bool:
-        """Find out which queues came and went. Returns True if some did. Never raises.
+        """Look for new and removed queues. Return True if the list has changed. Never raises.
 
-        A new queue that cannot be used is left out, with a warning, and tried again at each look.
+        A new queue that cannot be used is left out with a warning, and checked again at each look.
         """
         self._look_at = self._clock() + LOOK_AGAIN_S
         try:
             found = self._found()
         except AzQueueError as error:
-            log.warning("queues that came or went are not known: %s", error)
+            log.warning("the list of queues could not be refreshed: %s", error)
             return False
         known = set(self.now)
         checked = self._checked([queue for queue in found if queue not in known], poison_too=True)
@@ -109,9 +109,9 @@ class Queues:
         return True
 
     def vanished(self, queue: QueueRef) -> bool:
-        """The service says that this queue does not exist. False if that must not be.
+        """Return True if this queue, which does not exist, matched a pattern, so it may be missing.
 
-        A queue that a pattern found may go; then the next look follows at once. Thread-safe.
+        Then the next look for queues is due at once. Thread-safe.
         """
         if not self._selection.comes_and_goes(queue):
             return False
@@ -131,7 +131,7 @@ class Queues:
     def _checked(
         self, queues: Sequence[QueueRef], *, poison_too: bool
     ) -> dict[QueueRef, datetime | AzQueueError]:
-        """See `check_queues`. Without queues of a pattern that went while they were checked."""
+        """Call `check_queues`. Drop queues of a pattern that were removed meanwhile."""
         checked = check_queues(
             self._config, self._client, queues, self._submit, poison_too=poison_too
         )

@@ -1,5 +1,5 @@
-"""What is leased: known, renewed, deleted, released.
+"""Leases of messages: tracked, renewed, deleted and released.
 
-Read first: `ledger.py` (what is known of each message), `holder.py` (what a consumer does with it),
-`worker.py` (the thread that sends). A consumer without a log: `source/driver/leased.py`.
+Read first: `ledger.py` (the state of each message), `holder.py` (what a consumer calls),
+`worker.py` (the thread that sends requests). A consumer without a log: `source/driver/leased.py`.
 """

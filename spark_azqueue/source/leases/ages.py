@@ -1,4 +1,4 @@
-"""How old messages are when they are put into a batch, and when their batch is committed."""
+"""Age of messages when they are put into a batch, and when their batch is committed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Message
 
 
 class MessageAges:
-    """Ages by the service's clock, which tells whole seconds. Thread-safe.
+    """Ages of messages by the service's clock, which has whole seconds. Thread-safe.
 
-    Not kept over a restart: each run counts what it delivered, and what it knows as committed.
+    Nothing is kept over a restart: each run counts the messages that it delivered, and the batches
+    that it saw committed.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -25,15 +26,15 @@ class MessageAges:
         self._lock = threading.Lock()
 
     def service_is_ahead(self, seconds: float) -> None:
-        """The service's clock, minus ours. Nothing is counted before this is known."""
+        """Set the service's time minus the local time. Nothing is counted before this call."""
         self._ahead_s = seconds
 
     def delivered(self, batch: int, messages: Iterable[Message]) -> None:
-        """These are put into this batch now."""
+        """Note that these messages are put into this batch now."""
         self._observe(DELIVERY, self.known(batch, messages))
 
     def known(self, batch: int, messages: Iterable[Message]) -> array[float]:
-        """These are in this batch, perhaps since an earlier run. Returns when they were put."""
+        """Note which messages a batch has, without counting them. Return their insertion times."""
         times = (each.insertion_time for each in messages)
         with self._lock:
             found = self._inserted[batch] = array(
@@ -42,16 +43,16 @@ class MessageAges:
         return found
 
     def committed(self, batch: int) -> None:
-        """This batch is known as committed now."""
+        """Note that this batch was found to be committed now."""
         self._observe(COMMIT, self.dropped(batch))
 
     def dropped(self, batch: int) -> array[float]:
-        """This batch is over. Returns when its messages were put."""
+        """Stop tracking a batch. Return the insertion times of its messages."""
         with self._lock:
             return self._inserted.pop(batch, array("d"))
 
     def latencies(self) -> dict[str, Histogram]:
-        """What was counted so far."""
+        """Return the histograms so far."""
         with self._lock:
             return self._recorder.latencies()
 

@@ -1,7 +1,7 @@
-"""The messages in hand: leased, delivered in batches, settled. The door to all leases.
+"""The leases of a consumer: messages are leased, delivered in batches, and settled.
 
-Decisions are the ledger's; `worker.py` carries them out. One thread calls this, and that of the
-prefetch.
+The ledger decides, and `worker.py` sends the requests. Two threads call this module: the query's
+and the prefetch's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BLOB_DELETES = 8
 
 
 def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals | None:
-    """What deletes the blobs of large bodies; None if they are to stay."""
+    """Return the deleter of large bodies' blobs, or None if the blobs are to be kept."""
     if not claim_check.delete:
         return None
     store = BlobStore(claim_check.account, claim_check.container)
@@ -41,7 +41,7 @@ def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals
 
 
 class LeaseHolder:
-    """What is leased, and what becomes of it."""
+    """All messages that this consumer has leased, from dequeue to delete or release."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class LeaseHolder:
     ) -> None:
         """Store; nothing is sent."""
         self._deletes = config.delete_on_commit
-        self._deleted: list[Lease] = []  # of the restored batch whose deletes did not all end yet
+        self._deleted: list[Lease] = []  # of a restored batch, while its deletes are retried
         self._clock = clock
-        self._since: dict[int, float] = {}  # by batch: when its leasing began
+        self._since: dict[int, float] = {}  # by batch, when its first message was leased
         self.ages = MessageAges(clock)
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
         start_s = START_S if self._deletes else START_BY_USER_S
         self.lengths = LeaseLengths(config.visibility_timeout, start_s)
-        """For how long messages are leased and renewed."""
+        """Lengths of leases and renewals."""
         self.worker = LeaseWorker(
             Ledger(),
             client,
@@ -72,15 +72,18 @@ class LeaseHolder:
             may_vanish=config.selection.comes_and_goes,
             on_deleted=self._remove_blob,
         )
-        """Renews, deletes and releases; it has the lock of the ledger."""
+        """Thread that renews, deletes and releases. It has the lock of the ledger."""
 
     @property
     def locked_ledger(self) -> AbstractContextManager[Ledger]:
-        """The ledger under its lock: `with …locked_ledger as ledger`. Call only the ledger then."""
+        """The ledger under its lock: `with …locked_ledger as ledger`. Call only the ledger inside.
+
+        The lock is not reentrant: a call of the worker inside would wait for ever.
+        """
         return self.worker
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> bool:
-        """Note a message that a dequeue brought. Returns True if it is new, so that it gives a row.
+        """Note a message that a dequeue returned. Return True if the message is new: it has a row.
 
         A copy of a committed message is deleted in the background.
         """
@@ -97,9 +100,10 @@ class LeaseHolder:
         since: float,
         blobs: Mapping[MessageKey, str],
     ) -> tuple[Lease, ...]:
-        """Give these out as a batch, whose leasing began at `since`. Returns their newest leases.
+        """Deliver these messages as a batch. Return their newest leases.
 
-        blobs: by message, the blob with the message's body, if it has one.
+        since: when the batch's first message was leased. blobs: by message, the blob that has the
+        message's body, if any.
         """
         self._since[batch] = since
         self.ages.delivered(batch, (message for message, _ in received))
@@ -107,9 +111,9 @@ class LeaseHolder:
             return tuple(ledger.hand_out(received, batch, blobs))
 
     def keep_witness(self, leases: Sequence[Lease]) -> Mapping[Lease, int]:
-        """Keep one receipt in a batch's offset valid; returns the fingerprints of its texts.
+        """Keep one receipt of a batch's offset valid. Return the fingerprints of the texts.
 
-        If the next process can delete with a receipt in the offset, the batch was never replayed,
+        If the next process can delete with a receipt from the offset, the batch was never replayed,
         so all its rows were delivered (docs/decisions/0034).
         """
         with self.worker as ledger:
@@ -117,7 +121,7 @@ class LeaseHolder:
             return ledger.texts(leases)
 
     def committed(self, batch: int) -> None:
-        """This batch is committed: begin its deletes, unless deleting is up to the user."""
+        """Note that a batch is committed. Begin its deletes, unless deleteOnCommit=false."""
         since = self._since.pop(batch, None)
         self.ages.committed(batch)
         with self.worker as ledger:
@@ -142,26 +146,26 @@ class LeaseHolder:
         ended(replaced > 0)
 
     def set_aside(self, message: Message) -> None:
-        """Delete this message, of which a copy is in the poison queue."""
+        """Delete a message whose copy is in the poison queue."""
         with self.worker as ledger:
             leases = ledger.set_aside(message)
         self.worker.delete(leases)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the deletes that are due or under way. Raises what `LeaseWorker.wait` raises."""
+        """Wait for the deletes that are due or under way. Raises as `LeaseWorker.wait` does."""
         self.worker.wait(timeout_s)
         if self._removals:
             self._removals.wait(timeout_s)
 
     def release_batch(self, batch: int) -> None:
-        """This batch will never be delivered: release its messages (best effort)."""
+        """Release the messages of a batch that will never be delivered (best effort)."""
         self.ages.dropped(batch)
         with self.worker as ledger:
             leases = ledger.release(batch)
         self.worker.release_later(leases)
 
     def release_waiting(self, more: Iterable[Lease]) -> None:
-        """Release what is in no batch, and these, as far as a few seconds allow. Never raises."""
+        """Release the messages of no batch, and `more`, within a few seconds. Never raises."""
         with self.worker as ledger:
             leases = [*ledger.release(WAITING), *more]
         try:
@@ -178,10 +182,11 @@ class LeaseHolder:
     def settle_restored(
         self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
     ) -> frozenset[Lease]:
-        """Delete a batch of an earlier run with exactly these receipts. Returns what was deleted.
+        """Delete a batch of an earlier run with exactly these receipts. Return the deleted leases.
 
-        blobs: the blob with a message's body, if it has one. Raises ServiceError if the service
-        does not answer: then nothing may be dequeued yet. The next try counts what this one did.
+        blobs: by lease, the blob that has the message's body, if any. Raises ServiceError if the
+        service does not answer: then the caller must not dequeue yet, but call again. The next call
+        includes the messages that a failed call deleted.
         """
         gone = set(self._deleted)
         self.worker.delete_restored([each for each in leases if each not in gone], self._deleted)
@@ -194,9 +199,9 @@ class LeaseHolder:
         return deleted
 
     def restore_pending(self, pending: Iterable[PendingDelete], hidden_until: float) -> None:
-        """The rows of these were committed by an earlier run, and their deletes are pending.
+        """Restore the pending deletes of messages whose rows an earlier run committed.
 
-        hidden_until: when the last of their leases ends.
+        hidden_until: when the last lease of these messages ends.
         """
         with self.worker as ledger:
             ledger.hide_until(hidden_until)
@@ -206,11 +211,11 @@ class LeaseHolder:
     def restore(
         self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float
     ) -> None:
-        """These messages are in this batch of a log: their copies give no rows.
+        """Restore the messages of a batch from a log: their copies give no rows.
 
-        They are renewed when half of what is left of the segment's leases is over. ahead_s: the
-        service's clock, minus ours. hidden_s: the longest that an earlier run has leased them for
-        from now on.
+        A lease is renewed when half of its remaining time is over. ahead_s: the service's time
+        minus the local time. hidden_s: the longest time from now that a lease of an earlier run can
+        last.
         """
         self.ages.known(batch, (message for message, _ in received))
         now, length = self._clock(), self.lengths.visibility_s()
@@ -231,6 +236,6 @@ class LeaseHolder:
             self._removals.close()
 
     def _remove_blob(self, name: str) -> None:
-        """Delete this blob in the background: its message is deleted."""
+        """Delete the blob of a deleted message in the background."""
         if self._removals:
             self._removals.begin(name)

@@ -1,26 +1,26 @@
 """The state of each leased message: one state machine, in one file so that it can be checked.
 
-It has every message that this process has leased and that is not known to be gone.
+The ledger has every message that this process has leased and that is not known to be gone.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up
        └────released───────┘ └─renewed─┐                      ▼
                              ▲─────────┘    REMEMBERED, PROBABLY_GONE ──deleted──► (forgotten)
 
-A copy of a HELD message brings its newer receipt and no row. A copy of a COMMITTED or REMEMBERED
-one is deleted with its newer receipt and gives no row. A copy whose text differs was updated by
-another client: it is a new message. A copy whose text was damaged on the way changes nothing. A
-reply counts only if the receipt it used is still the newest.
-While a renewal is under way, a delete or release (LEAVING) of that message waits for the answer to
-the renewal.
+A copy is a message that is dequeued again. A copy of a HELD message has no row, but its newer
+receipt is used. A copy of a COMMITTED or REMEMBERED message has no row, and is deleted with its
+newer receipt. A copy with a different text was updated by another client: it is a new message. A
+copy whose text was damaged on the way changes nothing. A reply counts only if the receipt of its
+request is still the newest. While a renewal is under way, a delete or release (LEAVING) of its
+message waits for the answer to the renewal.
 
-A delete that was refused, after an earlier attempt that got no answer, has probably worked: the
-message counts as deleted. It may still be there, if that attempt never arrived and another consumer
-holds the message. So its id is kept (PROBABLY_GONE: as REMEMBERED, but only the newest 10,000), and
-so is its blob, which the other consumer would read.
+If a delete is refused after an attempt without an answer, that attempt has probably worked: the
+message counts as deleted. But if the attempt never arrived, the message still exists and another
+consumer holds it. So the ledger keeps its id (PROBABLY_GONE: like REMEMBERED, but only the newest
+10,000), and keeps its blob, which the other consumer would read.
 
-Over a restart a new process knows what is in the offset, or in the log: pending deletes, and with a
-log the messages of batches whose deletes have not begun.
+After a restart, the new process restores pending deletes from the offset or the log, and from a log
+also the messages of batches whose deletes have not begun.
 Pure: no clock, no thread, no lock.
 """
 
@@ -59,7 +59,7 @@ class Ledger:
         doubt_at_most: int = DOUBT_AT_MOST,
         fingerprint: Callable[[str], int] = fingerprint,
     ) -> None:
-        """fingerprint: tells a message's text from an updated one, in each process."""
+        """fingerprint: hash of a message's text, the same in each process; an update changes it."""
         self._fingerprint = fingerprint
         self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
@@ -67,7 +67,7 @@ class Ledger:
         self._pending = PendingDeletes(remember_at_most, doubt_at_most)
         self._handed_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.hidden_until = 0.0
-        """Until when a message may be hidden that was released, or whose delete is pending."""
+        """Latest time until which a released message, or one to delete, may be invisible."""
         self.counts = Counters()
         self.delivered_by_queue = CountsByQueue()
 
@@ -79,64 +79,64 @@ class Ledger:
 
     @property
     def remembered(self) -> int:
-        """How many committed messages could not be deleted, and are deleted when they return."""
+        """Number of committed messages that could not be deleted; deleted when they return."""
         return len(self._pending.remembered)
 
     @property
     def remembered_keys(self) -> frozenset[MessageKey]:
-        """Which they are."""
+        """Keys of the messages that `remembered` counts."""
         return frozenset(self._pending.remembered)
 
     @property
     def pending_count(self) -> int:
-        """How many messages `pending` returns."""
+        """Number of messages that `pending` returns."""
         return len(self._pending)
 
     @property
     def known(self) -> int:
-        """How many messages, of batches or pending deletes, would give no second row."""
+        """Number of messages, of batches or pending deletes, whose copies give no row."""
         return len(self._entries) - len(self._by_batch.get(WAITING, ()))
 
     @property
     def held(self) -> int:
-        """How many messages are leased and neither gone nor probably gone."""
+        """Number of leased messages, without pending deletes."""
         return len(self._entries) - self.pending_count
 
     def state(self, lease: Lease) -> State | None:
-        """The state of this message now, None if it is unknown (or forgotten)."""
+        """Return the state of a message, or None if the ledger does not have it."""
         entry = self._entries.get(lease.key)
         return entry.state if entry else None
 
     def track_handed_out(self) -> None:
-        """From now on remember which messages were delivered and are not known to be deleted.
+        """Begin to track messages that are delivered and not known to be deleted.
 
-        An availableNow run delivers no message a second time, not even with another text.
+        An availableNow run delivers no message a second time, not even with a different text.
         """
         self._handed_out = set()
 
     def was_handed_out(self, lease: Lease) -> bool:
-        """True if this message was delivered since, and is not known to be deleted."""
+        """True if `track_handed_out` tracks this message."""
         return self._handed_out is not None and lease.key in self._handed_out
 
     @property
     def handed_out(self) -> int:
-        """How many such messages there are."""
+        """Number of messages that `track_handed_out` tracks."""
         return len(self._handed_out or ())
 
     def hide_until(self, until: float) -> None:
-        """Messages of an earlier run may be hidden until then: released, or pending deletes."""
+        """Note that messages of an earlier run may be invisible until this time."""
         self.hidden_until = max(self.hidden_until, until)
 
     # ── leased, delivered, committed ──────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> Fate:
-        """Note a message that a dequeue brought; a new one waits for a batch."""
+        """Note a message that a dequeue returned. A new message waits for a batch."""
         key = lease.key
         self.counts.dequeued += 1
         fingerprint = self._fingerprint(message.text)
         entry = self._entries.get(key)
         if entry is not None and message.dequeue_count < entry.dequeue_count:
-            # Pages come in parallel: this is an older one that came later, its receipt is dead.
+            # Pages come in parallel: this older copy came later, and its receipt is dead.
             self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         if entry is not None and entry.fingerprint == fingerprint:
@@ -144,7 +144,7 @@ class Ledger:
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             self._renewals.add(key, term.renew_at)
-            if entry.state is State.LEAVING:  # no other consumer took it: it is ours to deliver
+            if entry.state is State.LEAVING:  # no other consumer took the message: deliver it
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
@@ -154,8 +154,8 @@ class Ledger:
             self._may_be_hidden(entry)
             return Fate.DELETE
         if entry is not None and not message.intact:
-            # It is unknown whether its text was updated. So it gives no row and is not deleted;
-            # it comes back when this lease ends, and is judged then.
+            # The damaged text does not show if the message was updated. So it gives no row and is
+            # not deleted; it returns when this lease ends, and is decided then.
             self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         self.counts.redelivered += message.dequeue_count > 1
@@ -169,9 +169,10 @@ class Ledger:
         return Fate.ROW
 
     def left_to_expire(self, key: MessageKey) -> bool:
-        """Note that a dequeue brought this message too late, unless it is known from before.
+        """Note a message that was dequeued too close to its expiry to be delivered.
 
-        Returns False for one that is known: it was there when it had longer to live.
+        Returns False, and notes nothing, if the ledger has the message: it was dequeued earlier,
+        when it had longer to live.
         """
         if key in self._entries:
             return False
@@ -180,11 +181,11 @@ class Ledger:
         return True
 
     def leases(self, messages: Iterable[Message]) -> list[Lease]:
-        """The newest leases of messages in hand."""
+        """Return the newest leases of messages that the ledger has."""
         return [self._entries[message.key].lease for message in messages]
 
     def newest(self, received: Iterable[Received]) -> list[Received]:
-        """These messages, with their newest leases if they are still in hand."""
+        """Return these messages, with the newest lease of each that the ledger still has."""
         newest = []
         for each in received:
             entry = self._entries.get(each.lease.key)
@@ -199,12 +200,12 @@ class Ledger:
         batch: int,
         blobs: Mapping[MessageKey, str] = MappingProxyType({}),
     ) -> list[Lease]:
-        """Hand these waiting messages out in this batch. Returns their newest leases.
+        """Deliver waiting messages in this batch. Return their newest leases.
 
-        received: with the leases in the rows.
+        A message whose text was updated meanwhile is left out: its new text is a new message.
 
-        blobs: by message, the blob with the message's body, if it has one. A message whose text
-        was updated meanwhile is left out: the new text is another message.
+        received: the messages, with the leases that their rows show. blobs: by message, the blob
+        that has the message's body, if any.
         """
         leases = []
         for message, shown in received:
@@ -231,11 +232,11 @@ class Ledger:
         return leases
 
     def keys_of(self, batch: int) -> list[MessageKey]:
-        """The messages of this batch."""
+        """Return the keys of a batch's messages."""
         return [*self._by_batch.get(batch, ())]
 
     def keep_witness(self, leases: Iterable[Lease]) -> None:
-        """Renew one of these messages in hand no more, that with the newest lease."""
+        """Stop renewing the message whose lease ends last, so that its receipt does not change."""
         known = (self._entries[each.key] for each in leases)
         held = [entry for entry in known if not (entry.renewing or entry.lost)]
         if not held:
@@ -244,11 +245,11 @@ class Ledger:
         entry.term = replace(entry.term, renew_at=math.inf)
 
     def texts(self, leases: Iterable[Lease]) -> dict[Lease, int]:
-        """The fingerprints of these messages, which are in hand."""
+        """Return the fingerprints of messages that the ledger has."""
         return {lease: self._entries[lease.key].fingerprint for lease in leases}
 
     def committed(self, batch: int) -> list[Lease]:
-        """Note that Spark has committed this batch. Returns the newest leases, to delete now."""
+        """Note that Spark has committed a batch. Return the newest leases, to delete now."""
         leases = []
         for _, entry in self._of(batch):
             entry.state = State.COMMITTED
@@ -257,9 +258,10 @@ class Ledger:
         return leases
 
     def ended_up_to(self, done: int, most: int) -> int:
-        """The last batch from `done` to `most` up to which, since `done`, all have ended.
+        """Return the last batch, from `done` to `most`, before which all batches have ended.
 
-        One has if none of its messages is in hand, and no delete of one is under way or due.
+        A batch has ended if none of its messages is held, and none of its deletes is due or under
+        way. The returned batch has ended, too.
         """
         is_open = (batch for batch, held in self._by_batch.items() if held and done < batch <= most)
         return min(is_open, default=most + 1) - 1
@@ -269,10 +271,10 @@ class Ledger:
     def restore(
         self, received: Iterable[tuple[Received, Term]], batch: int, hidden_until: float
     ) -> None:
-        """These messages of an earlier run are in this batch: their copies give no rows.
+        """Restore the messages of a batch of an earlier run: their copies give no rows.
 
-        Nothing was leased: their receipts may be dead, which the first renewal tells.
-        hidden_until: the latest time at which a lease of an earlier run ends.
+        This process did not lease these messages. So their receipts may be dead, which the first
+        renewal shows. hidden_until: the latest time at which a lease of an earlier run ends.
         """
         for (message, lease), term in received:
             key = lease.key
@@ -286,7 +288,7 @@ class Ledger:
             self._by_batch.setdefault(batch, {})[key] = None
 
     def restore_pending(self, lease: Lease, fingerprint: int, expires: int) -> None:
-        """The rows of this message were committed by an earlier run, and its delete is pending.
+        """Restore the pending delete of a message whose row an earlier run committed.
 
         expires: seconds since 1970, 0 if unknown.
         """
@@ -297,9 +299,10 @@ class Ledger:
             self._keep_in_mind(lease.key, entry, State.REMEMBERED)
 
     def pending(self) -> list[tuple[MessageKey, int, int]]:
-        """Messages whose delete was refused, given up or in doubt. The newest last.
+        """Return the messages whose delete was refused, failed, or may not have worked.
 
-        Each with its fingerprint, and when it expires (seconds since 1970, 0 if unknown).
+        Each item has the message's key, its fingerprint, and its expiry (seconds since 1970, 0 if
+        unknown). The newest is last.
         """
         found = []
         for key in self._pending:
@@ -313,7 +316,10 @@ class Ledger:
             self._forget(key)
 
     def set_aside(self, message: Message) -> list[Lease]:
-        """Note that a copy is in the poison queue. Returns what to delete now."""
+        """Note that a message's copy is in the poison queue. Return the lease to delete now.
+
+        The list is empty while a renewal is under way: the message is deleted after the renewal.
+        """
         key = message.key
         entry = self._entries[key]
         entry.state, entry.text = State.COMMITTED, None
@@ -322,9 +328,9 @@ class Ledger:
         return [] if entry.renewing else [entry.lease]
 
     def forget(self, batch: int) -> int:
-        """Stop tracking this batch: deleting its messages is now up to the user.
+        """Stop tracking a batch, whose messages the user deletes.
 
-        Returns how many of them have a newer receipt than the one in the row.
+        Returns the number of messages that have a newer receipt than their row shows.
         """
         replaced = 0
         for key, entry in list(self._of(batch)):
@@ -334,7 +340,7 @@ class Ledger:
         return replaced
 
     def release(self, batch: int) -> list[Lease]:
-        """Note that this batch is to go back into its queues. Returns what to release now."""
+        """Note that a batch is to be released. Return the leases to release now."""
         leases = []
         for key, entry in list(self._of(batch)):
             if entry.renewing:
@@ -347,19 +353,19 @@ class Ledger:
         return leases
 
     def drop(self, lease: Lease) -> None:
-        """Stop tracking this message."""
+        """Stop tracking a message."""
         self._forget(lease.key)
 
     def settled(self, lease: Lease, outcome: Outcome) -> str | None:
-        """Note how a delete of a committed message ended. RETRY: it was given up.
+        """Note the outcome of a committed message's delete. RETRY: it will not be tried again.
 
-        Returns the blob that held its body, if the service said that the message is deleted.
-        Otherwise another consumer may need the blob.
+        Returns the blob of the message's body if the service confirmed the delete, else None:
+        another consumer may need the blob.
         """
         key = lease.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != lease or entry.state is State.HELD:
-            return None  # a newer dequeue has taken over; this answer is about a dead receipt
+            return None  # the message was dequeued again: this answer is about a dead receipt
         if outcome in (Outcome.OK, Outcome.PROBABLY):
             self.counts.deleted += not entry.counted
             entry.counted = True
@@ -381,7 +387,7 @@ class Ledger:
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 
     def due(self, now: float, at_most: int | None = None) -> list[Lease]:
-        """Leases to renew now, the most urgent first; each is under way until `renewed`."""
+        """Return leases to renew now, the most urgent first. Each is under way until `renewed`."""
         leases: list[Lease] = []
         while at_most is None or len(leases) < at_most:
             soonest = self._renewals.soonest()
@@ -393,16 +399,16 @@ class Ledger:
         return leases
 
     def next_due(self) -> float | None:
-        """When the next renewal is due; None if nothing is to be renewed."""
+        """Return the time of the next renewal, or None if nothing is to be renewed."""
         soonest = self._renewals.soonest()
         return soonest[0] if soonest else None
 
     def term(self, lease: Lease) -> Term:
-        """How long this lease lasts. Raises KeyError if the message is unknown."""
+        """Return the term of a lease. Raises KeyError if the ledger does not have the message."""
         return self._entries[lease.key].term
 
     def waits(self, lease: Lease) -> bool:
-        """True if this message is in no batch yet."""
+        """True if the message is in no batch yet."""
         entry = self._entries.get(lease.key)
         return entry is not None and entry.batch == WAITING
 
@@ -416,12 +422,12 @@ class Ledger:
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
     ) -> RenewedLeases:
-        """Note how a renewal of `old` ended. RETRY: no answer; FATAL: no retry helps, it is lost.
+        """Note the outcome of a renewal of `old`. RETRY: no answer. FATAL: the lease is lost.
 
-        A renewal without an answer may have taken effect. Then the message has a receipt that this
-        process does not know. The next try is refused, and the lease counts as lost, although it
-        has not ended. Its delete is refused, too: the message returns when the lease ends, and
-        is deleted then.
+        A renewal without an answer may have worked. Then the message has a receipt that this
+        process does not know: the next renewal is refused, and the lease counts as lost, although
+        it has not ended. The message's delete is refused, too. The message returns when the lease
+        ends, and is deleted then.
         """
         key = old.key
         entry = self._entries.get(key)
@@ -437,7 +443,7 @@ class Ledger:
         else:
             entry.lost = True
             self.counts.leases_lost += 1
-        if new is None:  # it may have been renewed all the same
+        if new is None:  # the service may have renewed the lease without an answer
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:

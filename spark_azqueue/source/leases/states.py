@@ -1,4 +1,4 @@
-"""What the ledger keeps of a message, and what it tells its callers to do. Values only."""
+"""Values of the ledger: the entry of a message, its states, and the decisions for callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAITING = 0
 
 
 class Fate(enum.Enum):
-    """What to do with a message that a dequeue brought."""
+    """The decision about a message that a dequeue returned."""
 
     ROW = "new: hand it out"
     HELD_ALREADY = "a copy of one in hand: no row, the newer of the receipts counts"
@@ -36,9 +36,9 @@ class State(enum.Enum):
 
 
 class RenewedLeases(NamedTuple):
-    """How a renewal ended: the newest lease, what waited for that, and whether it was lost.
+    """Result of a renewal: the newest lease, the call that waited for it, and if it was lost.
 
-    of_earlier_run: it was the first renewal of a lease that stood in a log.
+    of_earlier_run: this was the first renewal of a lease that was restored from a log.
     """
 
     lease: Lease
@@ -49,42 +49,42 @@ class RenewedLeases(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """What is known of one message. `batch`: WAITING, or the number of its batch."""
+    """The record of one message. `batch`: WAITING, or the number of its batch."""
 
     lease: Lease
-    """The newest. `Ledger.dequeued`, `renewed`, `restore` and `restore_pending` set it."""
+    """The newest lease. `Ledger.dequeued`, `renewed`, `restore` and `restore_pending` set it."""
     batch: int
     fingerprint: int
     term: Term
     dequeue_count: int
     text: str | None = None
-    """What the fingerprint was taken of, until it is delivered: it is in memory anyway."""
+    """The message's text, until the message is delivered: the text is in memory anyway."""
     state: State = State.HELD
     renewing: bool = False
     restored: bool = False
-    """Its lease is of an earlier run, and was not renewed since."""
+    """True if an earlier run leased the message, and this run has not renewed the lease yet."""
     lost: bool = False
     shown: str = ""
-    """The receipt in the row that was delivered."""
+    """The receipt in the delivered row."""
     blob: str | None = None
-    """Name of the blob that holds its body, if one does; set when it is delivered."""
+    """Name of the blob that holds the body, if any; set when the message is delivered."""
     counted: bool = False
-    """True if it was counted as deleted already: it is probably gone."""
+    """True if the message was already counted as deleted, because it is probably gone."""
     expires: int = 0
     """When the service drops the message: microseconds since 1970, 0 if unknown."""
     hidden_until: float = 0.0
-    """Until when it may be hidden, whichever process leased it; `term` says it if that is later."""
+    """Time until which any process may have leased the message, if later than `term.ends_at`."""
 
 
 REMEMBER_AT_MOST = 100_000
-"""How many committed messages whose delete was refused are remembered (about 40 MB)."""
+"""Most REMEMBERED messages: committed, with a delete that failed (about 40 MB)."""
 
 DOUBT_AT_MOST = 10_000
-"""How many that are probably gone are kept in mind (about 4 MB)."""
+"""Most PROBABLY_GONE messages that are kept (about 4 MB)."""
 
 
 class PendingDeletes:
-    """REMEMBERED and PROBABLY_GONE messages, each state with its own bound. Pure."""
+    """Keys of REMEMBERED and PROBABLY_GONE messages, with a bound for each state. Pure."""
 
     def __init__(self, remember_at_most: int, doubt_at_most: int) -> None:
         self._kept: dict[State, OrderedDict[MessageKey, None]] = {
@@ -98,16 +98,19 @@ class PendingDeletes:
         return len(self._newest)
 
     def __iter__(self) -> Iterator[MessageKey]:
-        """Newest last, of both states: if a log has no room for all, older ones are dropped."""
+        """Iterate over the keys of both states, newest last.
+
+        The order matters to a log, which drops the oldest keys if it has no room for all.
+        """
         return iter(self._newest)
 
     @property
     def remembered(self) -> Collection[MessageKey]:
-        """Those that could not be deleted, and are deleted when they return."""
+        """Messages that could not be deleted, and are deleted when they return."""
         return self._kept[State.REMEMBERED].keys()
 
     def keep(self, key: MessageKey, state: State) -> MessageKey | None:
-        """Keep this one as the newest of its state. Returns the oldest if it has to make room."""
+        """Keep a message as the newest of its state. Return the message it evicts, if any."""
         self.drop(key)
         kept = self._kept[state]
         kept[key] = self._newest[key] = None
@@ -118,7 +121,7 @@ class PendingDeletes:
         return oldest
 
     def drop(self, key: MessageKey) -> None:
-        """Keep this one no longer."""
-        if key in self._newest:  # most messages never are: each delete comes by here
+        """Remove a message, if it is kept."""
+        if key in self._newest:  # called for each delete; most messages were never kept
             for kept in (*self._kept.values(), self._newest):
                 kept.pop(key, None)

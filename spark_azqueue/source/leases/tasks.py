@@ -1,4 +1,4 @@
-"""What the worker has due or under way: renewals, and deletes and releases in groups."""
+"""Requests of the worker, due or under way: renewals, and groups of deletes and releases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Renewal:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Deletes or releases begun together. `tell` is called at the end: True if one was refused."""
+    """Deletes or releases begun together. The last one calls `tell`: True if any was refused."""
 
     left: int
     tell: Callable[[bool], None] | None = None
@@ -34,7 +34,7 @@ class Group:
     """Set at the end, or at the first error."""
 
     def note(self, lease: Lease, result: Outcome | Exception) -> bool:
-        """Note that one of them ended. Returns True if it was the last."""
+        """Note the result of one request. Return True if it was the group's last."""
         self.left -= 1
         if isinstance(result, Exception):
             self.error = result
@@ -47,7 +47,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A delete or release to make. is_awaited: its caller waits, and its ledger knows nothing."""
+    """A delete or release to send. is_awaited: a caller waits for it; it is not in the ledger."""
 
     call: Delete | Release
     retry: RetryPolicy
@@ -56,5 +56,5 @@ class Task:
 
     @property
     def is_delete_of_ledger(self) -> bool:
-        """True if its result is to be recorded in the ledger."""
+        """True for a delete whose result the ledger records."""
         return isinstance(self.call, Delete) and not self.is_awaited

@@ -1,7 +1,7 @@
-"""When to renew a lease, until when to count on it, and how long it should be.
+"""Times of leases: when to renew a lease, when it ends, and how long it should be.
 
-A `Term` says when a `Lease` (id and receipt) is renewed and when it ends. Nothing here talks to the
-service or reads a clock.
+A `Term` has the times of a `Lease` (id and receipt). Nothing here calls the service or reads a
+clock.
 """
 
 from __future__ import annotations
@@ -14,48 +14,49 @@ from dataclasses import dataclass, replace
 from spark_azqueue.service.messages import MessageKey
 
 _SHORTEST_TRY_S = 1.0
-"""A healthy service answers a renewal in less."""
+"""Least time for a renewal. A healthy service answers sooner."""
 _LATE_TRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How long a lease lasts, in the caller's clock (seconds).
+    """When to renew a lease, and when it ends, by the caller's clock (seconds).
 
-    Both count from when the request was SENT. The service counts from when it handled the request,
-    which is later. So these times are too early, never too late (as in Apache Beam's SQS reader).
+    Both times count from when the request was SENT. The service counts from when it handled the
+    request, which is later. So both times may be early, but never late (as in Apache Beam's SQS
+    reader).
     """
 
     renew_at: float
     ends_at: float
     length_s: float = 0.0
-    """For how long it was leased or renewed last."""
+    """Visibility timeout of the last dequeue or renewal."""
 
     @classmethod
     def of(cls, sent_at: float, visibility_s: float) -> Term:
-        """Term of a lease whose request was sent at `sent_at`: renewed when half is over.
+        """Return the term of a lease that was requested at `sent_at`: renew at half its time.
 
-        The other half is left for a slow or lost answer, and another try.
+        The second half leaves time for a slow or lost answer, and for another try.
         """
         return cls(sent_at + visibility_s / 2, sent_at + visibility_s, visibility_s)
 
     @classmethod
     def left(cls, now: float, left_s: float, visibility_s: float) -> Term:
-        """Term of a lease of another process, with `left_s` seconds left, or less than 0."""
+        """Return the term of another process's lease that ends in `left_s` (may be negative)."""
         left_s = max(0.0, left_s)
         return cls(now + left_s / 2, now + left_s, visibility_s)
 
     def patience_s(self, now: float) -> float:
-        """How long a renewal that is sent now may take before it is given up.
+        """Timeout of a renewal that is sent now.
 
         A third of the time left, so that more tries can follow before the lease ends. If no time
-        is left, it may take a few seconds: the receipt may still be good.
+        is left, five seconds, because the receipt may still be valid.
         """
         left = self.ends_at - now
         return max(left / 3, _SHORTEST_TRY_S) if left > 0 else _LATE_TRY_S
 
     def retry(self, now: float) -> Term | None:
-        """After a renewal that got no answer: try again after a quarter of the time left.
+        """Return the term after an unanswered renewal: retry after a quarter of the time left.
 
         Returns None if no time is left: the lease counts as lost.
         """
@@ -63,68 +64,68 @@ class Term:
         return None if left <= 0 else replace(self, renew_at=now + left / 4)
 
 
-# visibilityTimeout=auto. A lease should be several times as long as a batch takes, so that an
+# visibilityTimeout=auto. A lease should last several times the duration of a batch, so that an
 # ordinary batch never renews: a renewal costs a request per message and voids the receipts in the
-# checkpoint. It should be no longer than needed: after a crash, a message that was dequeued and not
-# yet logged is invisible until its lease ends.
+# checkpoint. A lease should not be longer than needed: after a crash, a message that was dequeued
+# and not yet logged is invisible until its lease ends.
 
 START_S = 60
-"""The length before any batch was observed. A first batch that takes longer is renewed."""
+"""Length of leases before any batch was observed. A longer first batch renews its leases."""
 START_BY_USER_S = 300
-"""The first length with deleteOnCommit=false: the user settles within the lease."""
+"""Start length with deleteOnCommit=false, where the user settles messages within the lease."""
 START_ON_EXECUTORS_S = 90
-"""With leaseOn=executors, always: a task dequeues for ten seconds, and deletes for some more."""
+"""Start length with leaseOn=executors: a task dequeues for 10 s, then deletes for some more."""
 SHORTEST_S = 60
 LONGEST_S = 3600
-"""Longer batches are renewed."""
+"""Longest lease. A batch that takes longer renews its leases."""
 RENEWED_S = 300
-"""Up to this length each renewal doubles the lease, so that a first batch that is slow renews
-seldom. A later one is renewed for the length that batches suggest."""
+"""Length up to which each renewal doubles the lease, so that a slow first batch renews seldom.
+Later batches renew for the length that `BatchSizing` suggests."""
 NOT_RENEWED_S = 25
-"""Batches of up to this many seconds get the shortest lease: it is renewed when half is over."""
+"""Batches up to this long get SHORTEST_S: they end before half the lease, when it is renewed."""
 MARGIN = 4
-"""Lease = this many times the high percentile: renewal is due at twice a slow batch's time."""
+"""Lease length / PERCENTILE of batch times: a renewal is due at twice a slow batch's time."""
 PERCENTILE = 0.95
 OBSERVED = 50
-"""How many of the latest batches count."""
+"""Number of latest batches whose times count."""
 _MOST_DOUBLINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSizing:
-    """What was observed of batches, dequeue to settled (seconds), and the lease it suggests."""
+    """Times of batches from dequeue to settled (seconds), and the lease that they suggest."""
 
     times: tuple[float, ...] = ()
     doublings: int = 0
     start_s: int = START_S
 
     def on_time(self, seconds: float) -> BatchSizing:
-        """A batch was settled, and no lease had ended."""
+        """Note a settled batch of which no lease ended early."""
         times = (*self.times, seconds)[-OBSERVED:]
-        # OBSERVED batches in a row without an ended lease take one doubling back.
+        # OBSERVED batches in a row without an ended lease undo one doubling.
         calm = len(times) == OBSERVED and self.doublings > 0
         return replace(self, times=() if calm else times, doublings=self.doublings - calm)
 
     def too_late(self, seconds: float) -> BatchSizing:
-        """A batch was settled, but the lease of some message had ended: grow at once."""
+        """Note a settled batch of which a lease ended early: double the lease at once."""
         times = (*self.times, seconds)[-OBSERVED:]
         return replace(self, times=times, doublings=min(self.doublings + 1, _MOST_DOUBLINGS))
 
     def visibility_s(self) -> int:
-        """Whole seconds to lease for now."""
+        """Visibility timeout for the next dequeue, in whole seconds."""
         return lease_length(self.times, self.doublings, self.start_s)
 
     def renewal_s(self, length_s: float) -> int:
-        """Whole seconds to renew a lease for that was so long."""
+        """Visibility timeout to renew a lease of length `length_s`, in whole seconds."""
         return int(max(self.visibility_s(), min(2 * length_s, RENEWED_S)))
 
 
 def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S) -> int:
-    """The lease of `visibilityTimeout=auto` in whole seconds, from the seconds that batches took.
+    """Length of leases with `visibilityTimeout=auto`, from batch times, both in seconds.
 
-    percentile x margin, doubled for each time a lease was found too short, within
-    SHORTEST_S…LONGEST_S; `start_s` (times the doublings) before any batch was observed. Batches
-    that end before the shortest lease is renewed get that one.
+    The length is PERCENTILE of `times` x MARGIN (or `start_s` if no batch was observed), doubled
+    `doublings` times, and at least SHORTEST_S, at most LONGEST_S. If no lease was too short, and
+    batches end before the shortest lease is renewed, the length is SHORTEST_S.
     """
     if times:
         ordered = sorted(times)
@@ -138,9 +139,9 @@ def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S)
 
 
 class LeaseLengths:
-    """For how long this process leases and renews: as the option says, or sized from its batches.
+    """Lengths of this process's leases and renewals: as the option sets, or from batch times.
 
-    Used by one thread, but for `renewal_s` and `visibility_s`, which any thread may ask.
+    One thread uses this object. Other threads may call only `renewal_s` and `visibility_s`.
     """
 
     def __init__(self, fixed_s: int | None, start_s: int = START_S) -> None:
@@ -150,61 +151,62 @@ class LeaseLengths:
         self._longest_s = RENEWED_S
 
     def visibility_s(self) -> int:
-        """How long to lease for now: as batches suggest, but for no longer than was said."""
+        """Visibility timeout for the next dequeue: at most what `longest_s` returned last."""
         if self._fixed_s is not None:
             return self._fixed_s
         return min(self._sizing.visibility_s(), self._longest_s)
 
     def renewal_s(self, term: Term, *, waits: bool) -> int:
-        """How long to renew a lease for. waits: its message is in no batch yet.
+        """Visibility timeout of a renewal. waits: the message is in no batch yet.
 
-        That one stays short: no other process could release it after a crash.
+        A waiting message keeps a short lease: after a crash, no other process could release it.
         """
         if self._fixed_s is not None or waits:
             return self.visibility_s()
         return min(self._sizing.renewal_s(term.length_s), self._longest_s)
 
     def longest_s(self) -> int:
-        """The longest that this process leases a message for at once.
+        """Return the longest lease that this process may take from now on.
 
-        It keeps to what it said last: the next process counts on that, if this one is killed.
+        Leases keep to the last value returned, because the next process relies on it if this
+        process is killed.
         """
         self._longest_s = self._fixed_s or max(self._sizing.visibility_s(), RENEWED_S)
         return self._longest_s
 
     def unusual_s(self) -> int:
-        """`longest_s`, if a process that has observed nothing leases for less; else 0."""
+        """Return `longest_s` if it is longer than a new process would assume, else 0."""
         longest = self.longest_s()
         return longest if longest > RENEWED_S else 0
 
     def observed(self, seconds: float, *, too_late: bool) -> None:
-        """A batch was settled so long after its dequeue. too_late: the lease of a message ended."""
+        """Note the seconds from a batch's dequeue to its settling. too_late: a lease had ended."""
         grow = self._sizing.too_late if too_late else self._sizing.on_time
         self._sizing = grow(seconds)
 
 
 _OUTDATED = 1_000
-"""How many outdated times may be kept, in addition to as many as there are valid ones."""
+"""Outdated times that may be kept, in addition to the number of valid ones."""
 
 
 class Schedule:
-    """Keys, each with a time. A time that is not valid any more is dropped when it comes up.
+    """A queue of keys by time. A time that is no longer valid is dropped when it comes up.
 
-    The messages of a page share their time, so the heap holds each time once.
+    The messages of a page share their time, so the heap has each time once.
 
-    valid: says whether a key is still expected at this time.
+    valid: returns True if a key is still expected at a time.
     """
 
     def __init__(self, valid: Callable[[MessageKey, float], bool]) -> None:
         self._valid = valid
         self._times: list[float] = []  # a heap
         self._keys: dict[float, list[MessageKey]] = {}  # by time
-        self._sorted: float | None = None  # the time whose keys are in order, the first one last
+        self._sorted: float | None = None  # the time whose keys are sorted, the first key last
         self._count = 0
         self._kept = 0  # how many were valid at the last clean-up
 
     def add(self, key: MessageKey, at: float) -> None:
-        """Expect this key at this time."""
+        """Add a key at a time."""
         keys = self._keys.get(at)
         if keys is None:
             heapq.heappush(self._times, at)
@@ -218,7 +220,7 @@ class Schedule:
             self._clean_up()
 
     def soonest(self) -> tuple[float, MessageKey] | None:
-        """The earliest time that is valid, with its key (of several, the lowest); or None."""
+        """Return the earliest valid time with its key (the lowest of several), or None."""
         while self._times:
             at = self._times[0]
             keys = self._keys[at]
@@ -235,7 +237,7 @@ class Schedule:
         return None
 
     def __len__(self) -> int:
-        """How many times are kept, outdated ones included."""
+        """Number of keys with their times, outdated ones included."""
         return self._count
 
     def _clean_up(self) -> None:

@@ -1,9 +1,9 @@
-"""The one thread that renews, deletes and releases leased messages, in one piece under one lock.
+"""The single thread that renews, deletes and releases leased messages.
 
-Its requests share a flight. Renewals begin first, because a lease that ends gives its message to
-another consumer; then deletes and releases, in turns. What to do comes from the ledger or from an
-offset, and each result is recorded in the ledger. Whatever goes wrong, each request ends: done,
-refused, or with an error.
+A lock guards the ledger and the thread's state. The thread sends requests in parallel. Renewals
+begin first, because when a lease ends, another consumer gets the message. Then the queues take
+turns with their deletes and releases. The ledger or an offset decides what is sent, and the ledger
+records each result. Whatever fails, each request ends: done, refused, or with an error.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from .timing import LeaseLengths, Term
 log = logging.getLogger(__name__)
 
 _LOST_BY_NAME = 10
-"""Lost leases that a round of renewals reports by message; the others are counted."""
+"""Lost leases that are logged one by one in a round of renewals; the others are only counted."""
 
 _GLANCE_S = 0.05
-"""How long the thread waits for answers before it looks whether more is to be done."""
+"""Longest wait for answers before the thread looks for new work."""
 
 _LOOK_AT_LEAST_EVERY_S = 1.0
-"""New leases do not wake the thread. So the shortest (1 s) may be renewed late."""
+"""Longest sleep of the thread. New leases do not wake it, so leases of 1 s may be renewed late."""
 
 _HANGS_AFTER_S = 1.0
-"""A renewal that takes longer does not count against the parallelism: it must not delay others."""
+"""A renewal that takes longer no longer counts in the parallelism, so that it delays no other."""
 
 _RENEWALS = 64
-"""Most renewals under way at once, with parallelism None: they do not wait for the limits."""
+"""Most renewals under way with parallelism None: the queues' limits do not apply to renewals."""
 
 _MOST_RENEWALS = 256
-"""The most renewals under way, those that hang included."""
+"""Most renewals under way, including those that hang."""
 
 _RELEASES = 64
-"""Most releases under way at once, with parallelism None: they do not wait for the limits."""
+"""Most releases under way with parallelism None: the queues' limits do not apply to releases."""
 
 
 _Flight = InFlight[Any, Any]
 
 
 class LeaseWorker:
-    """Owns the ledger: `with worker as ledger` uses it while the thread does not.
+    """Owner of the ledger: `with worker as ledger` locks the ledger against the thread.
 
-    The thread runs if there is something to delete or release, and always after `start`. No request
-    waits for another: a renewal that hangs, or a queue at its limit, holds up no other.
+    The thread runs while something is to be deleted or released, and always after `start`. Requests
+    do not block each other, even if a renewal hangs or a queue is at its limit.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class LeaseWorker:
     ) -> None:
         """Store; nothing is sent.
 
-        parallelism: most deletes and releases at once, and most renewals. None: as many deletes as
-        the limits of each queue allow. may_vanish: true for a queue that may be removed while it is
-        read. on_deleted: called with the blob of a message that was deleted.
+        parallelism: most deletes and releases at once, and most renewals. None: deletes up to the
+        limit of each queue. may_vanish: returns True for a queue that may be removed while it is
+        read. on_deleted: called with the blob of each deleted message that had one.
         """
         self._ledger = ledger
         self._client = client
@@ -97,7 +97,7 @@ class LeaseWorker:
         self._renews = False
         self._is_stopped = False
         self._is_running = False
-        self._runs_in: int | None = None  # the thread; in simulations, that of the caller
+        self._runs_in: int | None = None  # id of the thread; in simulations, the caller's
         self._fatal: Exception | None = None
 
     def __enter__(self) -> Ledger:
@@ -108,26 +108,26 @@ class LeaseWorker:
         self._lock.release()
 
     def start(self) -> None:
-        """Renew in the background from now on. Raises RuntimeError if no thread can be started."""
+        """Begin to renew in the background. Raises RuntimeError if no thread can be started."""
         self._renews = True
         self._keep_running()
 
     def stop(self) -> None:
-        """Begin no more renewals."""
+        """Stop renewing: renewals under way end, and no more begin."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
 
     @property
     def is_stopped(self) -> bool:
-        """True if no more renewals are begun."""
+        """True if no more renewals begin."""
         return self._is_stopped
 
     def renew_due(self) -> int:
-        """Do in this thread what is due now; return how many renewals that took.
+        """Send the requests that are due, in the caller's thread. Return the number of renewals.
 
-        Returns when none is under way. If it raises an error, each renewal under way counts as one
-        without an answer.
+        Returns when no request is under way. If it raises an error, the renewals under way count as
+        unanswered.
         """
         with self._lock:
             if self._pause_s() > 0:
@@ -141,49 +141,49 @@ class LeaseWorker:
             self._keep_running()
 
     def delete(self, leases: Sequence[Lease], tell: Callable[[bool], None] | None = None) -> None:
-        """Delete these in the background; each result is recorded in the ledger (RETRY: given up).
+        """Delete messages in the background. The ledger records each result (RETRY: not deleted).
 
-        tell: called after the last one, with whether any receipt was refused.
+        tell: called after the last delete, with True if any receipt was refused.
         """
         group = Group(len(leases), tell)
         self._add_in_background([Task(Delete(each), SETTLE, group) for each in leases])
 
     def release_later(self, leases: Sequence[Lease]) -> None:
-        """Release these in the background (best effort)."""
+        """Release messages in the background (best effort)."""
         group = Group(len(leases))
         self._add_in_background([Task(Release(each), SETTLE, group) for each in leases])
 
     def delete_restored(self, leases: Sequence[Lease], deleted: list[Lease]) -> None:
-        """Delete with exactly these receipts and return when done.
+        """Delete with exactly these receipts, and wait for all results.
 
-        deleted: takes those that were deleted, also if some others fail. Raises ServiceError if the
-        service does not answer: then nothing may be dequeued yet.
+        deleted: list to which the deleted leases are added, even if another delete fails. Raises
+        ServiceError if the service does not answer: then nothing may be dequeued yet.
         """
         self._each(list(map(Delete, leases)), Group(len(leases), done=deleted), REPLAY)
 
     def release(
         self, leases: Sequence[Lease], retry: RetryPolicy = REPLAY, timeout_s: float | None = None
     ) -> int:
-        """Make these visible again at once, and return when every receipt is known dead.
+        """Make messages visible at once. Return the number released, when all receipts are dead.
 
-        Returns how many were released; the others were refused, so their receipts are dead, too.
-        Raises ServiceError if that is unknown for one, TimeoutError after `timeout_s` seconds.
+        The service refused the other receipts, so they are dead, too. Raises ServiceError if the
+        result of a release is unknown, and TimeoutError after `timeout_s` seconds.
         """
         group = Group(len(leases))
         self._each(list(map(Release, leases)), group, retry, timeout_s)
         return len(group.done)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for all deletes and releases; give up deletes that are not sent after `timeout_s`.
+        """Wait for all deletes and releases. Drop the deletes that are not sent by `timeout_s`.
 
-        Also for renewals that a delete or a release waits for. Raises the error of a delete if no
-        retry can help (access revoked, queue gone, a broken credential): the messages are
-        processed, but will return. Also raises what went wrong in the thread, and RuntimeError
-        if it cannot be started: try again then.
+        Renewals that delay a delete or a release are waited for, too. Raises the error of a delete
+        if no retry can help (access revoked, queue gone, a broken credential): its messages are
+        processed, but will return. Raises the error of the thread if it failed, and RuntimeError if
+        the thread cannot be started: call again then.
         """
         self._keep_running()
         if self._runs_in == threading.get_ident():
-            timeout_s = 0.0  # it would wait for itself
+            timeout_s = 0.0  # the thread must not wait for itself
         with self._changed:
             in_time = self._changed.wait_for(self._is_done, timeout_s)
         if not in_time:
@@ -231,14 +231,16 @@ class LeaseWorker:
         try:
             self._add(tasks)
         except RuntimeError as error:
-            log.warning("deletes and releases wait, since no thread can be started: %s", error)
+            log.warning(
+                "deletes and releases are delayed, because no thread can be started: %s", error
+            )
 
     def _put(self, task: Task) -> None:
         self._due.add(self._lane(task), task)
         self._left += 1
 
     def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
-        """Remove these requests, if they were not sent yet, and return them."""
+        """Remove the selected requests that were not sent yet, and return them."""
         with self._changed:
             taken = self._due.take(which)
             self._left -= len(taken)
@@ -246,7 +248,10 @@ class LeaseWorker:
         return taken
 
     def _lane(self, task: Task) -> QueueRef | None:
-        """The lane in which it waits: with a fixed parallelism there is one for all."""
+        """Return the key by which tasks take turns: the queue, or None if all share one line.
+
+        Releases, and all tasks with a fixed parallelism, share one line.
+        """
         if self._parallelism is not None or isinstance(task.call, Release):
             return None
         return task.call.lease.queue
@@ -254,7 +259,7 @@ class LeaseWorker:
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
     def _keep_running(self) -> None:
-        """Start the thread if there is work. Raises RuntimeError if none can be started."""
+        """Start the thread if there is work. Raises RuntimeError if no thread can be started."""
         with self._lock:
             is_here = self._runs_in == threading.get_ident()
             has_work = self._due or (self._is_renewing and not is_here)
@@ -287,7 +292,7 @@ class LeaseWorker:
                     self._changed.wait(pause_s or self._pause_s())
 
     def _work(self, *, renews: bool = False) -> int:
-        """Do what is due, and what becomes due meanwhile; return how many renewals were begun."""
+        """Send due requests until none is left or under way. Return the number of renewals."""
         begun = 0
         under_way: set[Task] = set()
         try:
@@ -317,15 +322,15 @@ class LeaseWorker:
         self._have_ended(ended)
 
     def _have_ended(self, count: int) -> None:
-        """Note that `count` fewer are due or under way."""
+        """Note that `count` deletes and releases have ended."""
         with self._changed:
             self._left -= count
             if not self._left:
                 self._changed.notify_all()
 
     def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
-        """End all requests with this error: those due, and those under way (outcome unknown)."""
-        log.error("renewals, deletes and releases were broken off", exc_info=error)
+        """End all requests, due or under way, with this error. Their outcome is unknown."""
+        log.error("renewals, deletes and releases were interrupted", exc_info=error)
         with self._lock:
             tasks = [*under_way, *self._due.take()]
             renewals = list(self._renewals.values())
@@ -335,13 +340,13 @@ class LeaseWorker:
         for task in tasks:
             self._record(task, error)
         for renewal in renewals:
-            self._renewed(renewal, ServiceError("it was broken off", outcome=Outcome.RETRY))
+            self._renewed(renewal, ServiceError("it was interrupted", outcome=Outcome.RETRY))
         self._have_ended(len(tasks))
 
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 
     def _pause_s(self) -> float:
-        """Seconds until the next renewal is due, as far as is known. Callers hold the lock."""
+        """Seconds until the next known renewal is due, at most 1. The caller holds the lock."""
         due = self._ledger.next_due()
         longest = min(_LOOK_AT_LEAST_EVERY_S, self._lengths.visibility_s() / 4)
         return longest if due is None else min(max(0.0, due - self._clock()), longest)
@@ -363,21 +368,21 @@ class LeaseWorker:
         return len(renewals)
 
     def _room(self, now: float) -> int:
-        """How many more renewals may be under way."""
+        """Number of renewals that may begin now."""
         fresh = sum(now - each.sent_at < _HANGS_AFTER_S for each in self._renewals.values())
         at_most = self._parallelism or _RENEWALS
         return min(at_most - fresh, _MOST_RENEWALS - len(self._renewals))
 
     def _renewed(self, renewal: Renewal, result: tuple[Outcome, Lease | None] | Exception) -> None:
-        """One renewal ended. Never raises: the others continue."""
+        """Record the result of a renewal. Never raises, so that the other renewals continue."""
         lease, newest = renewal.lease, None
         if isinstance(result, Exception):
-            # An error that is not the service's (a credential's, say) may be over at the next try.
+            # The next try may work if the error is not the service's (a credential failed, say).
             outcome = result.outcome if isinstance(result, ServiceError) else Outcome.RETRY
             log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
         else:
             outcome, newest = result
-        # After several attempts, a term from the first one is too short, never too long.
+        # With several attempts, the term counts from the first: it may be too short, not too long.
         term = Term.of(renewal.sent_at, renewal.visibility_s)
         try:
             with self._changed:
@@ -402,7 +407,7 @@ class LeaseWorker:
                 )
 
     def _report_lost(self) -> None:
-        """One line for all further leases of a round, and for all messages of an earlier run."""
+        """Log how many more leases were lost, and how many of an earlier run were lost."""
         more, self._lost = self._lost - _LOST_BY_NAME, 0
         if more > 0:
             log.warning("the leases of %d further messages were lost at the same time", more)
@@ -419,7 +424,7 @@ class LeaseWorker:
     # ── deletes and releases ──────────────────────────────────────────────────────────────────────
 
     def _begin_tasks(self, flight: _Flight, under_way: set[Task]) -> bool:
-        """Begin as many as may be under way. False if none is left to begin."""
+        """Begin all tasks that the limits allow. Return False if no task is left to begin."""
         full: set[QueueRef | None] = set()
         while self._parallelism is None or len(under_way) < self._parallelism:
             with self._lock:
@@ -436,7 +441,7 @@ class LeaseWorker:
         return True
 
     def _begin(self, flight: _Flight, task: Task) -> bool:
-        """Begin this one, unless it has to wait for the limits."""
+        """Begin a task. Return False if the task has to wait for the limits."""
         is_release = isinstance(task.call, Release)
         if self._parallelism is None:
             if not is_release:
@@ -448,7 +453,7 @@ class LeaseWorker:
         return True
 
     def _record(self, task: Task, result: Outcome | Exception) -> None:
-        """A delete or release ended. Never raises: the others continue."""
+        """Record the result of a delete or release. Never raises, so that the others continue."""
         lease, group = task.call.lease, task.group
         outcome = self._outcome(task, result)
         blob, is_last = None, False
@@ -472,7 +477,7 @@ class LeaseWorker:
             group.finished.set()
 
     def _outcome(self, task: Task, result: Outcome | Exception) -> Outcome | Exception:
-        """What the result means. Only a caller who waits gets an error."""
+        """Return the outcome of a result. An error is returned only to a caller who waits."""
         is_delete = isinstance(task.call, Delete)
         if isinstance(result, QueueNotFound):  # the message went with its queue
             if task.is_awaited and (is_delete or self._may_vanish(task.call.lease.queue)):
@@ -482,7 +487,7 @@ class LeaseWorker:
         if task.is_awaited or isinstance(result, Outcome):
             return result
         if not is_delete:
-            log.warning("a lease could not be released: %s; it ends by itself", result)
+            log.warning("a lease could not be released: %s; it expires by itself", result)
         elif isinstance(result, ServiceError) and result.outcome is Outcome.RETRY:
             log.warning("%s; it is remembered and deleted when it comes back", result)
         else:

@@ -151,4 +151,4 @@ def test_a_run_that_is_full_stays_full_and_says_so_once(caplog):
     assert cutoff.is_full(HANDED_OUT_AT_MOST - 1)
 
     (told,) = caplog.messages
-    assert "gave out 1000000 messages that are not deleted" in told
+    assert "delivered 1000000 messages that are not deleted" in told

@@ -128,7 +128,7 @@ def test_without_an_answer_it_goes_on_with_what_it_knows(fake, watch, clock, cap
     assert not look_again(queues, clock)
 
     assert names(queues) == ["orders-1"]
-    assert "queues that came or went are not known" in caplog.text
+    assert "the list of queues could not be refreshed" in caplog.text
     assert look_again(queues, clock)
 
 

@@ -351,9 +351,9 @@ def test_the_line_of_a_restart_says_what_isolation_does() -> None:
 def test_it_says_early_that_the_sink_fails() -> None:
     often = Evidence(8, recovered=80, in_a_row=20, firsts=99, firsts_failed=80)
     assert RULE.said_of(ALONE, often, Odds.of(often, [])).endswith(
-        "; the sink fails 80% of all batches: a conviction takes many tests"
+        "; the sink fails 80% of all batches: a suspect needs many tests"
     )
     always = Evidence(8, recovered=99, firsts=99, firsts_failed=99)
     assert RULE.said_of(ALONE, always, Odds.of(always, [])).endswith(
-        "; nearly all batches fail: no message is convicted meanwhile"
+        "; nearly all batches fail: no message is moved meanwhile"
     )

@@ -115,7 +115,7 @@ def test_a_queue_without_an_answer_is_told_once(watching, fake, clock, caplog):
         asked.newest()
     told = [each.getMessage() for each in caplog.records if "'orders'" in each.getMessage()]
     assert len(told) == 1, "each reason once"
-    assert "what queue 'orders' holds is not known: " in told[0]
+    assert "the backlog of queue 'orders' is unknown: " in told[0]
     assert "503" in told[0]
 
 
@@ -132,7 +132,7 @@ def test_a_look_that_fails_leaves_the_last_one_for_two_minutes(watching, clock, 
     broken.append(True)
     clock.now += CURRENT_FOR_S
     assert asked.newest() == first
-    assert "the queues are not looked at: can't start new thread" in caplog.text
+    assert "the backlog of the queues could not be read: can't start new thread" in caplog.text
     clock.now += 1
     assert asked.newest() is None
 
@@ -142,7 +142,7 @@ def test_a_queue_that_is_missing_is_named_and_counts_as_silent(watching, caplog)
 
     assert seen.answers == {"orders": 1, "gone": 0}
     assert seen.backlog == {"orders": 0}
-    assert "what queue 'gone' holds is not known: " in caplog.text
+    assert "the backlog of queue 'gone' is unknown: " in caplog.text
     assert "gone-poison" not in caplog.text
 
 

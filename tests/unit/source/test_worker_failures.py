@@ -72,7 +72,7 @@ def test_each_delete_of_a_flight_that_breaks_is_reported_and_the_next_wait_raise
         bench.worker.wait(SOON)
 
     assert bench.ledger.outcomes == dict.fromkeys(leases(10), Outcome.RETRY)
-    assert "renewals, deletes and releases were broken off" in caplog.text
+    assert "renewals, deletes and releases were interrupted" in caplog.text
     assert ends == [False]
     # What comes next is done.
     bench.worker.delete(leases(10))

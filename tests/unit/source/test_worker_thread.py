@@ -68,7 +68,7 @@ def test_the_thread_pauses_until_the_next_is_due_and_a_second_after_an_error(pau
     world.worker.start()
 
     assert pauses.noted == [0.5, 1.0, 0.5]
-    assert "renewals, deletes and releases were broken off" in caplog.text
+    assert "renewals, deletes and releases were interrupted" in caplog.text
 
 
 def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
@@ -94,7 +94,7 @@ def test_the_thread_goes_on_after_what_nobody_expected(monkeypatch, caplog):
     finally:
         world.worker.stop()
 
-    assert "renewals, deletes and releases were broken off" in caplog.text
+    assert "renewals, deletes and releases were interrupted" in caplog.text
 
 
 def test_a_thread_that_could_not_be_started_is_started_by_the_next_call(monkeypatch):
