@@ -14,9 +14,9 @@ def test_each_file_is_read_once_although_the_job_is_killed(tmp_path: Path) -> No
     script = REPOSITORY / "tests" / "soak" / "files_run.py"
     size = [
         "--files",
-        "300",
+        "120",
         "--kills",
-        "2",
+        "1",
         "--seconds",
         "20",
         "--backfill",
@@ -35,4 +35,4 @@ def test_each_file_is_read_once_although_the_job_is_killed(tmp_path: Path) -> No
     )
 
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "2 kills" in done.stdout
+    assert "1 kills" in done.stdout
