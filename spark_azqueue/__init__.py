@@ -1,8 +1,8 @@
 """Azure Storage Queues for Apache Spark: `format("azqueue")`.
 
 Users import everything from here, and the test kit from `spark_azqueue.testing`. A name is imported
-when it is first used: without pyspark, what needs no Spark works, and no import of this package
-loads pyspark or pyarrow.
+on first use. So without pyspark, names that need no Spark work, and no import of this package loads
+pyspark or pyarrow.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ NAMES = {
     "sink.settlement": ("DeadLetter", "Retry", "Settled", "backoff", "settle"),
     "sink.transactions": ("transaction_reader",),
 }
-"""The public names, by the module that has them."""
+"""The public names, by their module."""
 _HOMES = {name: home for home, names in NAMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -1,6 +1,7 @@
 """The data source: its name, its schema, its readers and writers.
 
-Options are checked here, before anything is sent: Spark reports an error raised here directly.
+Options are checked here, before anything is sent, because Spark reports an error of this module
+directly.
 """
 
 from __future__ import annotations
@@ -35,10 +36,9 @@ C = TypeVar("C", SourceConfig, SinkConfig, ReplayConfig)
 class AzQueueDataSource(DataSource):
     """Azure Storage Queues as a stream source, a stream and batch sink, and a batch read (peek).
 
-    With `readLog`, the write-ahead log of a stream as a table, and as a stream.
-
-    Once installed, Spark finds it as `format("azqueue")`. Or call `spark.dataSource.register`.
-    Options: see docs/options.md. Raises InvalidOption for unknown names and bad values.
+    With `readLog`, the write-ahead log of a stream as a table, and as a stream. Once installed,
+    Spark finds it as `format("azqueue")`. Or call `spark.dataSource.register`. Options: see
+    docs/options.md. Raises InvalidOption for unknown names and bad values.
     """
 
     @classmethod
@@ -49,8 +49,8 @@ class AzQueueDataSource(DataSource):
     @short_tracebacks
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # It is not known yet if this is a source or a sink. Spark pickles what is parsed here for
-        # the processes that plan, read and write.
+        # It is not known yet whether this is a source or a sink. Spark pickles the parsed options
+        # for the processes that plan, read and write.
         self._parsed = parse(options, Side.BOTH)
         self._load = uuid.uuid4().hex
 
@@ -62,7 +62,7 @@ class AzQueueDataSource(DataSource):
 
     @short_tracebacks
     def reader(self, schema: StructType) -> AzQueueReader | LogReader:
-        """Return the reader of `spark.read`: a peek, or of a log. Raises InvalidOption."""
+        """Return the reader of `spark.read`: a peek, or a read of a log. Raises InvalidOption."""
         if replay := self._replay():
             return LogReader(replay, _columns(schema), _available(replay))
         config = self._source()
@@ -71,7 +71,7 @@ class AzQueueDataSource(DataSource):
     def streamReader(
         self, schema: StructType
     ) -> AzQueueStreamReader | LogStreamReader | RefusedStreamReader:
-        """Return the reader of `spark.readStream`. What it would raise, that reader raises."""
+        """Return the reader of `spark.readStream`. An error is raised later, by that reader."""
         try:
             if replay := self._replay():
                 check_log_stream(replay)
@@ -109,13 +109,13 @@ class AzQueueDataSource(DataSource):
         return self._checked(source_config)
 
     def _replay(self) -> ReplayConfig | None:
-        """The config of a read of a log, None for other reads."""
+        """Return the config of a read of a log, None for other reads."""
         if "readLog" not in self._parsed.written:
             return None
         return self._checked(replay_config)
 
     def _checked(self, make: Callable[[ParsedOptions], C]) -> C:
-        """The config that `make` builds from the options."""
+        """Return the config that `make` builds from the options."""
         try:
             config = make(self._parsed)
         except InvalidOption as error:

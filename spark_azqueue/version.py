@@ -1,3 +1,3 @@
-"""The package's version, in a module of its own so that a build can read it alone."""
+"""The package's version, in its own module so that a build can read it alone."""
 
 __version__ = "0.1.0"

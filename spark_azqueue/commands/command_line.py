@@ -1,7 +1,7 @@
 """`python -m spark_azqueue`: one command line for the doctor and for all commands.
 
-Exit status: 0 if all is well, 1 if not, 2 for a malformed command line, 130 after Ctrl-C. Nothing
-that it prints shows a secret of the options.
+Exit status: 0 if all is well, 1 if not, 2 for a malformed command line, 130 after Ctrl-C. No output
+shows a secret of the options.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from spark_azqueue.errors import AzQueueError
 
 
 class Command(NamedTuple):
-    """A command: its arguments and what it does, for the help, and what runs it.
+    """A command: its arguments and meaning, for the help, and its function.
 
-    place: module:function. It is imported when it is needed: it needs libraries, and the doctor has
-    to speak where one is missing.
+    place: module:function. The module is imported on use, because it needs libraries, and the
+    doctor has to work without them.
     """
 
     arguments: str
@@ -32,7 +32,7 @@ class Command(NamedTuple):
     place: str
 
     def run(self, arguments: list[str]) -> int:
-        """Run it; return the exit status."""
+        """Run the command; return the exit status."""
         module, _, function = self.place.partition(":")
         status: int = getattr(importlib.import_module(module), function)(arguments)
         return status
@@ -48,17 +48,17 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "ingest": Command(
         "--folder FOLDER --into TABLE",
-        "append what is in a queue to a table, with Spark",
+        "append the messages of a queue to a table, with Spark",
         "spark_azqueue.running.ingest_command:ingest",
     ),
     "count": Command(
         "QUEUE",
-        "about how many messages queues hold, and how old the first is",
+        "show how many messages queues hold, and the age of the first",
         f"{_HERE}.looking:count",
     ),
     "watch": Command(
         "QUEUE",
-        "export backlog, age and poison messages, also while no query runs",
+        "export backlog, age and poison messages, even while no query runs",
         "spark_azqueue.commands.watching:watch",
     ),
     "peek": Command("QUEUE", "show the first messages of a queue", f"{_HERE}.looking:peek"),
@@ -67,22 +67,20 @@ COMMANDS: Mapping[str, Command] = {
     "purge": Command("QUEUE", "delete messages", f"{_HERE}.moving:purge"),
     "export": Command(
         "[QUEUE]",
-        "write all messages of a queue, or of a log, as JSON",
+        "write all messages of a queue or a log as JSON",
         f"{_HERE}.exporting:export",
     ),
-    "search": Command(
-        "[QUEUE]", "find messages in a queue, or in a log", f"{_HERE}.exporting:search"
-    ),
+    "search": Command("[QUEUE]", "find messages in a queue or a log", f"{_HERE}.exporting:search"),
     "send": Command("QUEUE [FILE]", "put lines into a queue", f"{_HERE}.putting:send"),
     "replay": Command(
-        "--log LOG --into QUEUE", "send again what a log has", f"{_HERE}.putting:replay"
+        "--log LOG --into QUEUE", "send the messages of a log again", f"{_HERE}.putting:replay"
     ),
     "finish": Command(
-        "LOG", "show, or delete, what a transaction log still hides", f"{_DOCTOR}.finish:main"
+        "LOG", "show or delete hidden messages of a transaction log", f"{_DOCTOR}.finish:main"
     ),
     "certify": Command(
         "",
-        "try on an account what this package assumes of the service",
+        "test an account for what this package assumes about the service",
         "spark_azqueue.commands.certify.command:main",
     ),
 }
@@ -107,9 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, where nothing handles them.
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, unless they have a handler.
 
-    A command that changes something handles them while it does so; before, it imports and checks.
+    A command that changes something sets its own handlers for that time. Before, it imports and
+    checks.
     """
     is_main = threading.current_thread() is threading.main_thread()
     names = ("SIGTERM", "SIGHUP") if is_main else ()
@@ -125,14 +124,14 @@ def _interrupted_by_signals() -> Iterator[None]:
 
 
 def _run(command: Command, arguments: list[str]) -> int:
-    """Run a command; return the exit status, also for what it raises. Not for Ctrl-C."""
+    """Run a command; return the exit status, also for errors. KeyboardInterrupt is not caught."""
     try:
         status = command.run(arguments)
         sys.stdout.flush()
     except AzQueueError as error:
         say(advice_on(error), is_error=True)
         return 1
-    except BrokenPipeError:  # what reads our lines, such as `head`, has ended
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         _drop_output()
         return 1
     except OSError as error:  # the disk is full, or the terminal was closed
@@ -151,7 +150,7 @@ def _run(command: Command, arguments: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Make `print` work in a shell whose characters are not Unicode, and if a stream is closed."""
+    """Make `print` work in a shell without Unicode characters, and with a closed stream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -166,7 +165,7 @@ def _drop_output() -> None:
 
 
 def overview() -> str:
-    """The help of the whole command line."""
+    """Return the help of the whole command line."""
     width = max(len(f"{name} {each.arguments}") for name, each in COMMANDS.items())
     lines = [
         f"  {f'{name} {each.arguments}':<{width}}  {each.meaning}"
@@ -180,7 +179,7 @@ def overview() -> str:
             "commands:",
             *lines,
             "",
-            "redrive, move, purge, replay and finish are a dry run until --execute is given.",
+            "Without --execute, redrive, move, purge, replay and finish only do a dry run.",
             "Help of a command: python -m spark_azqueue COMMAND --help",
         ]
     )

@@ -1,4 +1,4 @@
-"""`export` and `search`: all visible messages of a queue, or what a write-ahead log has of it.
+"""`export` and `search`: all visible messages of a queue, or of its write-ahead log.
 
 python -m spark_azqueue export orders --to orders.jsonl
 python -m spark_azqueue search --log blob:logs/orders --where '$.id=42' --from 2026-11-17T08:00:00Z
@@ -56,15 +56,13 @@ _HOW = (
     " --log, the committed batches of a write-ahead log are read instead, and nothing is leased or"
     " changed."
 )
-_BROKEN_OFF = (
-    f"Broken off in the middle: what was leased is hidden for {LEASE_S // 60} minutes at most."
-)
+_BROKEN_OFF = f"Interrupted: the leased messages stay hidden for at most {LEASE_S // 60} minutes."
 
 Shown = Callable[[Message, Encoding, LoggedMessage | None], str]
 
 
 def export(arguments: list[str]) -> int:
-    """Run the command line behind the word `export`; return the exit status."""
+    """Run the command line after the word `export`; return the exit status."""
     parser = parser_of(
         "export",
         "Write every visible message of a queue as one line of JSON, which `send` takes. 'text' is"
@@ -78,8 +76,7 @@ def export(arguments: list[str]) -> int:
         "--to",
         type=of_type(_file_path),
         metavar="FILE",
-        help="write it there, under its name with .partial until it is whole (default: standard"
-        " output)",
+        help="write to this file, named .partial until it is complete (default: standard output)",
     )
     found = parser.given(arguments)
     with _output(parser, found.to) as (out, finish):
@@ -88,7 +85,7 @@ def export(arguments: list[str]) -> int:
 
 
 def search(arguments: list[str]) -> int:
-    """Run the command line behind the word `search`; return the exit status."""
+    """Run the command line after the word `search`; return the exit status."""
     parser = parser_of(
         "search",
         "Show the messages that fit, how many they are, and the times of the first and the last"
@@ -97,12 +94,12 @@ def search(arguments: list[str]) -> int:
         "search --log file:/data/wal --contains invoice --from 2026-11-17 --json",
     )
     _add_what(parser)
-    parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
+    parser.add_argument(
+        "--whole", action="store_true", help="show whole bodies, with their line breaks"
+    )
     found = parser.given(arguments)
     if not any((found.contains, found.where, found.reason, found.older_than, found.newer_than)):
-        parser.error(
-            "say what to look for: --contains, --where, --reason, --older-than or --newer-than"
-        )
+        parser.error("name a filter: --contains, --where, --reason, --older-than or --newer-than")
 
     def lines(message: Message, encoding: Encoding, logged: LoggedMessage | None) -> str:
         at = logged.logged_at / 1_000_000 if logged else time.time() + shown.ahead_s
@@ -138,7 +135,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uncommitted",
         action="store_true",
-        help="with --log: also batches that are not committed, and may still be abandoned",
+        help="with --log: include uncommitted batches, which may still be abandoned",
     )
 
 
@@ -154,10 +151,10 @@ def _line_writer(*, unpack: bool) -> Shown:
 
 @dataclass
 class _MessageLines:
-    """Writes messages, and notes the first and the last time: microseconds since 1970.
+    """Writes messages, and notes the first and the last time, in microseconds since 1970.
 
-    finish: to be called at the end, see `_output`. ahead_s: how far the service's clock is ahead of
-    this machine's.
+    finish: called at the end, see `_output`. ahead_s: seconds by which the service's clock is ahead
+    of this machine's.
     """
 
     out: TextIO
@@ -170,7 +167,7 @@ class _MessageLines:
     def write(
         self, message: Message, encoding: Encoding, logged: LoggedMessage | None = None
     ) -> None:
-        """Write one."""
+        """Write one message."""
         self.out.write(self.shown(message, encoding, logged) + "\n")
         at = logged.logged_at if logged else message.insertion_time
         if at > UNKNOWN_TIME:
@@ -180,7 +177,7 @@ class _MessageLines:
 
 @dataclass(frozen=True)
 class _Look:
-    """One run. verb: what is done to a message, for texts. to_stderr: see `report`."""
+    """One run. verb: what is done to a message, in words. to_stderr: see `report`."""
 
     parser: Parser
     found: argparse.Namespace
@@ -190,7 +187,7 @@ class _Look:
     _tally: ScanCounts = field(default_factory=ScanCounts)
 
     def all(self) -> int:
-        """Do it. Returns the exit status."""
+        """Do the run. Returns the exit status."""
         found = self.found
         if (found.queue is None) == (found.log is None):
             self.parser.error("name the queue, or a log with --log: one of the two")
@@ -266,7 +263,7 @@ class _Look:
 
     @contextlib.contextmanager
     def _progress(self, total: int | None) -> Iterator[Any]:
-        """A bar, and the event that a signal sets."""
+        """Yield a progress bar, and an event that a signal sets."""
         progress = ProgressBar(sys.stderr, self.verb, total, most=self.found.max)
         with closing(progress), ends_on_signals() as stop:
             yield progress, stop
@@ -298,9 +295,9 @@ class _Look:
 def _output(
     parser: argparse.ArgumentParser, to: Path | None
 ) -> Iterator[tuple[TextIO, Callable[[bool], None]]]:
-    """Where to write, and what to call at the end: true if all was written.
+    """Yield where to write, and a function to call at the end: with True if all was written.
 
-    That raises FileExistsError if there is such a file by then. Both raise OSError.
+    The function raises FileExistsError if another process has created the file. Both raise OSError.
     """
     if to is None:
         # See `command_line`: the stream was closed.
@@ -345,10 +342,10 @@ def _output(
 
 
 def _give_name(part: Path, to: Path) -> None:
-    """Rename a file. Raises FileExistsError if there is one of that name."""
+    """Rename a file. Raises FileExistsError if a file has the new name."""
     try:
         os.link(part, to)
-    except OSError:  # it exists, or the file system has no links
+    except OSError:  # the file exists, or the file system has no links
         if os.path.lexists(to):
             raise FileExistsError(
                 f"{to.name} was created by another process during the export, and was left as it"

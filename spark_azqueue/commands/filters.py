@@ -1,7 +1,7 @@
-"""Which messages a command is about: a part of the body, a value in its JSON, a reason.
+"""Selection of messages for a command: a part of the body, a value in its JSON, a reason.
 
-A JSON path is a list of names and indexes, and nothing else: `$.customer.id`, `items[0]['unit
-price']`. So reading one takes no longer than its length.
+A JSON path is a list of names and indexes only: `$.customer.id`, `items[0]['unit price']`. So
+parsing a path takes time proportional to its length.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _LONGEST_PATH = 500
 _MOST_STEPS = 20
 _STEP = re.compile(r"\.([^\W\d][\w-]*)|\[(\d{1,6})\]|\['([^'\\]*)'\]")
 _NUMBER = re.compile(r"-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,9})?", re.ASCII)
-"""A number as JSON writes it: Python's `int` also takes 4_2 for 42."""
+"""A number as in JSON. Python's `int` would also accept 4_2 for 42."""
 
 _NOTHING = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A message's body for people. envelope: the envelope that it came in, if it did."""
+    """A message's body for people. envelope: the envelope of the body, if it has one."""
 
     text: str
     envelope: DeadLetterEnvelope | None = None
 
     @property
     def reason(self) -> str:
-        """Why it was dead-lettered, "" if the message does not say."""
+        """The reason of the dead letter, "" if there is none."""
         return self.envelope.reason if self.envelope else ""
 
 
 def body_of(text: str, encoding: Encoding) -> Body:
-    """The body of a message with this stored text: decoded, and out of its envelope.
+    """Return the body of a message with this stored text: decoded, and without its envelope.
 
-    encoding: `messageEncoding`. What does not decode is shown as it is stored. Never raises.
+    encoding: `messageEncoding`. A text that does not decode is returned as stored. Never raises.
     """
     envelope = envelope_in(text, encoding)
     if envelope is None:
@@ -57,7 +57,7 @@ def body_of(text: str, encoding: Encoding) -> Body:
 
 
 def envelope_in(text: str, encoding: Encoding) -> DeadLetterEnvelope | None:
-    """The envelope that a stored text is, encoded or not; None for any other text."""
+    """Return the envelope in a stored text, encoded or not; None for any other text."""
     return envelope_of(text) or envelope_of(_decoded(text, encoding))
 
 
@@ -70,13 +70,13 @@ def _decoded(text: str, encoding: Encoding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AtPath:
-    """There is a value at this path of the body's JSON; and it is `value`, unless that is None."""
+    """Condition that the body's JSON has a value at this path: `value`, or any value if None."""
 
     path: tuple[Step, ...]
     value: str | None = None
 
     def matches(self, document: Any) -> bool:
-        """document: parsed JSON."""
+        """Return whether the condition holds. document: parsed JSON."""
         for step in self.path:
             document = _below(document, step)
             if document is _NOTHING:
@@ -90,11 +90,11 @@ def _none(text: str) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of these must hold. contains, reasons: parts of the body and of the envelope's reason.
+    """Conditions that must all hold. contains, reasons: parts of the body and of the reason.
 
-    whole: a packed message is not meant if only some of its rows are. (`purge` would delete the
-    others.) rows_of: the rows of a stored text as JSON, none of what is no pack; None if it cannot
-    be opened.
+    whole: a packed message does not match if only some of its rows match. (`purge` would delete the
+    others.) rows_of: returns the rows of a stored text as JSON, no rows if it is not a pack, and
+    None if it cannot be opened.
     """
 
     contains: Sequence[str] = ()
@@ -108,13 +108,14 @@ class Filter:
         return bool(self.contains or self.at_paths or self.reasons)
 
     def matches(self, text: str) -> bool:
-        """True if the message with this stored text is meant. Never raises."""
+        """True if the message with this stored text matches. Never raises."""
         return bool(self.found_in(text))
 
     def found_in(self, text: str) -> bool | None:
-        """True if the message with this stored text is meant; a packed one if one of its rows is.
+        """True if the message with this stored text matches; for a pack, if one of its rows
+        matches.
 
-        None if it is a pack that cannot be opened, or `whole`, and some rows are meant. Never
+        None if the pack cannot be opened, or if `whole` is set and only some rows match. Never
         raises.
         """
         if not self:
@@ -145,7 +146,7 @@ class Filter:
 
 
 def at_path(written: str) -> AtPath:
-    """Read `PATH` or `PATH=VALUE`. Raises ValueError that says what is allowed."""
+    """Parse `PATH` or `PATH=VALUE`. Raises ValueError that says what is allowed."""
     rest = written[1:] if written.startswith("$") else written
     if rest[:1] not in (".", "[") and not written.startswith("$"):
         rest = f".{rest}"
@@ -174,12 +175,12 @@ def _below(document: Any, step: Step) -> Any:
 def _with_all_digits(number: str) -> Decimal | float:
     try:
         return Decimal(number)
-    except ArithmeticError:  # its exponent has 19 digits
+    except ArithmeticError:  # the exponent has 19 digits
         return float(number)
 
 
 def _is(found: Any, value: str) -> bool:
-    """True if a value of JSON is this text of a command line."""
+    """True if a JSON value equals this text of a command line."""
     if isinstance(found, str):
         return found == value
     if found is None or isinstance(found, bool):

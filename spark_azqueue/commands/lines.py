@@ -1,4 +1,4 @@
-"""The lines that `send` puts into a queue: read as they come, and checked."""
+"""Lines that `send` puts into a queue, read as they arrive, and checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .scan import ScanCounts
 from .sending import Outgoing
 
 _LINE_AT_MOST = 2**20
-"""Bytes: a line of `export` with all its characters escaped has less."""
+"""Most bytes of a line. A line of `export` has fewer, even with all characters escaped."""
 
 _READ_BYTES = 2**18
 _LOOKS_EVERY_S = 0.5
@@ -28,9 +28,9 @@ _NAMED_AT_MOST = 5
 
 @dataclass
 class LinesToSend:
-    """The lines of a file, or of what is not one. name: for texts. Reads what is there at once.
+    """Lines of a file or a stream, read as soon as they are available. name: for texts.
 
-    as_row: lines are rows, which it checks; it raises ValueError.
+    as_row: checks a line as a row, and raises ValueError. None if lines are not rows.
     """
 
     descriptor: int
@@ -39,10 +39,13 @@ class LinesToSend:
     found: argparse.Namespace
     as_row: Callable[[str], str] | None = None
     at: int = field(default=1, init=False)
-    """The first line that is not handed over in whole."""
+    """The first line that was not passed on completely."""
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Their messages, as they come. Raises InvalidRow behind those before a broken line."""
+        """Yield messages as lines arrive.
+
+        Raises InvalidRow after the messages before a broken line.
+        """
         rest, number, is_read = b"", 0, False
         self.at = 1
         while not is_read:
@@ -83,8 +86,8 @@ class LinesToSend:
             if ends_here:
                 assert broken
                 raise InvalidRow(
-                    f"{broken.sentence}. Neither it nor what follows was sent: correct it, or pass"
-                    " over such lines with --skip-broken"
+                    f"{broken.sentence}. Neither this line nor later ones were sent: correct it, or"
+                    " skip such lines with --skip-broken"
                 )
 
     def _text(self, line: bytes, *, is_whole: bool) -> str:
@@ -110,13 +113,13 @@ class LinesToSend:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):  # its own text says that it is in line 1
+    if isinstance(error, json.JSONDecodeError):  # its own text says that the error is in line 1
         return f"it is no JSON: {error.msg} at character {error.pos + 1:,}"
     return error.sentence if isinstance(error, AzQueueError) else str(error)
 
 
 def pass_over(tally: ScanCounts, error: InvalidRow) -> None:
-    """Count what cannot be sent; the first ones are named."""
+    """Count a message that cannot be sent, and name the first such messages."""
     tally.broken += 1
     if tally.broken <= _NAMED_AT_MOST:
-        say(f"passed over: {error.sentence}", is_error=True)
+        say(f"skipped: {error.sentence}", is_error=True)

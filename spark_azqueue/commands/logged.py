@@ -1,4 +1,4 @@
-"""Messages of a write-ahead log, for commands: which are meant, and how they were encoded.
+"""Messages of a write-ahead log, for commands: selection and encoding.
 
 Nothing is leased, claimed or written.
 """
@@ -29,11 +29,11 @@ _OF_LOGS = frozenset(
     {each.name for each in ACCOUNT_OPTIONS}
     | {"messageEncoding", "blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"}
 )
-"""What `readLog` takes. A large body stays the reference that its sender has sent."""
+"""Options that `readLog` accepts. A large body stays the reference that its sender sent."""
 
 
 class LoggedMessage(NamedTuple):
-    """A message of a log. logged_at: of its batch, microseconds since 1970. encoding: its own."""
+    """A message of a log, and its encoding. logged_at: of its batch, microseconds since 1970."""
 
     message: Message
     encoding: Encoding
@@ -42,13 +42,13 @@ class LoggedMessage(NamedTuple):
 
 
 def add_log(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """The options that name a log, and batches in it."""
-    group = parser.add_argument_group("what of a write-ahead log")
+    """Add the options that name a log, and batches in it."""
+    group = parser.add_argument_group("which part of a write-ahead log")
     group.add_argument(
         "--log",
         required=required,
         metavar="PLACE",
-        help="what the writing query has for writeAheadLog: blob:<container>/<folder> or file:/…",
+        help="the writing query's option writeAheadLog: blob:<container>/<folder> or file:/…",
     )
     for name, place, which in (("from", "since", "later"), ("to-time", "until", "earlier")):
         group.add_argument(
@@ -76,12 +76,12 @@ def _batches(written: str) -> tuple[str, str]:
 
 
 class LogRange:
-    """The batches of a log that the arguments name. Used by one thread."""
+    """The batches of a log that the arguments select. Used by one thread."""
 
     def __init__(
         self, options: ParsedOptions, found: argparse.Namespace, *, uncommitted: bool
     ) -> None:
-        """List the batches of the log. uncommitted: also those that may still be abandoned.
+        """List the batches of the log. uncommitted: also batches that may still be abandoned.
 
         Raises InvalidOption, LogConflict for a log of another kind, LostSegment, LogDamaged,
         ServiceError.
@@ -98,13 +98,16 @@ class LogRange:
         survey = history_of(self._journal).survey(uncommitted=uncommitted)
         self.where = survey.where
         self.at = 0
-        """The number of the batch that is being read; 0 before the first."""
+        """The number of the batch that is being read; 0 before the first batch."""
         self._batches, losses = chosen_batches(survey, self._config)
         for error in losses:
             tell_loss(error, lose=not self._config.fail_on_data_loss)
 
     def __iter__(self) -> Iterator[LoggedMessage]:
-        """The messages that readers of the log have rows of. Raises what the constructor does."""
+        """Yield the messages that readers of the log have rows of.
+
+        Raises as the constructor does.
+        """
         by_piece = rows_by_piece(
             objects_of(self._journal),
             self._pieces(),

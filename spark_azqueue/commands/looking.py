@@ -1,4 +1,4 @@
-"""`peek` and `count`: look at queues and change nothing.
+"""`peek` and `count`: show the contents of queues without changing them.
 
 python -m spark_azqueue peek orders-poison --contains invoice
 python -m spark_azqueue count 'orders*'
@@ -41,7 +41,7 @@ from .shared import (
 
 
 def peek(arguments: list[str]) -> int:
-    """Run the command line behind the word `peek`; return the exit status."""
+    """Run the command line after the word `peek`; return the exit status."""
     parser = parser_of(
         "peek",
         "Show the first messages of a queue that are visible: 32 at most, since the service shows"
@@ -59,7 +59,9 @@ def peek(arguments: list[str]) -> int:
         help=f"look at the first N (1 to {MAX_PER_REQUEST}, default: peekMessages, or"
         f" {MAX_PER_REQUEST})",
     )
-    parser.add_argument("--whole", action="store_true", help="show bodies whole, with their lines")
+    parser.add_argument(
+        "--whole", action="store_true", help="show whole bodies, with their line breaks"
+    )
     add_unpack(parser)
     found = parser.given(arguments)
     options = taken_options(parser, found)
@@ -91,7 +93,7 @@ def peek(arguments: list[str]) -> int:
 
 
 def count(arguments: list[str]) -> int:
-    """Run the command line behind the word `count`; return the exit status."""
+    """Run the command line after the word `count`; return the exit status."""
     parser = parser_of(
         "count",
         "Show about how many messages queues hold, how many of them are visible and hidden (leased"
@@ -127,10 +129,10 @@ def count(arguments: list[str]) -> int:
 
 
 class _QueueLine(NamedTuple):
-    """What a queue shows; the fields of the JSON.
+    """Counts of a queue; the fields of the JSON.
 
-    visible: of its first 32 messages. hidden: leased or delayed; None if 32 are visible, since
-    there may be more. poison_messages: None without such a queue, or for a poison queue.
+    visible: of its first 32 messages. hidden: leased or delayed; None if 32 are visible, because
+    there may be more. poison_messages: None without a poison queue, or for a poison queue.
     """
 
     queue: str
@@ -142,7 +144,7 @@ class _QueueLine(NamedTuple):
     poison_messages: int | None
 
     def line(self, width: int) -> str:
-        """For people. width: of the name."""
+        """Return a line for people. width: of the name."""
         if self.hidden is None:
             parts = [f"{self.visible} or more visible"]
         else:
@@ -177,7 +179,7 @@ def _seen(client: QueueClient, queue: QueueRef, selection: QueueSelection) -> _Q
 
 
 def _named(client: QueueClient, access: Access, parts: tuple[str, ...]) -> list[QueueRef]:
-    """The queues of these names and patterns, each once."""
+    """Return the queues of these names and patterns, each once."""
     names: dict[str, None] = {}
     for part in parts:
         if is_pattern(part):

@@ -49,26 +49,26 @@ from .shared import (
 from .transfer import Transfer
 
 _HOW = (
-    f"Each message that a run looks at is leased for {LEASE_S // 60} minutes at most, and its"
-    " dequeue count rises by one, also if it stays. Messages that are put after the start stay. A"
-    " run that was ended can be started again: it continues with what is left."
+    f"Each message that a run reads is leased for at most {LEASE_S // 60} minutes, and its dequeue"
+    " count rises by one, even if the message stays. Messages that are put after the start stay. An"
+    " interrupted run can be started again: it continues with the remaining messages."
 )
 _COPIES = (
     " A message is copied before it is deleted, so none is lost; a kill can leave copies of at most"
     f" {MAX_PER_REQUEST} messages in both queues. Takes the SAS letters 'rup' for the queue and 'a'"
     " for the target."
 )
-_LIFE = "of the copies; -1: they never expire (default: what is left of the original's)"
+_LIFE = "time to live of the copies; -1: no end (default: the rest of the original's)"
 _SHOWN = 5
 
 _BROKEN_OFF = (
-    f"Broken off in the middle: up to {MAX_PER_REQUEST} messages may be copied and not deleted, and"
-    f" what was leased is hidden for {LEASE_S // 60} minutes at most. Start it again to go on."
+    f"Interrupted: up to {MAX_PER_REQUEST} messages may be copied and not deleted, and the leased"
+    f" messages stay hidden for at most {LEASE_S // 60} minutes. Start it again to continue."
 )
 
 
 def move(arguments: list[str]) -> int:
-    """Run the command line behind the word `move`; return the exit status."""
+    """Run the command line after the word `move`; return the exit status."""
     parser = parser_of(
         "move",
         "Move messages to another queue, their texts unchanged. A dry run without --execute.\n"
@@ -88,12 +88,14 @@ def move(arguments: list[str]) -> int:
 
 
 def redrive(arguments: list[str]) -> int:
-    """Run the command line behind the word `redrive`; return the exit status."""
+    """Run the command line after the word `redrive`; return the exit status."""
     parser = parser_of(
         "redrive",
         "Move messages of a poison queue back. A message in an envelope (of a source, or"
-        " settle) is taken out of it; of several envelopes about one message one is put back, and"
-        " the others are deleted. A dry run without --execute.\n" + _HOW + _COPIES,
+        " settle) is put back without the envelope; if several envelopes are about one message,"
+        " one is put back, and the others are deleted. A dry run without --execute.\n"
+        + _HOW
+        + _COPIES,
         "redrive orders-poison\n"
         "redrive orders-poison --rate 50 --execute\n"
         "redrive orders-poison --split --execute\n"
@@ -104,14 +106,14 @@ def redrive(arguments: list[str]) -> int:
         "--to",
         type=QUEUE_TYPE,
         metavar="TARGET",
-        help=f"the queue to put them into (default: that of the name without '{POISON_SUFFIX}')",
+        help=f"the queue to put them into (default: the name without '{POISON_SUFFIX}')",
     )
-    parser.add_argument("--as-is", action="store_true", help="put envelopes back as they are")
+    parser.add_argument("--as-is", action="store_true", help="put envelopes back unopened")
     parser.add_argument(
         "--split",
         action="store_true",
         help="put each row of a packed message back as a message of its own, so that the next"
-        " isolation finds the guilty row",
+        " isolation finds the bad row",
     )
     _add_run(parser)
     add_time_to_live(parser, _LIFE)
@@ -128,7 +130,7 @@ def redrive(arguments: list[str]) -> int:
 
 
 def purge(arguments: list[str]) -> int:
-    """Run the command line behind the word `purge`; return the exit status."""
+    """Run the command line after the word `purge`; return the exit status."""
     parser = parser_of(
         "purge",
         "Delete messages. Without any of the options below that select or limit, one call clears"
@@ -142,7 +144,9 @@ def purge(arguments: list[str]) -> int:
     )
     parser.add_argument("queue", type=QUEUE_TYPE, help="the queue")
     parser.add_argument(
-        "--each", action="store_true", help="delete one by one what is visible, not by the one call"
+        "--each",
+        action="store_true",
+        help="delete the visible messages one by one, not by one call",
     )
     _add_run(parser)
     found = parser.given(arguments)
@@ -155,7 +159,7 @@ def purge(arguments: list[str]) -> int:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(split=False, time_to_live=None)  # not each command has these
+    parser.set_defaults(split=False, time_to_live=None)  # only some commands have these
     add_filters(parser)
     parser.add_argument("--execute", action="store_true", help="do it")
     add_ages(parser)
@@ -173,10 +177,10 @@ def _run(
     *,
     opens_envelopes: bool = False,
 ) -> int:
-    """Move or delete what the arguments select, or print a dry run; return the exit status.
+    """Move or delete the selected messages, or print a dry run; return the exit status.
 
-    verb: what was done to a message, for texts. target: None to delete. Raises InvalidOption, and
-    ServiceError if a queue cannot be used: then nothing was leased.
+    verb: what was done to a message, in words. target: None to delete. Raises InvalidOption, and
+    ServiceError if a queue cannot be used; no message is leased then.
     """
     if target == found.queue:
         parser.error("the queue and the target are the same queue")
@@ -230,7 +234,7 @@ def _run(
 def _tell_dry_run(
     client: QueueClient, plan: TransferPlan, about: Mapping[str, Any], verb: str, *, is_json: bool
 ) -> None:
-    """Say what is there, by a peek: that changes nothing, and shows the first messages only."""
+    """Print a dry run from a peek, which changes nothing, and shows only the first messages."""
     peeked = CONTROL(client.now, Peek(plan.source, MAX_PER_REQUEST))
     seen = peeked.messages
     meant = [
@@ -251,7 +255,7 @@ def _tell_dry_run(
     where = f" to '{plan.target.name}'" if plan.target else ""
     say(f"Of the first {len(seen)} visible ones, {len(meant)} would be {verb}{where}.")
     if twins:
-        say(f"{twins} of these are about messages of others, and would be deleted, not put back.")
+        say(f"{twins} of these repeat others' messages, and would be deleted, not put back.")
     for message in meant[:_SHOWN]:
         say("\n".join(lines_of(message, plan.encoding, now_of(peeked))))
     if len(meant) > _SHOWN:
@@ -265,7 +269,7 @@ def _tell_dry_run(
 
 
 def _twins(messages: Sequence[Message], plan: TransferPlan) -> int:
-    """How many dead letters are about a message that an earlier one of these is about."""
+    """Return the number of dead letters about the same message as an earlier one."""
     dead = []
     for message in messages:
         with suppress(InvalidRow):

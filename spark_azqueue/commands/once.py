@@ -1,4 +1,4 @@
-"""Puts texts into a queue as one transaction: each is there once, or none is. Needs no Spark."""
+"""Puts texts into a queue as one transaction: all of them once, or none. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _DIGEST_BYTES = 16
 class OnceSending:
     """One run of the transaction that the config names. Call `run` once.
 
-    stop: set if it is to end; before all are put, nothing is visible then.
+    stop: set to end the run. If not all messages are prepared by then, none becomes visible.
     """
 
     config: SinkConfig
     tally: ScanCounts
     stop: Event
     said: list[str] = field(default_factory=list, init=False)
-    """What people want to know of it."""
+    """Sentences for the report."""
     again: str = field(default="", init=False)
-    """What to do if it did not end by itself."""
+    """Remedy if the run did not finish."""
     is_before: bool = field(default=False, init=False)
-    """True if an earlier run had recorded this number."""
+    """True if an earlier run recorded this number."""
     _texts: hashlib.blake2b = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class OnceSending:
         return self.config.transaction.version if self.config.transaction else None
 
     def run(self, groups: Groups) -> TransferResult:
-        """Send them, unless they are recorded already. An error is in the result."""
+        """Send the messages, unless they are recorded already. An error is in the result."""
         why, error = End.DONE, None
         with closing(Transactions(self.config)) as transactions:
             try:
@@ -98,19 +98,20 @@ class OnceSending:
         self.tally.done = 0 if self.is_before else committed.rows
 
     def _rows(self, groups: Groups) -> Iterator[tuple[str]]:
-        """Them as rows. Raises KeyboardInterrupt once `stop` is set."""
+        """Yield the texts as rows. Raises KeyboardInterrupt once `stop` is set."""
         for group in groups:
             for each in group:
                 if self.stop.is_set():
                     raise KeyboardInterrupt
                 self._note(each)
                 yield (each.text,)
-        if self.stop.is_set():  # they may have ended because of it
+        if self.stop.is_set():  # `stop` may have ended the groups
             raise KeyboardInterrupt
 
     def _note(self, each: Outgoing) -> None:
-        """Add to the digest what the user gave. Of a pack its rows: how many lines are read at once
-        decides which of them share a message.
+        """Add the user's lines to the digest. For a pack, add its rows, not the pack.
+
+        The speed of the input decides which rows share a pack, so packs may differ between runs.
         """
         kind, texts = (b"", (each.text,)) if each.rows is None else (b"row ", each.rows)
         for text in texts:
@@ -118,7 +119,7 @@ class OnceSending:
             self._texts.update(b"%b%d\n%b" % (kind, len(given), given))
 
     def _check_same(self, committed: Committed) -> None:
-        """Raise InvalidOption unless the recorded run was this one, and all of it was sent."""
+        """Raise InvalidOption unless the recorded run sent exactly these messages."""
         if committed.discarded:
             why = (
                 f"with {committed.rows:,} messages, of which `finish --discard` has deleted"

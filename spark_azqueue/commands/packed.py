@@ -1,4 +1,4 @@
-"""How commands show a packed message: as what it is, and on demand its rows."""
+"""Display of a packed message by commands: its format, and its rows if asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_azqueue.service.redaction import shown
 from .filters import Body
 
 _MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
-"""How packs begin: as text, and in base64 once more. Others need no pyarrow to be looked into."""
+"""Beginnings of packs, as text and in base64 once more. Other texts are checked without pyarrow."""
 
 _ROWS_SHOWN = 10
 _ROW_SHOWN = 400
@@ -19,9 +19,9 @@ _ROW_WHOLE = 2**20
 
 
 def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
-    """What a packed message is, for scripts; None for any other. text: as stored.
+    """Return a packed message's format and size, for scripts; None for any other. text: as stored.
 
-    rows: with its rows, each as a text of JSON: no digit of a number is lost.
+    rows: include its rows, each as a text of JSON, so that no digit of a number is lost.
     """
     stored = body.envelope.body if body.envelope else text
     if not stored.startswith(_MARKS):
@@ -42,7 +42,7 @@ def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
 
 
 def rows_of_pack(stored: str) -> Sequence[str] | None:
-    """The rows of a stored text as JSON, none of what is no pack; None if it cannot be opened."""
+    """Return the rows of a stored text as JSON; () if it is no pack, None if it is unreadable."""
     if not stored.startswith(_MARKS):
         return ()
     from spark_azqueue.rows.packing.bounds import CorruptPack
@@ -56,7 +56,7 @@ def rows_of_pack(stored: str) -> Sequence[str] | None:
 
 
 def pack_lines(fields: dict[str, Any], *, is_whole: bool) -> list[str]:
-    """The same for people. fields: what `pack_fields` returned. is_whole: all rows, not cut."""
+    """Return the fields as lines for people. fields: of `pack_fields`. is_whole: rows uncut."""
     if fields["format"] == "unknown":
         return [f"packed rows of version '{shown(fields['version'], 8)}', which is not known"]
     rows = f": {fields['rows']:,} rows" if "rows" in fields else ""

@@ -23,14 +23,14 @@ _SURROGATE = "\\ud"
 
 
 def row_of(line: str) -> str:
-    """A line as a row of a pack. Raises ValueError, which says why it is none."""
+    """Return a line as a row of a pack. Raises ValueError with the reason if it is not a row."""
     try:
         row = parsed(line)
     except CorruptPack as error:
         raise ValueError(str(error)) from None
     if not isinstance(row, dict):
         raise ValueError("it is no JSON object")
-    # Half of a pair of surrogates, which JSON can write: no reader would take its message.
+    # JSON can contain half of a pair of surrogates, but a reader would refuse the whole message.
     if _SURROGATE in line.lower():
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()
@@ -41,7 +41,7 @@ def row_of(line: str) -> str:
 
 @dataclass
 class PackedLines:
-    """The lines of a file, many in a message. A message is of the line that it begins with."""
+    """The lines of a file, packed into messages. The place of a message is its first line."""
 
     lines: LinesToSend
     _waiting: deque[Outgoing] = field(default_factory=deque)
@@ -50,11 +50,14 @@ class PackedLines:
 
     @property
     def at(self) -> int:
-        """The first line that is not handed over in a message."""
+        """The first line that was not passed on in a message."""
         return self._waiting[0].place if self._waiting else self.lines.at
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Their messages, as they fill. Raises InvalidRow behind those before a broken line."""
+        """Yield messages as they fill.
+
+        Raises InvalidRow after the messages before a broken line.
+        """
         filling = Filling(FORMATS["json"], MAX_ROWS)
         try:
             for group in self.lines.groups(stop, tally):
@@ -70,7 +73,7 @@ class PackedLines:
             yield self._messages(filling.rest(), tally)
 
     def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
-        """What to put; counted as looked at, in place of the lines."""
+        """Return the messages of the packs; count them as looked at, in place of the lines."""
         messages = []
         for pack in packs:
             self._messages_made += 1

@@ -1,4 +1,4 @@
-"""`send` and `replay`: put lines, or what a write-ahead log has, into a queue.
+"""`send` and `replay`: put lines, or the messages of a write-ahead log, into a queue.
 
 python -m spark_azqueue send orders orders.jsonl
 python -m spark_azqueue replay --log blob:logs/orders --batch 7-12 --into orders --execute
@@ -70,7 +70,7 @@ _ONCE = (
 
 
 def send(arguments: list[str]) -> int:
-    """Run the command line behind the word `send`; return the exit status."""
+    """Run the command line after the word `send`; return the exit status."""
     parser = parser_of(
         "send",
         "Put lines of JSON as `export` writes them, or raw lines, into a queue. Of a line, 'text'"
@@ -83,14 +83,14 @@ def send(arguments: list[str]) -> int:
     )
     parser.add_argument("queue", type=QUEUE_TYPE, help="the queue")
     parser.add_argument("file", nargs="?", metavar="FILE", help="(default: standard input)")
-    parser.add_argument("--raw", action="store_true", help="each line is a body as it is")
+    parser.add_argument("--raw", action="store_true", help="each line is a body")
     parser.add_argument(
         "--pack",
         action="store_true",
         help="each line is a row, a JSON object: put many into one message, for `unpack`",
     )
     parser.add_argument(
-        "--skip-broken", action="store_true", help="pass over what cannot be sent, and go on"
+        "--skip-broken", action="store_true", help="skip lines that cannot be sent, and continue"
     )
     _add_put(parser)
     found = parser.given(arguments)
@@ -119,7 +119,7 @@ def send(arguments: list[str]) -> int:
 
 
 def _packed(lines: LinesToSend) -> _ToSend:
-    """The same lines, packed. Imported late: it takes pyarrow."""
+    """Return the lines, packed. Imports late, because packing needs pyarrow."""
     from .packing import PackedLines, row_of
 
     lines.as_row = row_of
@@ -127,7 +127,7 @@ def _packed(lines: LinesToSend) -> _ToSend:
 
 
 def replay(arguments: list[str]) -> int:
-    """Run the command line behind the word `replay`; return the exit status."""
+    """Run the command line after the word `replay`; return the exit status."""
     parser = parser_of(
         "replay",
         "Send again what a query has read and committed, from its write-ahead log. A dry run"
@@ -151,7 +151,7 @@ def replay(arguments: list[str]) -> int:
     _add_put(parser)
     found = parser.given(arguments)
     if not found.batch and not (found.since and found.until):
-        parser.error("say what is to be sent again: --from and --to-time, or --batch")
+        parser.error("name the batches to send again: --from and --to-time, or --batch")
     options = taken_options(parser, found)
     run = _PutRun.of(parser, found, found.into, options)
     with closing(LogRange(options, found, uncommitted=False)) as log:
@@ -172,12 +172,12 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
         "--delay",
         type=of_type(parsers.duration(0, MAX_VISIBILITY_S, whole=True)),
         metavar="DURATION",
-        help="until they are visible: '10 minutes' (or visibilityDelay)",
+        help="time until the messages are visible: '10 minutes' (or visibilityDelay)",
     )
     add_time_to_live(
         parser,
-        "until they expire; -1: never (default: timeToLive, or 7 days); with --transaction-log a"
-        " day more",
+        "time until the messages expire; -1: never (default: timeToLive, or 7 days); with"
+        " --transaction-log a day more",
     )
     parser.add_argument(
         "--transaction-log",
@@ -188,7 +188,7 @@ def _add_put(parser: argparse.ArgumentParser) -> None:
         "--txn-version",
         type=of_type(parsers.whole_number(0, MOST_VERSION)),
         metavar="N",
-        help="the number of this run: higher than that of the last one, the same to repeat it",
+        help="the number of this run: higher than the last one; the same number repeats a run",
     )
     parser.add_argument(
         "--txn-app-id",
@@ -202,18 +202,21 @@ _OF_THE_LOG = frozenset({"blobAccountUrl", "secret.blobConnectionString", "failO
 
 
 class _ToSend(Protocol):
-    """What is to be sent. at: the first line or batch that is not handed over in whole."""
+    """Messages to send. at: the first line or batch that was not passed on completely."""
 
     @property
     def at(self) -> int: ...
 
     def groups(self, stop: Event, tally: ScanCounts) -> Groups:
-        """Them, until `stop` is set. Raises AzQueueError behind all that come before it."""
+        """Yield messages until `stop` is set.
+
+        Raises AzQueueError after the messages before the error.
+        """
 
 
 @dataclass(frozen=True)
 class _PutRun:
-    """What `send` and `replay` share: where to, how, and the report."""
+    """Common part of `send` and `replay`: the target, the settings, and the report."""
 
     found: argparse.Namespace
     access: Access
@@ -246,7 +249,7 @@ class _PutRun:
             if found.rate:
                 parser.error("--rate: with a transaction log all become visible at the end")
             given.setdefault("txnAppId", _SENDER)
-        elif "log" in found:  # these may be of the log that is read
+        elif "log" in found:  # these options may be about the log that is read
             given = {name: text for name, text in given.items() if name not in _OF_THE_LOG}
         config = sink_config(given)
         # Texts are encoded when they are read.
@@ -254,12 +257,12 @@ class _PutRun:
 
     @property
     def queue(self) -> str:
-        """The queue that they are put into."""
+        """The target queue."""
         assert self.config.queue
         return self.config.queue
 
     def check(self) -> None:
-        """Raise ServiceError if the queue does not exist, or nothing may be put into it."""
+        """Raise ServiceError if the queue does not exist, or the credential may not put into it."""
         executed = getattr(self.found, "execute", True)
         with closing(QueueClient(self.access.account)) as client:
             check_target(client, self.access, self.queue, executed=executed)
@@ -271,7 +274,9 @@ class _PutRun:
         place: str,
         about: dict[str, Any],
     ) -> int:
-        """Send them; return the exit status. what: behind the counts. place: "line" or "batch"."""
+        """Send the messages; return the exit status. what: follows the counts. place: "line" or
+        "batch".
+        """
         found, tally, again = self.found, ScanCounts(), ""
         said: list[str] = []
         progress = ProgressBar(sys.stderr, "sent", None, most=getattr(found, "max", None))
@@ -310,15 +315,15 @@ class _PutRun:
 
 @dataclass(frozen=True)
 class _ReplayRun:
-    """The messages of a log that the arguments mean."""
+    """The messages of a log that the arguments select."""
 
     log: LogRange
     found: argparse.Namespace
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Them as they are to be put. One that cannot be is counted, and passed over.
+        """Yield the messages to put. A message that cannot be put is counted, and skipped.
 
-        Raises what `LogRange` does, behind all that could be read before.
+        Raises as `LogRange` does, after the messages before the error.
         """
         group: list[Outgoing] = []
         try:
@@ -376,7 +381,7 @@ class _ReplayRun:
         return encode(marked, each.encoding)
 
     def tell_dry_run(self, about: dict[str, Any]) -> None:
-        """Say what would be sent."""
+        """Print what would be sent."""
         tally, meant, is_json = ScanCounts(), 0, self.found.json
         first: list[LoggedMessage] = []
         last = None

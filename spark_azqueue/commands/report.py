@@ -1,4 +1,4 @@
-"""What a command that went through many messages says at its end, and its exit status."""
+"""Final report and exit status of a command that processed many messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .shared import as_json
 from .transfer import TransferResult
 
 NOT_ALL = 3
-"""Exit status with --all-or-fail: messages were hidden, or it is not known that none was."""
+"""Exit status with --all-or-fail if messages were hidden, or may have been."""
 
 
 def report(
@@ -23,16 +23,16 @@ def report(
     *,
     is_json: bool,
     more: Sequence[str] = (),
-    again: str = "Start it again to go on.",
+    again: str = "Start it again to continue.",
     to_stderr: bool = False,
     all_or_fail: bool = False,
 ) -> int:
     """Print what a run did; return the exit status.
 
-    done_what: behind the counts, "messages of 'orders' moved". about: further fields, with
-    `is_json`. more: further lines, without. again: what to do if it did not end by itself.
-    to_stderr: standard output has the messages. all_or_fail: `NOT_ALL` if there may be messages
-    that were not looked at.
+    done_what: follows the counts, such as "messages of 'orders' moved". about: further fields, with
+    `is_json`. more: further lines, without `is_json`. again: remedy if the run did not finish.
+    to_stderr: standard output has the messages. all_or_fail: return `NOT_ALL` if the run may have
+    missed messages.
     """
     if is_json:
         text = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})
@@ -66,7 +66,7 @@ def _summary(result: TransferResult, done_what: str, again: str) -> list[str]:
 def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
     minutes = LEASE_S // 60
     return (
-        (tally.twins, "dead letters more of the same messages: they were deleted, not put back"),
+        (tally.twins, "further dead letters of the same messages were deleted, not put back"),
         (tally.other, "do not match"),
         (
             tally.undecided,
@@ -87,7 +87,7 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
             " messageEncoding=base64. --as-is moves them closed",
         ),
         (tally.refused, "stay: the target does not take such a message"),
-        (tally.broken, "were passed over: they cannot be sent as they are"),
+        (tally.broken, "were skipped: they cannot be sent"),
         (tally.taken, "were not deleted: another consumer had them first, or they have expired"),
         (
             tally.twice,
@@ -95,7 +95,7 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
         ),
         (
             tally.maybe_twice,
-            "further copies at most: so many answers were lost, or parts are put alone",
+            "further copies at most: as many answers were lost, or only parts were put",
         ),
         (
             tally.maybe_left,
@@ -113,12 +113,12 @@ def _notes(tally: ScanCounts) -> tuple[tuple[int, str], ...]:
 
 _ENDS = {
     End.NEWER: (
-        f"Ended after {MOST_PAGES_WITHOUT_NEWS} answers with nothing but newer messages. What may"
-        " stand behind them was not looked at."
+        f"Ended after {MOST_PAGES_WITHOUT_NEWS} answers with only newer messages. Messages behind"
+        " them were not read."
     ),
     End.INTERRUPTED: "Interrupted. {}",
     End.FAILED: "Ended by an error. {}",
     End.TOO_MANY_KEPT: (
-        "Ended: no more messages that stay can be leased. Nothing behind them was looked at."
+        "Ended: the run cannot keep more messages leased. Later messages were not read."
     ),
 }

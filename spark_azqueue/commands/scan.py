@@ -1,8 +1,8 @@
-"""What a run over a queue does with each message that it leases, and when it ends.
+"""Decisions of a run over a queue: what to do with each leased message, and when to end.
 
-A run looks at each message once. What it does not move or delete stays leased until the run ends,
-so that the next dequeue brings others. It leaves what was put after its start: a consumer that
-sends messages back at once would keep it busy without end.
+A run processes each message once. A message that is not moved or deleted stays leased until the run
+ends, so that the next dequeue returns other messages. Messages that are put after the start stay:
+otherwise a consumer that sends messages back immediately would keep the run busy forever.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from spark_azqueue.service.messages import (
 from .filters import Filter, envelope_in
 
 LEASE_S = 300
-"""How long a message stays leased that a run looks at, and hidden after a kill."""
+"""Seconds for which a run leases a message. After a kill the message is hidden for this time."""
 
 MOST_KEPT = 100_000
-"""A run ends when it holds this many messages that stay."""
+"""A run ends when it keeps this many leased messages."""
 
 MOST_EXPORTED = 500_000
-"""The same of a run that writes messages, and has nothing but their leases in memory: 200 MB."""
+"""The same limit for a run that writes messages, and has only their leases in memory: 200 MB."""
 
 MOST_REMEMBERED = 500_000
-"""Dead letters that a run has put back and knows again, the newest: 60 MB."""
+"""Newest dead letters that a run has put back and recognizes: 60 MB."""
 
 MOST_PAGES_WITHOUT_NEWS = 4
-"""A run ends after this many answers in a row with newer messages only."""
+"""A run ends after this many consecutive answers with only newer messages."""
 
 _STEPS_PER_S = 4
 _SPLIT_AT_ONCE = 4
-"""Messages: each may become a thousand, before it is deleted."""
+"""Messages per step if messages are split. One message may become a thousand."""
 _MOST_SECONDS = 2**31 - 1
 
 
 class ScanFate(enum.Enum):
-    """What to do with a message."""
+    """Action for a message."""
 
     ACT = "move it, or delete it"
     FINISH = "delete it: its copy exists already"
@@ -70,7 +70,7 @@ class End(enum.Enum):
     """Why a run ended."""
 
     DONE = "everything that could be dequeued was looked at"
-    NEWER = "nothing but newer messages came"
+    NEWER = "only newer messages came"
     ENOUGH = "as many as were asked for"
     TOO_MANY_KEPT = "too many messages stay"
     INTERRUPTED = "interrupted"
@@ -79,12 +79,14 @@ class End(enum.Enum):
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """What a run is to do. target None: delete. began: microseconds since 1970, of the service's
-    clock; leave what was put later. put_before, put_after: the same for what is too young or too
-    old; None: no age is. rate: messages a second, None: no limit. most: None: all. time_to_live: of
-    the copies, in seconds; None: what is left of the original's. opens_envelopes: put back what is
-    in an envelope. most_kept: end when this many messages stay. isolation: readCommitted leaves
-    what a transaction may have abandoned. splits: a message becomes several.
+    """The task of a run. target None: delete.
+
+    began: start of the run, microseconds since 1970 by the service's clock; messages that were put
+    later stay. put_before, put_after: messages put outside of these times stay; None: no limit.
+    rate: messages per second, None: no limit. most: None: all. time_to_live: of the copies, in
+    seconds; None: the rest of the original's. opens_envelopes: put back the body of an envelope.
+    most_kept: end when this many messages are kept. isolation: with readCommitted, messages that a
+    transaction may have abandoned stay. splits: a message becomes several.
     """
 
     source: QueueRef
@@ -103,11 +105,11 @@ class TransferPlan:
 
     @property
     def selects(self) -> bool:
-        """True if some messages may stay, by what they are or by their age."""
+        """True if some messages may stay because of a filter or their age."""
         return bool(self.only) or self.put_before is not None or self.put_after is not None
 
     def kept_for_its_age(self, message: Message) -> ScanFate | None:
-        """Why a message stays that was put at its time; None if it is in time."""
+        """Return why a message stays because of its time; None if its time fits."""
         at = message.insertion_time
         if at > self.began:
             return ScanFate.NEWER
@@ -119,26 +121,27 @@ class TransferPlan:
 
     @property
     def encoding(self) -> Encoding:
-        """Of the bodies in the queue."""
+        """Encoding of the bodies in the queue."""
         return self.only.encoding
 
     @property
     def step(self) -> int:
-        """How many messages to dequeue at once: fewer, if a second has few."""
+        """Number of messages per dequeue, fewer for a low rate."""
         most = _SPLIT_AT_ONCE if self.splits else MAX_PER_REQUEST
         return most if self.rate is None else min(most, step_of(self.rate))
 
 
 def step_of(rate: int) -> int:
-    """How many messages to take at once so that `rate` a second come evenly."""
+    """Return the messages per step at which `rate` messages per second are evenly spread."""
     return min(MAX_PER_REQUEST, max(1, rate // _STEPS_PER_S))
 
 
 @dataclass(frozen=True, slots=True)
 class MessageCopy:
-    """What to put. ttl_s: as in a put. was_envelope: it was taken out of an envelope.
+    """A message to put. ttl_s: as in a put. was_envelope: the text was in an envelope.
 
-    dead: which message or row the envelope is about, with this text; None without an envelope.
+    dead: identifies the message or row of the dead letter, with this text; None without an
+    envelope.
     """
 
     text: str
@@ -148,10 +151,10 @@ class MessageCopy:
 
 
 def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
-    """The copy of a message. now: microseconds since 1970, of the service's clock.
+    """Return the copy of a message. now: microseconds since 1970, by the service's clock.
 
-    Raises InvalidRow if an envelope has to be opened, and cannot be: its body cannot be stored, or
-    the plan does not say that the queue is in base64.
+    Raises InvalidRow if an envelope has to be opened, but its body cannot be stored, or its queue
+    is in base64 and the plan does not say so.
     """
     envelope = envelope_in(message.text, plan.encoding) if plan.opens_envelopes else None
     if plan.opens_envelopes and not envelope and envelope_in(message.text, Encoding.BASE64):
@@ -166,16 +169,18 @@ def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
 
 
 def _dead(envelope: DeadLetterEnvelope, text: str) -> bytes:
-    """A digest that two dead letters share if they are about one message, or one row of it.
+    """Return a digest that two dead letters share if they are about one message, or about one of
+    its rows.
 
-    With the text: nothing proves an id, and the message may have been updated between the two.
+    The digest includes the text: an id proves nothing, and the message may have been updated
+    meanwhile.
     """
     what = repr((envelope.queue, envelope.message_id, envelope.row, text))
     return hashlib.blake2b(what.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def seconds_left(expires: int, now: int) -> int:
-    """What is left of a message's life, for a put: whole seconds, never too few; -1: no end."""
+    """Return the rest of a message's life for a put: whole seconds, rounded up; -1: no end."""
     if expires >= ENDLESS_US:
         return NEVER_EXPIRES
     return min(_MOST_SECONDS, max(1, math.ceil((expires - now) / 1_000_000)))
@@ -183,17 +188,17 @@ def seconds_left(expires: int, now: int) -> int:
 
 @dataclass(slots=True)
 class ScanCounts:
-    """Messages counted in a run.
+    """Counts of messages in a run.
 
     done: moved or deleted. opened: of these, taken out of their envelopes. twins: dead letters
-    deleted without a copy, since another about the same message was put back. other, undecided,
-    newer, young, old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many more the
-    queue held at the end that no dequeue brought; None if it is unknown. closed: envelopes that
-    could not be opened. refused: the target did not take the copy. broken: lines and logged
-    messages that cannot be sent as they are. taken: another consumer had the message before it was
-    deleted. twice: copied, not deleted. maybe_twice: further copies that there may be, one for each
-    lost answer. maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden:
-    leased by a dequeue whose answer was lost. not_released: they come back when their lease ends.
+    deleted without a copy, because another dead letter about the same message was put back. other,
+    undecided, newer, young, old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many
+    more messages the queue held at the end that no dequeue returned; None if unknown. closed:
+    envelopes that could not be opened. refused: the target did not accept the copy. broken: lines
+    and logged messages that cannot be sent. taken: another consumer had the message before it was
+    deleted. twice: copied, not deleted. maybe_twice: possible further copies, one for each lost
+    answer. maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden:
+    leased by a dequeue whose answer was lost. not_released: visible again when their lease ends.
     left_hidden: put by a transaction that is not recorded, and not deleted.
     """
 
@@ -227,7 +232,7 @@ class ScanCounts:
 
     @property
     def is_clean(self) -> bool:
-        """True if everything that was meant was done, and done once."""
+        """True if everything that was selected was done exactly once."""
         stay = (
             self.damaged,
             self.undecided,
@@ -241,23 +246,24 @@ class ScanCounts:
 
 
 class Scan:
-    """The state of a run. It decides, and sends nothing."""
+    """The state of a run. This class decides, and sends nothing."""
 
     def __init__(self, plan: TransferPlan) -> None:
         self.plan = plan
         self.tally = ScanCounts()
         self.kept: dict[str, Lease] = {}
-        """What stays, by id: to be released at the end."""
-        # Messages copied without a confirmed delete, by id: how that was counted, and the text.
+        """Leases of the messages that stay, by id, to be released at the end."""
+        # Messages copied without a confirmed delete, by id: the count that includes them, and the
+        # text.
         self._copied: dict[str, tuple[str, int]] = {}
-        # What dead letters were about that were put back: the newest, and those before them.
+        # Digests of dead letters that were put back: the newest, and the ones before.
         self._put_back: tuple[set[bytes], set[bytes]] = (set(), set())
         self._without_news = 0
-        self._again = 0  # messages since the last news that were looked at before
+        self._again = 0  # repeated messages since the last new message
         self._begun = 0
 
     def wanted(self) -> int:
-        """How many messages to dequeue next."""
+        """Return the number of messages to dequeue next."""
         if self.plan.most is None or self.plan.selects:
             return self.plan.step
         return max(1, min(self.plan.step, self.plan.most - self._begun))
@@ -265,7 +271,9 @@ class Scan:
     def sort(
         self, page: Sequence[Received], answered_at: int | None = None
     ) -> list[tuple[Received, ScanFate]]:
-        """Note what a dequeue gave. Returns what is to be moved or deleted; the others are kept.
+        """Note the result of a dequeue.
+
+        Returns the messages to move or delete; the others are kept.
 
         answered_at: by the service's clock, microseconds since 1970; None if unknown.
         """
@@ -280,7 +288,7 @@ class Scan:
                 self.keep(received.lease)
         if fates - {ScanFate.SEEN, ScanFate.NEWER}:
             self._without_news = self._again = 0
-        elif ScanFate.SEEN in fates:  # leases have ended, and others may come behind these
+        elif ScanFate.SEEN in fates:  # leases have ended, and other messages may follow these
             self._again += sum(fate is ScanFate.SEEN for _, fate in found)
         else:
             self._without_news += 1
@@ -293,7 +301,7 @@ class Scan:
     def is_done(self, message: Message, *, is_sure: bool, was_envelope: bool = False) -> None:
         """Note that a message was deleted. is_sure: False if refused after a lost answer."""
         counted, _ = self._copied.pop(message.message_id, ("", 0))
-        if counted:  # it came back, and its copy was there already
+        if counted:  # the message came back, and its copy existed already
             self.tally.add(counted, -1)
         if counted != "maybe_twice":
             self.tally.done += 1
@@ -320,7 +328,7 @@ class Scan:
         self.tally.maybe_left += not is_sure
 
     def stands_twice(self, message: Message) -> None:
-        """Note that a message is in both queues. If it comes back, only the delete is left."""
+        """Note that a message is in both queues. If it comes back, only its delete is missing."""
         if message.message_id not in self._copied:
             self._count_copy(message, "twice")
 
@@ -329,10 +337,10 @@ class Scan:
         self.tally.add(count)
 
     def end_after(self, page: Sequence[Received]) -> End | None:
-        """Why the run ends after this answer, None if it continues."""
+        """Return why the run ends after this answer, None if it continues."""
         if self.plan.most is not None and self._begun >= self.plan.most:
             return End.ENOUGH
-        # In the second case only what stays was dequeued, and all of it again.
+        # In the second case the dequeues returned only kept messages, and all of them again.
         if not page or self._again > len(self.kept):
             return End.DONE
         if self._without_news >= MOST_PAGES_WITHOUT_NEWS:
@@ -341,7 +349,7 @@ class Scan:
 
     def _fate_of(self, message: Message, answered_at: int | None) -> ScanFate:
         if copied := self._copied.get(message.message_id):
-            # An update meanwhile made another message of it, which has no copy.
+            # An update made another message of it, which has no copy.
             return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
         if message.message_id in self.kept:
             return ScanFate.SEEN

@@ -20,13 +20,13 @@ from .scan import End, ScanCounts, step_of
 from .transfer import TransferResult, is_of_this_message
 
 AT_ONCE = 1_000
-"""How many messages are put, and acknowledged, before more are read."""
+"""Most messages that are put, and acknowledged, before more are read."""
 
 
 class Outgoing(NamedTuple):
     """A text to put. place: the number of its line, or of its batch; ascending.
 
-    rows: the lines that are packed in it; None if it is no pack.
+    rows: the lines that are packed in it; None if it is not a pack.
     """
 
     place: int
@@ -41,8 +41,8 @@ Groups = Iterable[Sequence[Outgoing]]
 class Sending:
     """One run. Used by one thread.
 
-    stop: set if it is to end after the messages under way. watch: called when the tally has
-    changed. kind: of places, "line". skips: pass over what the service does not take. most: of
+    stop: set to end the run after the messages under way. watch: called when the tally has changed.
+    kind: of places, such as "line". skips: skip messages that the service refuses. most: most
     requests at once.
     """
 
@@ -58,10 +58,13 @@ class Sending:
     skips: bool = False
     most: int | None = None
     first_left: int = field(default=0, init=False)
-    """Of the messages that are not acknowledged, the first one's place; 0 without any."""
+    """Place of the first message that is not acknowledged; 0 if all are."""
 
     def run(self, groups: Groups) -> TransferResult:
-        """Send them, one group after the other. An error ends the run, and is in the result."""
+        """Send the messages, one group after the other.
+
+        An error ends the run, and is in the result.
+        """
         why, error = End.DONE, None
         step = AT_ONCE if self.rate is None else step_of(self.rate)
         try:
@@ -78,7 +81,10 @@ class Sending:
         return TransferResult(self.tally, why, error)
 
     def _send(self, group: Sequence[Outgoing]) -> None:
-        """Send these. Raises the first error that ends the run, after all have ended."""
+        """Send these messages.
+
+        Raises the first error that ends the run, after all requests have ended.
+        """
         begun_at = time.monotonic()
         left = set(range(len(group)))
         fatal: list[Exception] = []

@@ -1,7 +1,7 @@
-"""What the commands on queues share: their options, the account, Ctrl-C, and what they print.
+"""Common parts of the commands on queues: options, account, Ctrl-C, and output.
 
-Anyone who may send to the queue chooses the bodies. So everything that a terminal could take for a
-command is escaped.
+Any sender to the queue chooses the bodies. So all characters that could control a terminal are
+escaped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _MOST_RATE = 1_000
 _YEARS_S = 100 * 365 * 86_400.0
 
-_STOPPING = "ending, after the messages under way; once more ends it at once"
+_STOPPING = "ending after the messages under way; a second signal ends it immediately"
 
 _WIDTH = 79
 
@@ -59,7 +59,7 @@ CREDENTIAL = (
 )
 
 SHOWN = 200
-"""Characters of a body on a line for people."""
+"""Most characters of a body on a line for people."""
 
 _EVERY_S = 0.2
 _NARROWEST, _WIDEST = 10, 30
@@ -73,16 +73,16 @@ class Access:
     account: Account
     encoding: Encoding
     creates: bool = False
-    """createQueue: a target that does not exist is created."""
+    """createQueue: create a target that does not exist."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def ref(self, name: str) -> QueueRef:
-        """The queue of this name."""
+        """Return the queue with this name."""
         return QueueRef(self.account.name, name)
 
 
 def parser_of(command: str, description: str, examples: str) -> Parser:
-    """A parser with the options that all commands have. examples: one per line."""
+    """Return a parser with the options that all commands have. examples: one per line."""
     lines = "".join(f"  python -m spark_azqueue {line}\n" for line in examples.splitlines())
     paragraphs = [textwrap.fill(each, _WIDTH) for each in description.splitlines()]
     ends = [textwrap.fill(each, _WIDTH) for each in CREDENTIAL.splitlines()]
@@ -98,9 +98,9 @@ def parser_of(command: str, description: str, examples: str) -> Parser:
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """The options that select messages; a message must fit all that are given."""
+    """Add the options that select messages. A message must match all given ones."""
     group = parser.add_argument_group(
-        "which messages (all of them must fit, of a packed message one row; without any: all)"
+        "which messages (all conditions must hold, for a pack in one row; without any: all)"
     )
     group.add_argument(
         "--contains",
@@ -129,18 +129,21 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ages(parser: argparse.ArgumentParser) -> None:
-    """The options that select messages by the time since they were put; see `put_between`."""
-    for name, which in (("older", "so long ago, or longer"), ("newer", "since then")):
+    """Add the options that select messages by the time since they were put; see `put_between`."""
+    for name, which in (("older", "at least this long ago"), ("newer", "at most this long ago")):
         parser.add_argument(
             f"--{name}-than",
             type=of_type(parsers.duration(1, _YEARS_S)),
             metavar="DURATION",
-            help=f"only what was put into the queue {which}: '2 days', '90 minutes'",
+            help=f"only messages put into the queue {which}: '2 days', '90 minutes'",
         )
 
 
 def put_between(found: argparse.Namespace, now: float) -> tuple[int | None, int | None]:
-    """`put_before` and `put_after` of a `TransferPlan`. now: of the service, seconds since 1970."""
+    """Return `put_before` and `put_after` of a `TransferPlan`.
+
+    now: by the service's clock, seconds since 1970.
+    """
 
     def at(age: float | None) -> int | None:
         return None if age is None else int((now - age) * 1_000_000)
@@ -149,7 +152,7 @@ def put_between(found: argparse.Namespace, now: float) -> tuple[int | None, int 
 
 
 def add_max(parser: argparse.ArgumentParser) -> None:
-    """How many messages at most."""
+    """Add the option for the most messages."""
     parser.add_argument(
         "--max",
         type=of_type(parsers.whole_number(1, 10**9)),
@@ -159,7 +162,7 @@ def add_max(parser: argparse.ArgumentParser) -> None:
 
 
 def add_all_or_fail(parser: argparse.ArgumentParser) -> None:
-    """Whether messages that are hidden from the command make it fail."""
+    """Add the option that makes the command fail if it may have missed messages."""
     parser.add_argument(
         "--all-or-fail",
         action="store_true",
@@ -169,36 +172,39 @@ def add_all_or_fail(parser: argparse.ArgumentParser) -> None:
 
 
 def add_unpack(parser: argparse.ArgumentParser) -> None:
-    """Whether rows of packed messages are shown."""
+    """Add the option that shows the rows of packed messages."""
     parser.add_argument("--unpack", action="store_true", help="show the rows of packed messages")
 
 
 def add_rate(parser: argparse.ArgumentParser) -> None:
-    """How many messages a second at most."""
+    """Add the option for the most messages per second."""
     parser.add_argument(
         "--rate",
         type=of_type(parsers.whole_number(1, _MOST_RATE)),
         metavar="N",
-        help=f"at most N messages a second, 1 to {_MOST_RATE:,} (default: as fast as it goes)",
+        help=f"at most N messages a second, 1 to {_MOST_RATE:,} (default: as fast as possible)",
     )
 
 
 def add_time_to_live(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """How long until what is put expires. meaning: with the default, for the help."""
+    """Add the option for the time to live. meaning: help text, with the default."""
     parser.add_argument(
         "--time-to-live", type=of_type(parsers.time_to_live), metavar="DURATION", help=meaning
     )
 
 
 def _part(written: str) -> str:
-    """A text to look for. An empty one, of a variable that is not set, would fit all messages."""
+    """Return a text to search for.
+
+    An empty text, as of an unset variable, would match all messages.
+    """
     if not written:
         raise ValueError("a text that is not empty: every message holds the empty one")
     return written
 
 
 def of_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """`parse` for argparse, whose own message for a ValueError would repeat the value."""
+    """Wrap `parse` for argparse, whose own message for a ValueError would repeat the value."""
 
     def parsed(written: str) -> T:
         try:
@@ -213,7 +219,7 @@ QUEUE_TYPE = of_type(queue_name)
 
 
 def access_of(options: ParsedOptions) -> Access:
-    """The account that the options of a command name; checked to be reachable.
+    """Return the account that the options of a command name, after a check that it can be reached.
 
     Raises InvalidOption, ServiceUnavailable.
     """
@@ -225,9 +231,9 @@ def access_of(options: ParsedOptions) -> Access:
 
 
 def check_target(client: QueueClient, access: Access, name: str, *, executed: bool) -> None:
-    """Raise ServiceError if nothing may be put into this queue.
+    """Raise ServiceError if the credential may not put into this queue.
 
-    With createQueue=true one that does not exist is created, if this is `executed`.
+    With createQueue=true, create a missing queue if the command is `executed`.
     """
     try:
         CONTROL(client.queue(access.ref(name)).check_put)
@@ -239,14 +245,14 @@ def check_target(client: QueueClient, access: Access, name: str, *, executed: bo
 
 
 def filter_of(found: argparse.Namespace, encoding: Encoding) -> Filter:
-    """The filter that the arguments describe."""
+    """Return the filter that the arguments describe."""
     paths: list[AtPath] = found.where
     parts = tuple(found.contains), tuple(paths), tuple(found.reason)
     return Filter(*parts, encoding, rows_of=rows_of_pack)
 
 
 def count_of(client: QueueClient, queue: QueueRef) -> int | None:
-    """About how many messages there are, None if we may not know."""
+    """Return the approximate number of messages, None if the credential may not read it."""
     try:
         found: int = CONTROL(client.now, Count(queue))
         return found
@@ -256,9 +262,9 @@ def count_of(client: QueueClient, queue: QueueRef) -> int | None:
 
 @contextlib.contextmanager
 def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
-    """Give an event that the first SIGINT, SIGTERM or SIGHUP sets. said: on stderr then.
+    """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets. said: printed to stderr then.
 
-    The second raises KeyboardInterrupt. SIGHUP is left alone under `nohup`, which ignores it.
+    The second signal raises KeyboardInterrupt. SIGHUP stays ignored under `nohup`.
     """
     stop = threading.Event()
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -284,12 +290,12 @@ def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """One line of JSON, in printable ASCII."""
+    """Return one line of JSON, in printable ASCII."""
     return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
 def age_of(seconds: float) -> str:
-    """A duration in its two largest units: "3 d 4 h", "12 s"."""
+    """Return a duration in its two largest units: "3 d 4 h", "12 s"."""
     left = max(0, int(seconds))
     parts = []
     for size, unit in _UNITS:
@@ -302,14 +308,14 @@ def age_of(seconds: float) -> str:
 
 
 def now_of(peeked: Peeked) -> float:
-    """When the service answered, in seconds since 1970; by this machine's clock if it is silent."""
+    """Return the time of an answer, in seconds since 1970; this machine's time if it has none."""
     return time.time() if peeked.answered_at is None else peeked.answered_at / 1_000_000
 
 
 def fields_of(message: Message, encoding: Encoding, *, unpack: bool = False) -> dict[str, Any]:
-    """A message for scripts: its text as stored, its body, and what an envelope says.
+    """Return a message for scripts: its text as stored, its body, and the fields of an envelope.
 
-    unpack: with the rows of a packed message.
+    unpack: include the rows of a packed message.
     """
     body = body_of(message.text, encoding)
     fields: dict[str, Any] = {
@@ -337,9 +343,9 @@ def lines_of(
     is_whole: bool = False,
     unpack: bool = False,
 ) -> list[str]:
-    """A message for people. now: seconds since 1970. is_whole: the body is not cut.
+    """Return a message as lines for people. now: seconds since 1970. is_whole: do not cut the body.
 
-    A packed message is shown as what it is. unpack: with its rows.
+    A packed message is shown by its format. unpack: show its rows, too.
     """
     body = body_of(message.text, encoding)
     age = age_of(now - message.insertion_time / 1_000_000)
@@ -370,18 +376,18 @@ def _plain(form: Form, value: Any) -> Any:
 
 
 def moment(microseconds: int) -> str | None:
-    """A time in microseconds since 1970 as JSON has it, None if it is unknown, or none at all."""
+    """Return a time in microseconds since 1970 as text for JSON, None if it is unknown."""
     if microseconds == UNKNOWN_TIME:
         return None
     try:
         at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
-    except (ValueError, OverflowError, OSError):  # out of a log that others may write
+    except (ValueError, OverflowError, OSError):  # from a log that other programs may write
         return None
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class ProgressBar:
-    """A bar on a terminal that is written over; nothing if the stream is no terminal."""
+    """A progress bar on a terminal, which overwrites itself. Writes nothing to other streams."""
 
     def __init__(
         self,
@@ -393,9 +399,9 @@ class ProgressBar:
         most: int | None = None,
         columns: int | None = None,
     ) -> None:
-        """verb: "moved". total: about how many there are, None if unknown. clock: seconds.
+        """verb: "moved". total: approximate number of messages, None if unknown. clock: seconds.
 
-        most: the run ends after this many. columns: of the terminal, None to ask it.
+        most: the run ends after this many. columns: of the terminal, None to ask the terminal.
         """
         self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
         self._most, self._columns = most, columns
@@ -405,7 +411,7 @@ class ProgressBar:
         self._width = 0
 
     def __call__(self, tally: ScanCounts) -> None:
-        """Show it, a few times a second at most."""
+        """Show the progress, at most a few times per second."""
         now = self._clock()
         if not self._is_shown or now - self._written_at < _EVERY_S:
             return
@@ -433,7 +439,7 @@ class ProgressBar:
 
 
 def bar_of(part: float, took: float, text: str, columns: int) -> str:
-    """A bar in front of a text, in what the text leaves of the columns. took: seconds so far."""
+    """Return a bar before a text, in the columns that the text leaves. took: seconds so far."""
     left = f", {age_of(took / part - took)} left" if 0 < part < 1 else ""
     about = f" {part:4.0%}{left}  {text}"
     width = min(_WIDEST, max(_NARROWEST, columns - len(about) - len("[]") - 1))
@@ -442,7 +448,7 @@ def bar_of(part: float, took: float, text: str, columns: int) -> str:
 
 
 def _part_done(tally: ScanCounts, total: int | None, most: int | None) -> float | None:
-    """How much of a run is over, None if nothing says how much it is."""
+    """Return the finished part of a run, None if the total is unknown."""
     looked = [tally.looked / total] if total else []
     done = [tally.done / most] if most else []
     # The total counts leased messages, too, and may be older than the run.

@@ -1,8 +1,8 @@
-"""Moves or deletes the messages of a queue: dequeue, put the copies, delete, at the end release.
+"""Moves or deletes the messages of a queue: dequeue, put the copies, delete, release at the end.
 
-Each message is copied before it is deleted. So whatever ends the process, each message is in one of
-the two queues, and at most those of one answer (32) are in both. A copy is never taken back: a
-delete that was refused does not prove that the original is still there.
+Each message is copied before it is deleted. So after any crash, each message is in one of the two
+queues, and at most the messages of one answer (32) are in both. A copy is never deleted again: a
+refused delete does not prove that the original still exists.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from .scan import LEASE_S, End, MessageCopy, Scan, ScanCounts, ScanFate, Transfe
 T = TypeVar("T")
 
 _FRESH_S = LEASE_S / 2
-"""A lease of which less than the rest is left is released: the puts and deletes of one answer may
-take two minutes."""
+"""Seconds after which a new lease is released again. The puts and deletes of one answer may take
+two minutes, and need the rest of the lease.
+"""
 
 _RELEASE = RetryPolicy(10.0)
 """Releases at the end: a user who presses Ctrl-C waits for them."""
@@ -43,8 +44,10 @@ _RELEASE = RetryPolicy(10.0)
 class _Work:
     """One message under way. lost: the number of lost answers to its puts; each may be a copy.
 
-    parts: of how many messages its copy is. put: how many of them are put. has_failed: one is not.
-    is_twin: a dead letter about a message of which another is put back, so it gets no copy.
+    parts: number of messages of its copy. put: number of messages that are put. has_failed: a put
+    failed.
+    is_twin: a dead letter about a message of which another dead letter is put back, so it gets no
+    copy.
     """
 
     received: Received
@@ -56,13 +59,13 @@ class _Work:
     is_twin: bool = False
 
     def note(self, error: ServiceError) -> None:
-        """Note an attempt that failed, before the next one."""
+        """Note a failed attempt, before the next attempt."""
         self.lost += error.may_have_taken_effect
 
 
 @dataclass(frozen=True)
 class TransferResult:
-    """What a run did, why it ended, and with which error, if with one."""
+    """The counts of a run, why it ended, and its error, if any."""
 
     tally: ScanCounts
     why: End
@@ -73,10 +76,11 @@ class TransferResult:
 class Transfer:
     """One run of a plan.
 
-    wait: sleeps this many seconds, or less if the run is to end. is_stopped: true if it is to end
-    after the messages under way. watch: called with the tally when it has changed. clock: seconds;
-    it continues while the process or the machine is suspended. write: what is chosen goes to it, in
-    place of a copy and a delete, and is released at the end like all that stays.
+    wait: sleeps this many seconds, or less if the run is to end. is_stopped: returns True if the
+    run is to end after the messages under way. watch: called with the tally when it has changed.
+    clock: seconds; it continues while the process or the machine is suspended. write: gets the
+    selected messages in place of a copy and a delete; they are released at the end like all kept
+    messages.
     """
 
     client: QueueClient
@@ -92,10 +96,10 @@ class Transfer:
         self._scan = Scan(self.plan)
 
     def run(self) -> TransferResult:
-        """Do it, and release what stays, whatever happens meanwhile.
+        """Do the run, and release the kept messages, whatever happens.
 
-        An error ends the run and is in what is returned. A KeyboardInterrupt is raised on, after
-        what is leased was released.
+        An error ends the run and is in the result. A KeyboardInterrupt is raised again after the
+        leased messages were released.
         """
         error: AzQueueError | None = None
         why = End.FAILED
@@ -115,7 +119,8 @@ class Transfer:
             begun_at = self.clock()
             page = self._dequeue()
             if self.clock() - begun_at > _FRESH_S:
-                # The process was paused: others may have these by now. Ours return.
+                # The process was paused, so other consumers may have these messages. They will come
+                # again.
                 self._release([each.lease for each in page.received])
                 continue
             chosen = self._scan.sort(page.received, page.answered_at)
@@ -130,10 +135,10 @@ class Transfer:
                 self.wait(max(0.0, acted / self.plan.rate - passed))
 
     def _count_unseen(self, why: End) -> None:
-        """Ask how many more there are: what a consumer has leased, for example, was not seen."""
+        """Count the messages that were not seen, such as messages that a consumer has leased."""
         if why not in (End.DONE, End.NEWER):
             return
-        with contextlib.suppress(ServiceError):  # without the right to read it stays unknown
+        with contextlib.suppress(ServiceError):  # without the permission to read it stays unknown
             held = CONTROL(self.client.now, Count(self.plan.source))
             self._scan.tally.unseen = max(0, held - len(self._scan.kept))
 
@@ -159,9 +164,9 @@ class Transfer:
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
     def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> int:
-        """Copy these, then delete those that were copied; or write them.
+        """Copy these messages, then delete the copied ones; or write them.
 
-        Returns how many messages that were: each part of one that is split is one.
+        Returns the number of messages, in which each part of a split message counts as one.
         """
         if self.write is not None:
             for received, _ in chosen:
@@ -184,8 +189,10 @@ class Transfer:
     def _without_twins(
         self, works: Sequence[_Work], answered_at: int | None
     ) -> tuple[list[_Work], list[_Work]]:
-        """Make the copies. Returns what is to be put; and the dead letters about the same messages,
-        or about some that this run has put back. What cannot be opened stays.
+        """Make the copies. Returns the messages to put, and the twins.
+
+        A twin is a dead letter about the same message as another one here, or as one that this run
+        has put back. An envelope that cannot be opened stays.
         """
         to_put: list[_Work] = []
         twins: list[_Work] = []
@@ -205,9 +212,10 @@ class Transfer:
         return to_put, twins
 
     def _put_back(self, twins: Sequence[_Work], *, has_failed: bool) -> list[_Work]:
-        """The twins whose message was put back. The others stay: each may be the last of them.
+        """Return the twins whose message was put back. The other twins stay: each may be the last
+        one.
 
-        has_failed: they may have been refused, or the run ends by an error.
+        has_failed: the puts may have been refused, or the run ends with an error.
         """
         found = []
         for work in twins:
@@ -221,15 +229,17 @@ class Transfer:
         return found
 
     def _texts(self, text: str) -> Sequence[str]:
-        """The texts to put in place of one: of a packed message each row, if the plan says so."""
+        """Return the texts to put in place of one: the rows of a packed message, if the plan
+        splits.
+        """
         if not self.plan.splits:
             return [text]
-        from spark_azqueue.rows.packing.splitting import split  # it takes pyarrow
+        from spark_azqueue.rows.packing.splitting import split  # needs pyarrow
 
         return split(text)
 
     def _copy(self, works: Sequence[_Work]) -> tuple[list[_Work], Exception | None]:
-        """Put the copies. Returns the copied ones, and an error that ends the run."""
+        """Put the copies. Returns the copied messages, and an error that ends the run."""
         tally = self._scan.tally
         calls: list[tuple[_Work, Call[Lease | None]]] = []
         for work in works:
@@ -261,17 +271,17 @@ class Transfer:
                 tally.maybe_twice += work.lost
                 self._scan.keep(work.received.lease)
                 fatal = fatal or result
-        # The others of its parts are there, beside the message that stays.
+        # The other parts of a failed message exist, beside the message, which stays.
         tally.maybe_twice += sum(work.put for work in works if work.has_failed)
         return copied, fatal
 
     def _stays(self, work: _Work, count: str) -> None:
-        """Count a message that stays, and leave it alone from now on."""
+        """Count a message that stays, and do nothing else with it."""
         self._scan.tally.add(count)
         self._scan.keep(work.received.lease)
 
     def _delete(self, works: Sequence[_Work]) -> None:
-        """Delete the originals. Raises the first error, after all have ended."""
+        """Delete the originals. Raises the first error, after all requests have ended."""
         calls = [(work, Delete(work.received.lease)) for work in works]
         fatal: Exception | None = None
         for work, result in self._each(calls, lambda _: SETTLE):
@@ -288,8 +298,8 @@ class Transfer:
                     was_envelope=bool(work.copy and work.copy.was_envelope),
                 )
             elif self.plan.target is not None and not work.is_twin:
-                # Another consumer has it, or it has expired, or a repeat of this delete (out of our
-                # sight) has deleted it. So the copy stays: rather two than none.
+                # Another consumer has the message, or it has expired, or a repeat of this delete by
+                # the transport has deleted it. So the copy stays: two copies are better than none.
                 self._scan.stands_twice(message)
             elif not isinstance(result, Exception):
                 self._stays(work, "taken")
@@ -314,7 +324,10 @@ class Transfer:
     def _each(
         self, calls: Iterable[tuple[T, Call[Any]]], retry: Callable[[T], RetryPolicy]
     ) -> Iterator[tuple[T, Any]]:
-        """Run these calls, 32 at once, each as `retry` of its tag says. Yields result or error."""
+        """Run these calls, 32 at once, each with the policy `retry(tag)`.
+
+        Yields result or error.
+        """
         waiting = iter(calls)
         with contextlib.closing(self.client.in_flight()) as flight:
             while True:
@@ -327,7 +340,7 @@ class Transfer:
 
 
 def _leased_at(message: Message, answered_at: int | None) -> int:
-    """When it was leased, by the service's clock if known; microseconds since 1970."""
+    """Return the time of the lease in microseconds since 1970, by the service's clock if known."""
     if answered_at is not None:
         return answered_at
     if message.next_visible_time:
@@ -336,7 +349,7 @@ def _leased_at(message: Message, answered_at: int | None) -> int:
 
 
 def is_of_this_message(error: Exception) -> bool:
-    """True if the service refuses this body, and may take others."""
+    """True if the service refuses this body, but may accept others."""
     if not isinstance(error, ServiceError) or isinstance(error, (AccessDenied, QueueNotFound)):
         return False
     return error.outcome is Outcome.FATAL and error.status in (400, 413)

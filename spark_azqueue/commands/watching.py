@@ -1,8 +1,8 @@
-"""Looks at the queues of queries, also while these fail, restart or are stopped.
+"""Export of the state of queries' queues, even while the queries fail, restart or are stopped.
 
 listener = AzQueueListener.attach(spark, watch=queue_watch({"orders": options}))
 
-`python -m spark_azqueue watch orders` does the same in a process of its own.
+`python -m spark_azqueue watch orders` does the same in its own process.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from .doctor.finding import say
 from .shared import access_of, ends_on_signals, of_type
 
 PORT = 9464
-"""That of OpenTelemetry's exporter for Prometheus."""
+"""The port of OpenTelemetry's exporter for Prometheus."""
 
 
 def queue_watch(
     queries: Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]],
 ) -> WatchQueues:
-    """Return what looks at the queues of these queries, for `AzQueueListener.attach`.
+    """Return a function that reads the state of queries' queues, for `AzQueueListener.attach`.
 
-    queries: by the name of each query the options of its source, or a list of them, as its readers
-    get them; the credential must be able to read (SAS `r`). It looks in the background, ten seconds
-    after the last look at the earliest, and leases nothing.
-
-    Raises InvalidOption for bad options, and TypeError if no query is named.
+    queries: for the name of each query, the options of its source, or a list of them, as for its
+    readers; the credential must be able to read (SAS `r`). The function reads in the background, at
+    most every ten seconds, and leases nothing. Raises InvalidOption for bad options, and TypeError
+    if no query is named.
     """
     if not isinstance(queries, Mapping) or not all(
         isinstance(options, Mapping | Sequence) and not isinstance(options, str | bytes)
@@ -68,7 +67,7 @@ def queue_watch(
 
 
 def watch(arguments: list[str]) -> int:
-    """Run the command line behind the word `watch`; return the exit status."""
+    """Run the command line after the word `watch`; return the exit status."""
     parser = Parser(
         "watch",
         description="Export backlog, age, expiry and poison messages of queues for Prometheus, also"
@@ -112,7 +111,7 @@ def watch(arguments: list[str]) -> int:
     selection = QueueSelection(account.name, found.queue, options["poisonQueue"])
     query = found.query or ",".join(found.queue)
     with closing(QueuesWatch(account, selection)) as queues, ends_on_signals("ending") as stop:
-        queues.newest()  # what cannot be known is said now
+        queues.newest()  # report a missing permission now
 
         def now() -> Snapshot:
             seen = queues.newest()

@@ -2,29 +2,29 @@
 
     AzQueueError
     ├── InvalidOption        an option is unknown, malformed, missing or clashes with another
-    ├── InvalidSchema        the requested columns, or those given to the sink, do not fit
-    ├── InvalidRow           one row cannot be sent as it is
+    ├── InvalidSchema        the requested or supplied columns do not fit
+    ├── InvalidRow           one row cannot be sent
     ├── UndecodableBody      a message's text is not what `messageEncoding` says
     │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
     ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
     ├── LogConflict          another query uses the folder of the write-ahead log
-    │   └── LateSegment      a write of an ended process appeared late: the next start resumes
-    ├── LogDamaged           an object of the write-ahead log is not as it was written
+    │   └── LateSegment      a write of an earlier process appeared late: the next start resumes
+    ├── LogDamaged           an object of the write-ahead log was changed
     │   └── LostSegment      a segment of the write-ahead log does not exist
     ├── TransactionConflict  another process writes the same transactions
     ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
     ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
-    ├── TooManyPoison        so many messages would be moved that it may be the sink
-    ├── FunctionFailed       try_apply: the function fails, and not because of single rows
-    ├── RowsLost             split_apply: what was stored are not the rows of the batch
-    ├── NotDrained           an availableNow run knows of messages that are hidden yet
+    ├── TooManyPoison        too many messages would be moved: the sink may be the cause
+    ├── FunctionFailed       try_apply: the function fails, and the cause is not single rows
+    ├── RowsLost             split_apply: the stored rows are not the rows of the batch
+    ├── NotDrained           an availableNow run ended while messages were still hidden
     ├── LoadConflict         another reader of the same load() is running
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
         ├── AccessDenied
         ├── StaleReceipt         onStaleReceipt=fail: a row's pop receipt is no longer valid
         ├── LogUnavailable       the folder of the write-ahead log cannot be used
-        └── ServiceUnavailable   busy or unreachable, and still so after the retries
+        └── ServiceUnavailable   busy or unreachable, even after the retries
 
 Every message begins with the id of the error's condition (`conditions.py`), and says what happened,
 with which value (never a secret), and what to do next.
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """What an answer means for the message that the request named."""
+    """Meaning of an answer for the message that the request named."""
 
     OK = "done"
     GONE = "the message does not exist, or another consumer holds it"
@@ -71,8 +71,9 @@ _ID = re.compile(r"\[AZQUEUE_\w+\] ")
 class AzQueueError(Exception):
     """Base of all errors raised by spark_azqueue.
 
-    condition: a finer one than that of the class, which has the class's name: QUEUE_NOT_FOUND for
-    QueueNotFound. `str` shows its id once, also if the message quotes another error.
+    condition: more specific than the condition of the class, which has the class's name:
+    QUEUE_NOT_FOUND for QueueNotFound. `str` shows its id once, even if the message quotes another
+    error.
     """
 
     condition = Condition.INTERNAL_ERROR
@@ -104,15 +105,15 @@ class InvalidSchema(AzQueueError, ValueError):  # noqa: N818
 
 
 class InvalidRow(AzQueueError, ValueError):  # noqa: N818
-    """A row cannot be sent as it is: no body, too large, a character the service refuses, …"""
+    """A row cannot be sent: no body, too large, a character that the service refuses, …"""
 
 
 class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
-    """The text of a message does not decode as `messageEncoding` and `bodyType` say."""
+    """The text of a message does not decode with `messageEncoding` and `bodyType`."""
 
 
 class LostBlob(UndecodableBody):
-    """A message refers to a blob that does not exist, or not with the size that it says."""
+    """A message refers to a blob that does not exist, or has another size than the message says."""
 
 
 class CheckpointMismatch(AzQueueError):  # noqa: N818
@@ -120,29 +121,31 @@ class CheckpointMismatch(AzQueueError):  # noqa: N818
 
 
 class LogConflict(AzQueueError):  # noqa: N818
-    """The folder of the write-ahead log is used by another query or account. Nothing is lost."""
+    """Another query or account uses the folder of the write-ahead log. Nothing is lost."""
 
 
 class LateSegment(LogConflict):
-    """A write of an ended process appeared late in the log. Nothing is lost; start again."""
+    """A write of an earlier process appeared late in the log. Nothing is lost; start again."""
 
 
 class LogDamaged(AzQueueError):  # noqa: N818
-    """An object of the write-ahead log is not as it was written. Nothing is written over it."""
+    """An object of the write-ahead log was changed. The source does not overwrite it."""
 
 
 class LostSegment(LogDamaged):
-    """A segment of the write-ahead log that is needed does not exist."""
+    """A needed segment of the write-ahead log does not exist."""
 
 
 class TooManyPoison(AzQueueError):  # noqa: N818
-    """So many messages fail their batch that it is the data or the code, or a target is down."""
+    """Too many messages fail their batch: the cause is the data, the code, or a target that is
+    down.
+    """
 
 
 class TransactionConflict(AzQueueError):  # noqa: N818
-    """Another process writes the same transactions. Of each, one record counts.
+    """Another process writes the same transactions. Each transaction has only one valid record.
 
-    It is another query or job, or an earlier process of this one.
+    The other process is another query or job, or an earlier process of this query.
     """
 
 
@@ -158,11 +161,11 @@ class TransactionExpired(AzQueueError):  # noqa: N818
 
 
 class FunctionFailed(AzQueueError):  # noqa: N818
-    """The function of `try_apply` fails, and not because of single rows: see `limit` there."""
+    """The function of `try_apply` fails, and the cause is not single rows: see `limit` there."""
 
 
 class RowsLost(AzQueueError):  # noqa: N818
-    """What `split_apply` stored are not the rows of the batch. Nothing was written."""
+    """The rows that `split_apply` stored are not the rows of the batch. Nothing was written."""
 
 
 class NotDrained(AzQueueError):  # noqa: N818
@@ -170,20 +173,19 @@ class NotDrained(AzQueueError):  # noqa: N818
 
 
 class LoadConflict(AzQueueError):  # noqa: N818
-    """Another reader of the same load() is running. This one has read nothing."""
+    """Another reader of the same load() is running. This reader has read nothing."""
 
 
 class ServiceError(AzQueueError):
     """The service refused a request or could not be reached.
 
-    status: HTTP status, or None if no answer came (or none that can be read).
-    code: the service's error code, or "".
-    retry_after: seconds the service asks to wait. date: the answer's Date header.
-    sent: False if no byte of the request was sent. request_id: the service's `x-ms-request-id`,
-    without an answer our `x-ms-client-request-id`: Azure's support and StorageQueueLogs find the
-    request by it; "" if there is none.
-    unanswered: an earlier attempt may have taken effect (see `may_have_taken_effect`) without an
-    answer. So a receipt that is refused now may have been valid then.
+    status: HTTP status, or None if no readable answer came. code: the service's error code, or "".
+    retry_after: seconds that the service asks to wait. date: the answer's Date header. sent: False
+    if no byte of the request was sent. request_id: the service's `x-ms-request-id`, or without an
+    answer the client's `x-ms-client-request-id`, by which Azure's support and StorageQueueLogs find
+    the request; "" if there is none. unanswered: an earlier attempt got no answer, and may have
+    taken effect (see `may_have_taken_effect`). So a receipt that is refused now may have been valid
+    then.
     """
 
     unanswered: bool = False
@@ -229,26 +231,26 @@ class StaleReceipt(ServiceError):  # noqa: N818
 
 
 class LogUnavailable(ServiceError):  # noqa: N818
-    """The folder of the write-ahead log cannot be used, or a file in it not read or written.
+    """The folder of the write-ahead log, or a file in it, cannot be read or written.
 
     As with requests, `sent=False` means that the file does not exist and will not appear.
     """
 
 
 class ServiceUnavailable(ServiceError):  # noqa: N818
-    """The service was busy or unreachable, and still so after the last retry."""
+    """The service was busy or unreachable, even after the last retry."""
 
 
-# A timeout, an internal error, or a gateway without a good answer. 429 and 503 are not among them:
-# the service turned the request away before it did anything.
+# A timeout, an internal error, or a gateway without a good answer. 429 and 503 are not included:
+# the service refused these requests before it did anything.
 _EFFECT_UNKNOWN = frozenset({408, 500, 502, 504})
 
 
 def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
-    """Say whether a request that failed may have taken effect. Nothing else decides this.
+    """Return whether a failed request may have taken effect. No other code decides this.
 
-    status: HTTP status, None if no answer came; 2xx for an answer that could not be read.
-    sent: False if no byte of the request was sent.
+    status: HTTP status, None if no answer came; 2xx for an answer that is not readable. sent: False
+    if no byte of the request was sent.
     """
     if status is None:
         return sent
@@ -256,10 +258,11 @@ def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
 
 
 def short_tracebacks(method: F) -> F:
-    """Decorate `method` to raise our own errors without the frames below it.
+    """Decorate `method` so that this package's errors are raised without its inner stack frames.
 
-    method: a function or a generator function. Spark prints the whole traceback into its own error,
-    which would bury the text of ours. The traceback goes to the debug log instead.
+    method: a function or a generator function. Spark copies the whole traceback into its own error,
+    where the text of this package's error would be hard to find. The traceback goes to the debug
+    log instead.
     """
 
     def plain(error: AzQueueError) -> AzQueueError:
@@ -285,7 +288,7 @@ def short_tracebacks(method: F) -> F:
 
 
 def _hide_sparks_frames() -> None:
-    """Let Spark print the error alone, without the frames of its own worker above it.
+    """Let Spark print only the error, without the frames of its own worker above it.
 
     Spark reads this variable when it writes the error, and then ends the worker. Does nothing in
     other processes.

@@ -1,8 +1,8 @@
-"""The conditions of our errors: a stable id for each, and what to do about it.
+"""The conditions of this package's errors: a stable id for each, and its remedy.
 
 Each error shows the id of its condition, as in `[AZQUEUE_QUEUE_NOT_FOUND] could not …`. The id
-stays in the text into which Spark turns the error. `explain`, the doctor and
-docs/troubleshooting.md find the advice by it.
+stays in the text when Spark wraps the error. `explain`, the doctor and docs/troubleshooting.md use
+the id to find the remedy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXECUTORS = "Leases on executors"
 
 
 class Condition(enum.Enum):
-    """What is wrong, in general. The text of an error says it in detail.
+    """A kind of problem. The text of an error has the details.
 
     area: a heading of docs/troubleshooting.md. means: what happened. remedy: what to do.
     """
@@ -31,7 +31,7 @@ class Condition(enum.Enum):
     INVALID_OPTION = (
         _OPTIONS,
         "An option is unknown, has a value that is not allowed, or does not fit the others.",
-        "correct the option that the sentence names; docs/options.md lists what each one allows",
+        "correct the option that the error names; docs/options.md lists the allowed values",
     )
     INVALID_ACCOUNT = (
         _CREDENTIALS,
@@ -58,19 +58,19 @@ class Condition(enum.Enum):
     INVALID_BLOB_OPTION = (
         _BLOBS,
         "The options of `largeBody` do not fit together.",
-        "set largeBody=blob with 'blobContainer', or leave out what only goes with it",
+        "set largeBody=blob with 'blobContainer', or remove the options that need it",
     )
     INVALID_BLOB_ACCOUNT = (
         _BLOBS,
         "The options do not say which account has the blobs.",
-        "say once where the blobs are: 'blobAccountUrl=https://<account>.blob.core.windows.net',"
-        " BlobEndpoint in the connection string, or 'secret.blobConnectionString' for an account of"
-        " their own. A log in file:/… needs none",
+        "name the blob account once: 'blobAccountUrl=https://<account>.blob.core.windows.net',"
+        " BlobEndpoint in the connection string, or 'secret.blobConnectionString' for a"
+        " separate account. A log in file:/… needs none",
     )
     INVALID_SCHEMA = (
         _COLUMNS,
         "The rows to send lack a column, or have one of another type.",
-        "select, rename or cast the columns that the sentence names",
+        "select, rename or cast the columns that the error names",
     )
     INVALID_SOURCE_SCHEMA = (
         _COLUMNS,
@@ -81,18 +81,18 @@ class Condition(enum.Enum):
     INVALID_ROW = (
         _WRITING,
         "A row cannot be sent: its body, delay, time to live or queue is not valid.",
-        "correct or filter such rows before the write; bodies that are too large go with"
-        " largeBody=blob",
+        "correct or filter such rows before the write; largeBody=blob sends bodies that are too"
+        " large",
     )
     DELETED_ON_COMMIT = (
         _WRITING,
-        "Rows were to be updated or deleted, and the source deletes them itself.",
+        "The sink was to update or delete messages that the source deletes itself.",
         "read the messages with deleteOnCommit=false (at readStream, without a write-ahead log), or"
         " leave them to the source: docs/writing.md",
     )
     STALE_RECEIPT = (
         _WRITING,
-        "An update or delete was refused: the message was leased again since.",
+        "An update or delete was refused: the message was leased again.",
         "set a longer 'visibilityTimeout' at the source, or onStaleReceipt=ignore at the sink",
     )
     UNDECODABLE_BODY = (
@@ -103,49 +103,48 @@ class Condition(enum.Enum):
     )
     UNDECODABLE_BODY_IN_LOG = (
         _LOG,
-        "The options of now cannot show a body of a batch in the log.",
+        "A body of a logged batch does not decode with the current options.",
         "set 'bodyType', 'largeBody' and 'blobContainer' as they were, until the batch is"
         " committed; with readLog also onUndecodable=permissive helps",
     )
     CORRUPT_PACK = (
         _BODIES,
-        "`unpack` cannot open a body: it is no pack, is damaged, or does not fit the schema.",
-        "take corrupt='column' in unpack, or restart until 'maxDequeueCount' dead-letters such"
+        "`unpack` cannot open a body: it is not a pack, is damaged, or does not fit the schema.",
+        "set corrupt='column' in unpack, or restart until 'maxDequeueCount' dead-letters such"
         " messages; a schema that senders do not write makes all of them corrupt",
     )
     INVALID_BLOB_REFERENCE = (
         _BLOBS,
         "A message refers to a blob in a form or place that the reader does not accept.",
-        "see docs/writing.md: options of sender and reader have to fit each other",
+        "make the options of sender and reader match: docs/writing.md",
     )
     TOO_MANY_POISON = (
         _BODIES,
-        "More messages fail each batch that has them than `maxPoisonMessages` allows.",
+        "More messages fail their batch than `maxPoisonMessages` allows.",
         "correct the code, the data, 'messageEncoding' or the target, and start once with"
         " maxDequeueCount=none. If the messages are at fault, raise 'maxPoisonMessages'",
     )
     LOST_BLOB = (
         _BLOBS,
-        "The blob of a message is gone or was changed.",
+        "The blob of a message is missing or was changed.",
         "restore the blob (soft delete), restart until it is dead-lettered, or set"
         " onUndecodable=permissive;"
         " docs/writing.md",
     )
     FUNCTION_FAILED = (
         _BODIES,
-        "The function of `try_apply` fails on row after row.",
-        "mend the function or what it calls. If so many rows may be bad, raise limit in try_apply",
+        "The function of `try_apply` fails on many consecutive rows.",
+        "fix the function or what it calls. If this many rows may be bad, raise limit in try_apply",
     )
     ROWS_LOST = (
         _BODIES,
         "`split_apply` stored other rows than the batch has.",
-        "start the query again: the batch comes again",
+        "start the query again: Spark repeats the batch",
     )
     CHECKPOINT_MISMATCH = (
         _CHECKPOINTS,
         "The checkpoint belongs to other options, another account or a newer release.",
-        "set the options as they were when the checkpoint was written, or take a new checkpoint"
-        " and a new output",
+        "restore the options that wrote the checkpoint, or use a new checkpoint and a new output",
     )
     BATCH_SKIPPED = (
         _CHECKPOINTS,
@@ -155,46 +154,46 @@ class Condition(enum.Enum):
     INGEST_MISMATCH = (
         _CHECKPOINTS,
         "Folder and table of an IngestJob do not fit: one is older, missing or another job's.",
-        "take one of the ways that the sentence names; see docs/production.md",
+        "follow one of the remedies that the error names; see docs/production.md",
     )
     NOT_OF_THE_SCHEMA = (
         _BODIES,
-        "Message after message is bad, so an IngestJob stopped.",
-        "correct its schema or 'messageEncoding'; if so many may be bad, raise its limit",
+        "Many consecutive messages are bad, so an IngestJob stopped.",
+        "correct its schema or 'messageEncoding'; if this many may be bad, raise its limit",
     )
     LOG_CHECKPOINT_MISMATCH = (
         _LOG,
         "Checkpoint and write-ahead log do not belong together, or one was rolled back.",
-        "do what the sentence says. If the folder cannot be restored, take a new folder, a new"
+        "do what the error says. If the folder cannot be restored, use a new folder, a new"
         " checkpoint and a new output together",
     )
     LOG_CONFLICT = (
         _LOG,
         "Another query or process uses the log's folder.",
-        "do what the sentence says: each load() has a folder of its own. After a double start do"
-        " nothing if one of them runs",
+        "do what the error says: each load() needs its own folder. If the query was started"
+        " twice and one of the two runs, do nothing",
     )
     LATE_SEGMENT = (
         _LOG,
-        "The process was paused, and another one recovered its batch.",
+        "The process was paused, and another process recovered its batch.",
         "start the query again, as run_until_done does by itself",
     )
     LOG_DAMAGED = (
         _LOG,
-        "An object of the log has other bytes than were written.",
-        "restore the object from a version or a backup. If it cannot be restored, the sentence says"
-        " what to take anew, all of it together",
+        "An object of the log was changed after it was written.",
+        "restore the object from a version or a backup. If that is impossible, replace"
+        " everything that the error names, together",
     )
     LOST_SEGMENT = (
         _LOG,
-        "A batch, or a part of it, is gone from the log.",
-        "restore what is lost (soft delete, backup), or set failOnDataLoss=false to continue"
+        "A batch, or a part of it, is missing from the log.",
+        "restore the batch (soft delete, backup), or set failOnDataLoss=false to continue"
         " without these rows",
     )
     LOG_UNAVAILABLE = (
         _LOG,
         "The log's folder cannot be read or written now.",
-        "do what the sentence says, and see that the driver can read and write the folder",
+        "do what the error says, and check that the driver can read and write the folder",
     )
     INVALID_TRANSACTION_OPTION = (
         _TRANSACTIONS,
@@ -204,9 +203,9 @@ class Condition(enum.Enum):
     TRANSACTION_CONFLICT = (
         _TRANSACTIONS,
         "Another process writes transactions of this query or `txnAppId`.",
-        "see which other process writes with this checkpoint, or with this txnAppId, and end one of"
+        "find the other process that writes with this checkpoint or txnAppId, and stop one of"
         " the two. If it was an earlier process of this query, start the query again. A copied"
-        " checkpoint needs a 'transactionLog' of its own",
+        " checkpoint needs its own 'transactionLog'",
     )
     TRANSACTION_UNKNOWN = (
         _TRANSACTIONS,
@@ -216,15 +215,15 @@ class Condition(enum.Enum):
     )
     TRANSACTION_NOT_WRITTEN = (
         _TRANSACTIONS,
-        "A higher `txnVersion` was recorded; this one is not known to be written.",
-        "take a number above the newest. If this one was begun before, python -m spark_azqueue"
-        " finish says what is still hidden of it. To pass it over, set failOnDataLoss=false",
+        "A higher `txnVersion` is recorded, and this one may not have been written.",
+        "use a number above the newest. If this number was begun before, python -m"
+        " spark_azqueue finish shows its hidden messages. To skip it, set failOnDataLoss=false",
     )
     TRANSACTION_OTHER_QUEUE = (
         _TRANSACTIONS,
         "A recorded transaction has messages of a queue that the options do not name.",
-        "set 'queue' back for one start if you changed it; else see who else may write to the"
-        " log's folder",
+        "set 'queue' back for one start if you changed it; otherwise check who else may write"
+        " to the log's folder",
     )
     TRANSACTION_EXPIRED = (
         _TRANSACTIONS,
@@ -234,8 +233,8 @@ class Condition(enum.Enum):
     )
     NOT_DRAINED = (
         _SERVICE,
-        "An `availableNow` run ended early: leases of others hide messages.",
-        "start the query again after the time that the sentence names",
+        "An `availableNow` run ended early: leases of other consumers hide messages.",
+        "start the query again after the time that the error names",
     )
     LOAD_CONFLICT = (
         _SERVICE,
@@ -257,11 +256,11 @@ class Condition(enum.Enum):
         _SERVICE,
         "The container does not exist.",
         "create the container (az storage container create --name <container>), or correct the"
-        " option that the sentence names",
+        " option that the error names",
     )
     NO_TOKEN = (
         _CREDENTIALS,
-        "Microsoft Entra gave no token.",
+        "Microsoft Entra returned no token.",
         "name the kind of credential that you mean rather than 'default', and try it outside Spark"
         " (az account get-access-token)",
     )
@@ -279,27 +278,26 @@ class Condition(enum.Enum):
     )
     PERMISSION_MISSING = (
         _SERVICE,
-        "The credential is good, and lacks a permission.",
-        "add the permission that the sentence names; a new role takes minutes to work."
+        "The credential is valid, but lacks a permission.",
+        "add the permission that the error names; a new role can take minutes to take effect."
         " docs/permissions.md has the list",
     )
     SAS_NOT_VALID_NOW = (
         _SERVICE,
-        "The SAS has ended, or has not begun.",
-        "make a new SAS and set it as 'sasToken', for a stream that runs for long rather"
-        " 'credential'. If the SAS is still valid, the service's clock has not reached its start"
-        " ('st' in it)",
+        "The SAS has expired, or is not valid yet.",
+        "make a new SAS and set it as 'sasToken', for a long stream rather 'credential'. If the"
+        " SAS is still valid, the service's clock has not reached its start ('st' in it)",
     )
     SAS_MISMATCH = (
         _SERVICE,
-        "The SAS is for another queue or account, or was not copied whole.",
+        "The SAS is for another queue or account, or was copied incompletely.",
         "compare the queue and the account that the SAS was made for with 'queue' and 'accountUrl',"
         " and copy it whole, without further percent-encoding",
     )
     SAS_RESTRICTED = (
         _SERVICE,
         "The SAS is limited to other addresses, protocols or services.",
-        "make a new SAS as the sentence says, and set it as 'sasToken'",
+        "make a new SAS as the error says, and set it as 'sasToken'",
     )
     KEYS_NOT_PERMITTED = (
         _SERVICE,
@@ -310,8 +308,8 @@ class Condition(enum.Enum):
     FIREWALL = (
         _SERVICE,
         "The account's network rules refuse this machine.",
-        "look at the account's firewall (Networking in the portal). If it lets this machine in, use"
-        " what the sentence names",
+        "check the account's firewall (Networking in the portal). If it allows this machine,"
+        " use what the error names",
     )
     ACCOUNT_DISABLED = (
         _SERVICE,
@@ -321,20 +319,21 @@ class Condition(enum.Enum):
     SERVICE_UNAVAILABLE = (
         _SERVICE,
         "The service could not be reached within two minutes.",
-        "try the way from the driver: curl -I <address of the account>. Check the account's name,"
-        " DNS, the account's firewall, its private endpoint and the proxy (https_proxy)",
+        "test the connection from the driver: curl -I <address of the account>. Check the"
+        " account's name, DNS, the account's firewall, its private endpoint and the proxy"
+        " (https_proxy)",
     )
     SERVICE_BUSY = (
         _SERVICE,
-        "The service throttled every try.",
+        "The service throttled every attempt.",
         "the queue or the account is over its target: use more queues and accounts, and leave"
         " parallelism at auto",
     )
     SERVICE_ERROR = (
         _SERVICE,
         "The service refused a request for another reason.",
-        "do what the sentence says; else run the doctor on the driver: python -m spark_azqueue"
-        " <queue>",
+        "do what the error says; otherwise run the doctor on the driver: python -m"
+        " spark_azqueue <queue>",
     )
     INTERNAL_ERROR = (
         _SERVICE,
@@ -347,10 +346,10 @@ class Condition(enum.Enum):
 
     @property
     def id(self) -> str:
-        """Its name in texts, such as "AZQUEUE_QUEUE_NOT_FOUND"."""
+        """The condition's name in texts, such as "AZQUEUE_QUEUE_NOT_FOUND"."""
         return f"AZQUEUE_{self.name}"
 
     @property
     def anchor(self) -> str:
-        """Its place on docs/troubleshooting.md."""
+        """The condition's place on docs/troubleshooting.md."""
         return self.id.lower()

@@ -1,12 +1,12 @@
-"""Finds our sentence in an error of Spark, and says what to do and where to read more.
+"""Finds this package's error in an error of Spark, and explains it, with links to the docs.
 
     try:
         query.awaitTermination()
     except Exception as error:
         print(spark_azqueue.explain(error))
 
-Our errors are found by the ids of their conditions. Only texts are looked at, so errors of Spark,
-of Spark Connect and of Py4J, and lines of a log, are read alike.
+The package's errors are found by the ids of their conditions. Only texts are searched, so errors of
+Spark, of Spark Connect and of Py4J, and lines of a log, are handled alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from .raised import first_line_in, raised_in, without_sql_state
 
 @functools.cache
 def page_address() -> str:
-    """The address of the page with all errors; its name if pip has not installed the package."""
+    """Return the address of the page with all errors; its name if pip has not installed the
+    package.
+    """
     from importlib.metadata import metadata  # tasks, too, import this module
 
     name = "docs/troubleshooting.md"
@@ -38,7 +40,7 @@ def page_address() -> str:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What went wrong. `str` of it is what a person wants to read.
+    """Explanation of an error. `str(explanation)` is the text for people.
 
     error: the class of the error, such as "QueueNotFound"; for Spark's own errors, Spark's name.
     sentence: what happened. remedy: what to do. page: the part of the documentation about it.
@@ -58,8 +60,8 @@ class Explanation:
 def explain(error: BaseException | str) -> Explanation:
     """Explain an error that Spark raised for a query, a read or a write.
 
-    error: the exception, or its text as a log has it. Never raises. An error of which nothing is
-    known gets an explanation that says so.
+    error: the exception, or its text as in a log. Never raises. For an unknown error, the
+    explanation says so.
     """
     for kind, condition, sentence in _ours(error):
         page = f"{page_address()}#{condition.anchor}"
@@ -78,21 +80,21 @@ def explain(error: BaseException | str) -> Explanation:
 
 
 def _old_spark(text: str) -> Explanation | None:
-    """The explanation if this Spark has no data sources in Python, and the text says so."""
+    """Return the explanation if this Spark has no Python data sources, and the text says so."""
     version = str(getattr(sys.modules.get("pyspark"), "__version__", ""))
     is_old = version.partition(".")[0].isdigit() and int(version.partition(".")[0]) < 4
     if not is_old or not re.search(r"DATA_SOURCE_NOT_FOUND|pyspark\.sql\.datasource", text):
         return None
     return Explanation(
         "Spark before 4.0",
-        f"This is Spark {version}, which has no data sources in Python.",
-        "take Spark 4.0 or newer: a runtime that has it, or pip install 'pyspark[sql]>=4.0'",
+        f"This is Spark {version}, which does not support Python data sources.",
+        "use Spark 4.0 or newer: a runtime with it, or pip install 'pyspark[sql]>=4.0'",
         f"{page_address()}#{_SPARKS}",
     )
 
 
 _UNKNOWN = (
-    "this error names nothing of spark-azqueue. Look for the last 'Caused by' in its text, and run"
+    "this error does not come from spark-azqueue. Find the last 'Caused by' in its text, or run"
     " the doctor: python -m spark_azqueue <queue>"
 )
 
@@ -105,7 +107,7 @@ _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]
 
 
 def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
-    """Class, condition and sentence of our errors in this one, the outermost first."""
+    """Yield class, condition and sentence of own errors in this error, the outermost first."""
     if not isinstance(error, str):
         for each in _chain(error):
             if isinstance(each, AzQueueError):
@@ -117,7 +119,7 @@ def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
 
 
 def _texts(error: BaseException | str) -> Iterator[str]:
-    """What the error, and what led to it, says."""
+    """Yield the texts of the error and of its causes."""
     if isinstance(error, str):
         yield error
         return
@@ -138,7 +140,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 class Symptom(NamedTuple):
-    """An error of Spark: its name, a pattern in its text, what it means and what to do."""
+    """An error of Spark: its name, a pattern in its text, its meaning and its remedy."""
 
     name: str
     pattern: str
@@ -150,9 +152,9 @@ _SPARKS = "errors-of-spark"
 """The heading of docs/troubleshooting.md with the symptoms."""
 
 _SAME_PYTHON = (
-    "before the session is made, set os.environ['PYSPARK_PYTHON'] = sys.executable (not set, it is"
-    " the python3 on the path; PYSPARK_DRIVER_PYTHON comes first), and install spark-azqueue in"
-    " that Python"
+    "before the session is created, set os.environ['PYSPARK_PYTHON'] = sys.executable (by"
+    " default it is the python3 on the path; PYSPARK_DRIVER_PYTHON takes precedence), and"
+    " install spark-azqueue in that Python"
 )
 
 SYMPTOMS = (
@@ -161,9 +163,9 @@ SYMPTOMS = (
         r"JAVA_GATEWAY_EXITED|Java gateway process exited|UnsupportedClassVersionError"
         r"|Unable to locate a Java Runtime|JAVA_HOME is not set",
         "Spark's Java did not start.",
-        "get Java 17 or newer (java -version), or set JAVA_HOME to one; the doctor says which Java"
-        " it finds (python -m spark_azqueue). The lines above the error say what else ended it: a"
-        " setting of Spark that is none, a jar that cannot be had, too little memory",
+        "get Java 17 or newer (java -version), or set JAVA_HOME to one; the doctor says which"
+        " Java it finds (python -m spark_azqueue). The lines above the error name other causes:"
+        " an invalid Spark setting, a missing jar, too little memory",
     ),
     Symptom(
         "PYTHON_VERSION_MISMATCH",
@@ -174,8 +176,8 @@ SYMPTOMS = (
     Symptom(
         "DATA_SOURCE_NOT_FOUND on a write",
         r"\A(?=[\s\S]*?classic\.Data(?:Frame|Stream)Writer\.)[\s\S]*?DATA_SOURCE_NOT_FOUND",
-        "Spark finds no format of this name. In a thread that did not make the session, it finds no"
-        " sink written in Python.",
+        "Spark finds no format of this name. A thread that did not create the session finds no"
+        " Python sink.",
         "in a thread of your own (a pool, also in foreachBatch), call spark.createDataFrame([], 'a"
         " INT') in that thread first: it makes the session active there. Else: " + _SAME_PYTHON,
     ),
@@ -196,15 +198,15 @@ SYMPTOMS = (
     Symptom(
         "Python worker",
         r"worker failed to connect back|worker exited unexpectedly",
-        "The Python of a worker ended, or did not start in time.",
+        "A Python worker crashed, or did not start in time.",
         "check PYSPARK_PYTHON, the memory beside the JVM, and whether the machine is overloaded"
-        " (too many queries that start at once); rename a file in the working folder that is named"
-        " like a module of Python (queue.py, secrets.py)",
+        " (too many queries that start at once); rename a file in the working folder that has"
+        " the name of a Python module (queue.py, secrets.py)",
     ),
     Symptom(
         "EOFException",
         r"java\.io\.EOFException",
-        "A process of Python was killed, most often for want of memory.",
+        "A Python process was killed, usually because memory ran out.",
         "lower maxBytesPerTrigger or maxMessagesPerTrigger, or give the driver's machine more"
         " memory; then restart the query: nothing is lost",
     ),
@@ -220,13 +222,14 @@ SYMPTOMS = (
         r"does not support continuous processing|STREAMING_REAL_TIME_MODE"
         r"|Unknown type of trigger: (?:Continuous|RealTime)",
         "The query has a continuous or a real-time trigger, and reads a queue in batches.",
-        "take .trigger(processingTime='0 seconds'), or no trigger: a batch begins as soon as the"
-        " one before it is done",
+        "use .trigger(processingTime='0 seconds'), or no trigger: a batch begins as soon as the"
+        " previous one is done",
     ),
     Symptom(
         "checkpointLocation",
         r"checkpointLocation must be specified",
         "The query has no folder for its checkpoint.",
-        "set .option('checkpointLocation', …): a folder of this query alone, which outlives it",
+        "set .option('checkpointLocation', …): a folder that only this query uses, and that"
+        " outlives it",
     ),
 )

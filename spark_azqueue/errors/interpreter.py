@@ -1,4 +1,4 @@
-"""Which Python Spark starts for data sources, and whether it may be another one than this."""
+"""The Python that Spark starts for data sources, and whether it may differ from this Python."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import sys
 from collections.abc import Mapping
 
 VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-"""What names it, in this order (Spark's `PythonUtils.defaultPythonExec`)."""
+"""Variables that name this Python, in this order (Spark's `PythonUtils.defaultPythonExec`)."""
 
 UNNAMED = "python3"
-"""What Spark takes from the path if no variable names one."""
+"""The program that Spark starts from the path if no variable is set."""
 
 
 def is_this_python(path: str) -> bool:
-    """Whether a path is that of the Python that runs this, as far as the names of files say.
+    """Return whether a path is the Python that runs this code, judging by file names.
 
-    A link in a virtual environment leads out of it: so the folder counts, too.
+    A link in a virtual environment leads out of the environment, so the folder has to be the same,
+    too.
     """
     mine, other = sys.executable, os.path.abspath(path)
     same_folder = os.path.dirname(other) == os.path.dirname(mine)
@@ -25,9 +26,10 @@ def is_this_python(path: str) -> bool:
 
 
 def is_in_doubt(environment: Mapping[str, str], modules: Mapping[str, object]) -> bool:
-    """Whether this is a driver whose Spark takes the `python3` of the path, and that is another.
+    """Return whether this is a driver whose Spark starts another Python, the `python3` on the path.
 
-    False in the processes that Spark starts, with a Spark elsewhere, and if a variable names one.
+    False in processes that Spark started, with a Spark elsewhere, and if a variable names the
+    Python.
     """
     main = getattr(modules.get("__main__"), "__spec__", None)
     if "pyspark" not in modules or getattr(main, "name", "").startswith("pyspark."):

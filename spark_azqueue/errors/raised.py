@@ -1,7 +1,7 @@
-"""What the code of a query raised, found in the text of Spark's error. Pure.
+"""Finds the exception of a query's code in the text of Spark's error. Pure.
 
-Spark wraps it: the error of a task is in a PythonException, that of the JVM in a Py4JJavaError with
-the name of a call alone, and both are within the one that ends the query.
+Spark wraps exceptions: an error of a task is in a PythonException. An error of the JVM is in a
+Py4JJavaError, which has only the name of a call. Both are within the error that ends the query.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ class Raised(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What an explanation says: the line and the place."""
+        """The line and the place, for an explanation."""
         return f"{self.said} ({self.place})"
 
 
 def raised_in(text: str) -> Raised | None:
-    """What a Python function of the query raised; None if no traceback is in the text.
+    """Return what a Python function of the query raised; None if the text has no traceback.
 
-    If each traceback ends with a wrapper, what is in the last one: the error of the JVM.
+    If every traceback ends with a wrapper, return the contents of the last one: the error of the
+    JVM.
     """
     wrapper = None
     lines = text.splitlines()
     for raised, behind in _tracebacks(lines):
         if raised.name.rpartition(".")[2] not in _WRAPPERS:
             return raised
-        wrapper = raised, behind  # its own traceback, if it has one, is the next
+        wrapper = raised, behind  # its own traceback, if it has one, comes next
     if wrapper is None:
         return None
     raised, behind = wrapper
@@ -56,7 +57,7 @@ def raised_in(text: str) -> Raised | None:
 
 
 def _tracebacks(lines: list[str]) -> Iterator[tuple[Raised, int]]:
-    """What each traceback raised, and the number of the line behind it."""
+    """Yield the exception of each traceback, and the number of the line after it."""
     frame = None
     for number, line in enumerate(lines, 1):
         if line.endswith(_BEGINS):
@@ -78,14 +79,14 @@ def _is_theirs(frame: re.Match[str]) -> bool:
 
 
 def first_line_in(text: str) -> str:
-    """The first line that says something, without Spark's frame of a query that failed."""
+    """Return the first line with text, without Spark's frame of a failed query."""
     lines = _STREAM_FAILED.sub("", text, count=1).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "no text")
     return without_sql_state(first)
 
 
 def without_sql_state(line: str) -> str:
-    """A line without the SQLSTATE at its end; in linear time, since lines may be long."""
+    """Return a line without the SQLSTATE at its end, in linear time, because lines may be long."""
     kept = line.rstrip()
     while (at := kept.rfind(" SQLSTATE: ")) >= 0 and len(kept) - at == len(" SQLSTATE: 12345"):
         kept = kept[:at].rstrip()

@@ -1,4 +1,4 @@
-"""What is done with each batch of events: a list, put first; then its files to the user."""
+"""Processing of a batch of events: write the list of its files, then pass their rows on."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENVELOPE = 48_000
-"""Bytes of an envelope, at most: a message holds 64 KiB, and base64 makes four bytes of three."""
+"""Most bytes of an envelope: a message holds 64 KiB, and base64 makes four bytes of three."""
 
 _QUERY_ID = "sql.streaming.queryId"
 
 
-@dataclass(repr=False)  # the options hold secrets
+@dataclass(repr=False)  # the options contain secrets
 class Arrivals:
-    """The function of `foreachBatch`. Survives a restart by its log alone.
+    """The function for `foreachBatch`. After a restart, it needs only its log.
 
-    queue: that of the events. account: of the queues; blobs: the same by its blob endpoint, if the
-    log or the etags need it. each: the user's function. aside_queue: for what is quarantined.
-    backfill_s: seconds between two listings, None for none after the first. most: files of a batch,
-    whatever its messages name.
+    queue: queue of the events. account: of the queues; blobs: the same account with its blob
+    endpoint, if the log or the etags need it. each: the user's function. aside_queue: queue for
+    quarantined files and events. backfill_s: seconds between two listings, None for none after the
+    first. most: most files of a batch, however many its messages name.
     """
 
     options: Mapping[str, str]
@@ -74,11 +74,11 @@ class Arrivals:
     clock: Callable[[], float] = time.time
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
-    _seen: float = 0.0  # what landed before this was in a listing
+    _seen: float = 0.0  # files that arrived before this time were in a listing
     _due: float = 0.0
 
     def begin(self, spark: SparkSession, *, existing: bool, resumed: bool = False) -> None:
-        """Open the log, and list what is there, if that is wanted and due.
+        """Open the log, and list the existing files if a listing is wanted and due.
 
         resumed: the checkpoint has batches already. Raises ServiceError, LogConflict and LogDamaged
         of the log, Spark's errors and ValueError of a listing.
@@ -89,7 +89,7 @@ class Arrivals:
         self._began = 0.0 if began.existing else began.at
         listed = files.listed()
         at = began.at if listed is None else listed
-        self._seen = at - SETTLED_S  # with another interval it may have left out so much
+        self._seen = at - SETTLED_S  # a listing with another interval may have left out this much
         self._due = at + (self.backfill_s or 0.0)
         if listed is None and began.existing:
             self._list(spark, Window())
@@ -131,7 +131,7 @@ class Arrivals:
 
     @property
     def sender(self) -> str:
-        """The secret by which this query's listings are known. Raises ServiceError, LogDamaged."""
+        """The secret that marks this query's listings. Raises ServiceError, LogDamaged."""
         return self._opened().sender
 
     def _opened(self) -> FileLog:
@@ -144,7 +144,7 @@ class Arrivals:
         return self._log
 
     def _events(self, batch: DataFrame, spark: SparkSession) -> list[Announced]:
-        """The events of files; the others are quarantined, or are of no file."""
+        """Return the events of files. Quarantine events that are not readable or not trusted."""
         found, broken = of_bodies(batch, self.trusted, self.clock())
         if broken:
             log.warning(
@@ -165,9 +165,10 @@ class Arrivals:
         *,
         comes_again: bool,
     ) -> None:
-        """Give the rows to the user, without the files that turn out to be unreadable.
+        """Pass the rows to the user's function, without files that turn out to be unreadable.
 
-        Also if none is left: an earlier call may have written rows of them under this number.
+        The function is called even if no file is left, because an earlier call may have written
+        rows under this batch number.
         """
         if missing := {file.place for file in record.files} - self.rules.roots.keys():
             raise files_not_trusted(files.where, record.batch, sorted(missing)[0])
@@ -227,10 +228,10 @@ class Arrivals:
             send(spark, self.options, self.aside_queue, [*map(envelope_text, envelopes)])
 
     def list_again(self, spark: SparkSession, events: Sequence[Announced] = ()) -> None:
-        """List the containers once more, if it is time. events: of the batch that just ended.
+        """List the containers again if a listing is due. events: of the batch that just ended.
 
-        The events of a listing come one after the other. While they do, the next listing would
-        announce again what they name.
+        While events of a listing still arrive, no listing begins, because it would announce the
+        same files again.
         """
         now, every, listed = self.clock(), self.backfill_s, listed_by(self.sender)
         if every is None or now < self._due or any(event.api == listed for event in events):
@@ -241,7 +242,7 @@ class Arrivals:
             self._seen = now - settled
 
     def _list(self, spark: SparkSession, window: Window) -> bool:
-        """Returns False if it is as if it had not been: the next start lists again."""
+        """List the containers. Returns False if the next start has to list again."""
         files, now = self._opened(), self.clock()
         empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
         seen = _taken_from(empty, in_containers(spark, self.rules))
@@ -269,22 +270,22 @@ class Arrivals:
 
 
 def _taken_from(empty: set[str], found: Iterable[Listed]) -> Iterator[Listed]:
-    """These files; the names of their containers are taken out of `empty`."""
+    """Yield these files, and remove the names of their containers from `empty`."""
     for each in found:
         empty.discard(each.root.name)
         yield each
 
 
 def envelope(aside: Quarantined) -> dict[str, Any]:
-    """The envelope of a quarantined file."""
+    """Return the envelope of a quarantined file."""
     container, file = aside.file.place, aside.file
     return {"container": container, "path": file.path, "etag": file.etag, "reason": aside.reason}
 
 
 def envelope_text(envelope: Mapping[str, Any]) -> str:
-    """An envelope as JSON, cut if it is too long for a message."""
+    """Return an envelope as JSON, shortened if it is too long for a message."""
     fields = dict(envelope)
-    while len(text := json.dumps(fields)) > _ENVELOPE:  # an emoji is twelve bytes of it
+    while len(text := json.dumps(fields)) > _ENVELOPE:  # an emoji takes twelve bytes of JSON
         longest = max(fields, key=lambda name: len(str(fields[name])))
         fields[longest] = fields[longest][: len(fields[longest]) // 2]
     return text

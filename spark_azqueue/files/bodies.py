@@ -1,4 +1,4 @@
-"""From the bodies of a batch to their events, in Spark. What the driver gets of them is bounded."""
+"""Parsing of a batch's bodies to events, in Spark. The driver gets only a bounded part."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OF_A_BODY = 3
-"""Events of a body that could not be read, at most, which are quarantined; others are counted."""
+"""Most unreadable events per body that are quarantined; further events are only counted."""
 
 _CHARACTERS = 6_000
-"""Of an event that could not be read, at most."""
+"""Most characters of an unreadable event."""
 
 _PIECES = 8
-"""Partitions for the events of a batch that could not be read: by message, to count them."""
+"""Partitions for a batch's unreadable events, which are partitioned by message to count them."""
 
 _WANTED = (
     *("message_id", "event_index", "reason", "account", "container", "path", "renamed_from"),
@@ -31,9 +31,10 @@ _WANTED = (
 
 
 class Broken(NamedTuple):
-    """An event that could not be read, or names no trusted file.
+    """An event that is not readable, or names no trusted file.
 
-    text: its beginning. more: events of the same body that are not kept, on the last that is.
+    text: its beginning. more: number of further events of the body, set on the last event that is
+    kept.
     """
 
     message_id: str
@@ -42,7 +43,7 @@ class Broken(NamedTuple):
     more: int = 0
 
     def envelope(self) -> dict[str, Any]:
-        """The envelope for the quarantine."""
+        """Return the envelope for the quarantine."""
         more = {"more": self.more} if self.more else {}
         return {"event": self.text, "reason": self.reason, **more}
 
@@ -50,9 +51,9 @@ class Broken(NamedTuple):
 def of_bodies(
     batch: DataFrame, trusted: Sequence[str], now: float
 ) -> tuple[list[Announced], list[Broken]]:
-    """The events of files, and the first events of each body that could not be read.
+    """Return the events of files, and the first unreadable events of each body.
 
-    Events of other kinds are left out. now: for events without a time.
+    Events of other kinds are left out. now: time of events without a time.
     """
     seen = blob_events(batch.select("message_id", "body"), trusted=trusted).where(
         "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
@@ -73,7 +74,7 @@ def of_bodies(
 
 
 def _first_of_each(broken: DataFrame) -> DataFrame:
-    """The first events of each body, and with the last of them how many follow."""
+    """Return the first events of each body; the last event has the number of further events."""
     of_body = Window.partitionBy("message_id")
     nth, more = F.col("nth"), F.count("*").over(of_body) - F.col("nth")
     return (

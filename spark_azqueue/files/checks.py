@@ -1,4 +1,4 @@
-"""What arguments of `read_new_files` have to be. Asks nothing of Spark or the service."""
+"""Checks of the arguments of `read_new_files`, without calls to Spark or the service."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _CHOOSE_FILES = {
     "ignoremissingfiles": "a file that is gone is set aside, never left out silently",
     "ignorecorruptfiles": "a file that cannot be read is set aside, never left out silently",
 }
-"""Options of Spark's readers, in lower case, which would leave out files that a list has."""
+"""Options of Spark's readers, in lower case, that could leave out files of a list."""
 
 
 def check_kinds(given: Mapping[str, Any]) -> None:
-    """Raise ValueError for an argument that is of another kind than it has to be.
+    """Raise ValueError for an argument of the wrong type.
 
-    given: arguments by name, of the ones that this module names those that there are.
+    given: arguments by name. Every argument that this module checks has to be present.
     """
     for name in _WHOLE:
         _check(name, given[name], "a whole number", _is_whole)
@@ -62,10 +62,10 @@ def check_kinds(given: Mapping[str, Any]) -> None:
 
 
 def check_pattern(glob: str) -> Glob:
-    """The pattern of `path_glob_filter`. Raises ValueError for one that names would not match.
+    """Return the pattern of `path_glob_filter`. Raises ValueError for one that no name would match.
 
-    The events of files that it does not match are deleted, so a slip in it costs all of them. A
-    backslash in front of a character says that it is meant.
+    Events of files that do not match are deleted, so a mistake in the pattern would lose all these
+    events. A backslash before a character means that names contain this character.
     """
     plain = re.sub(r"\\.|\[.[^]]*\]", "x", glob)
     whys = (why for looks_so, why in _SLIPS if re.search(looks_so, plain))
@@ -99,11 +99,11 @@ _SLIPS = (
         "is in quotation marks, which names would have to have, too: leave them out",
     ),
     (r"\A[!^]|\$\Z|\A\(\?|\A(?:glob|regex):|\*\.\(|\A%[^*?]*\Z", _NO_GLOB),
-    # Behind a wildcard and an extension a blank, a word or a sign, and another wildcard.
+    # After a wildcard and an extension: a blank, a word or a sign, and another wildcard.
     (r"[*?][^\s&+:]*\.[\w{},]*(?:\s+(?:\S+\s+){0,2}|[&+:]+)\S*[*?{]", _SEVERAL),
     (r"\}\s*(?:\b(?i:and|or)\b|[&+:]+)\s*\{", _SEVERAL),
 )
-"""What is rather a slip than a glob, and why."""
+"""Patterns of likely mistakes, with the reason."""
 
 _EXTENSIONS = frozenset(
     ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "xml", "parquet", "avro", "orc", "gz", "zip")
@@ -150,7 +150,7 @@ def _slip_in_braces(plain: str) -> str | None:
 
 
 def check_reader_options(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for options that would have Spark leave out files that a list has."""
+    """Raise ValueError for options with which Spark would leave out files of a list."""
     for name in options:
         if why := _CHOOSE_FILES.get(name.lower()):
             raise ValueError(
@@ -160,7 +160,7 @@ def check_reader_options(options: Mapping[str, Any]) -> None:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for options of the source that the query sets itself, or that undo it."""
+    """Raise ValueError for source options that the query sets itself, or that conflict with it."""
     given = {name.lower(): str(value).strip().lower() for name, value in options.items()}
     if "maxmessagespertrigger" in given:
         raise ValueError(
@@ -174,9 +174,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def check_aside(name: str | None, queues: Iterable[str]) -> str | None:
-    """The name of the queue for what cannot be read. Raises ValueError if it cannot be that.
+    """Return the name of the queue for quarantined files. Raises ValueError for an invalid name.
 
-    queues: those that the query reads.
+    queues: the queues that the query reads.
     """
     if name is None:
         return None
@@ -195,9 +195,9 @@ def check_aside(name: str | None, queues: Iterable[str]) -> str | None:
 
 
 def check_outside(rules: Rules, what: str, path: str) -> None:
-    """Raise ValueError if a folder of the query is in a container that it reads.
+    """Raise ValueError if a folder of the query is in a container that the query reads.
 
-    what: what texts call the folder. path: its path as Spark names it.
+    what: the folder in words. path: its path in Spark's form.
     """
     for root in rules.roots.values():
         if is_inside(root, path):

@@ -1,4 +1,4 @@
-"""From the events of a batch to its files. Pure: what is known comes as an argument."""
+"""Decides which files of a batch's events are read. Pure: all knowledge is passed as arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .memory import File, Memory
 from .rules import LONGEST, Rules, cut, is_hidden, trouble_with
 
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
-"""Operations after which a file is still empty: another event follows when it is written."""
+"""Operations after which a file is still empty. Another event follows when the file is written."""
 
 _LISTED = "Listed:"
 
@@ -24,9 +24,10 @@ TOO_OLD = "the event is older than what is remembered, so the file may have been
 
 
 class Announced(NamedTuple):
-    """An event of a file in a trusted container. change: as in `blob_events`. at: its seconds.
+    """An event of a file in a trusted container. change: as in `blob_events`. at: time in seconds.
 
-    etag, api and sequencer are short: anybody may send an event, and it may be put back.
+    etag, api and sequencer are limited to 200 characters, because anyone may send an event, and the
+    query may put the event back into the queue.
     """
 
     place: str
@@ -39,7 +40,7 @@ class Announced(NamedTuple):
 
 
 def announced(row: Any) -> list[Announced]:
-    """The events in a row of `blob_events`: a rename is two of them."""
+    """Return the events in a row of `blob_events`. A rename is two events."""
     place = f"{row.account}/{row.container}"
     etag, api, sequencer = map(_word, (row.etag, row.api, row.sequencer))
     at = max(0.0, min(row.at, 1e11))
@@ -50,27 +51,30 @@ def announced(row: Any) -> list[Announced]:
 
 
 def _word(text: str | None) -> str:
-    """The text if it is such as the service sends; else an empty one."""
+    """Return the text if the service could have sent it, else ""."""
     return text if text and text.isascii() and text.isprintable() and len(text) <= 200 else ""
 
 
 def listed_by(sender: str) -> str:
-    """The operation that an event of a listing names. sender: a secret, since all others lie."""
+    """Return the operation that marks events of a listing. sender: a secret that other senders
+    lack.
+    """
     return _LISTED + sender
 
 
 class Quarantined(NamedTuple):
-    """A file that is not read, and why."""
+    """A file that is not read, with the reason."""
 
     file: File
     reason: str
 
 
 class Look(Enum):
-    """What is at a path. NO_FILE: a folder, which Spark would read whole. NO_NAME: not askable.
+    """State of a path.
 
-    DENIED: the job may not look at it, but elsewhere. UNKNOWN: not known. Nothing is decided of
-    such a path.
+    NO_FILE: a folder, which Spark would read whole. NO_NAME: Hadoop cannot use the name. DENIED:
+    the job may not look at this path, but at others. UNKNOWN: not known, so nothing is decided for
+    the path.
     """
 
     FILE = "file"
@@ -87,7 +91,10 @@ Looks = Mapping[tuple[str, str], Look]
 
 
 def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
-    """Raise ValueError for a file of which nothing is known: it may be anything."""
+    """Return each file with its look.
+
+    Raises ValueError for an unknown look, which may mean anything.
+    """
     seen = [(file, looks[file.place, file.path]) for file in files]
     if unknown := [file for file, look in seen if look is Look.UNKNOWN]:
         raise ValueError(f"no event said what is at {unknown[0].path!r}")
@@ -95,10 +102,10 @@ def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
 
 
 class Chosen(NamedTuple):
-    """The files of a batch, those that were announced and cannot be read, and those to ignore.
+    """The files of a batch: files to read, files to quarantine, and files to ignore.
 
-    left_out: empty files and folders, which are not remembered: a file may be empty because its
-    writer has only begun.
+    left_out: empty files and folders. The memory leaves these out, because a writer may have only
+    begun an empty file.
     """
 
     files: Sequence[File]
@@ -107,11 +114,10 @@ class Chosen(NamedTuple):
 
 
 def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
-    """The files that these events say are there and complete, each once, by path.
+    """Return the files that exist and are complete according to these events, each once, by path.
 
-    The newest event of a path decides: after a deletion, or while the file is written anew, it is
-    left out. Also left out: hidden names, names that the pattern does not match, directories'
-    markers.
+    The newest event of a path decides: a file is left out if it was deleted or is being rewritten.
+    Hidden names, names that the pattern does not match, and directory markers are left out, too.
     """
     newest: dict[tuple[str, str], Announced] = {}
     for event in events:
@@ -128,7 +134,7 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
 
 
 def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
-    """The events of files that the pattern alone leaves out."""
+    """Return the events of files that only the pattern leaves out."""
     every = rules._replace(wanted=None)
     return [
         event
@@ -141,10 +147,11 @@ def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
 
 
 def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
-    """Without the events of a listing of files that were quarantined after it began.
+    """Leave out events of a listing for files that were quarantined after the listing began.
 
-    It saw no later version than the one that could not be read. Only a listing has the driver's
-    time, as the lists have, so only its events are known by it. listed: the operation of these.
+    A listing that began earlier saw no newer version than the unreadable one. Only events of a
+    listing are compared, because only they have the driver's time, as the lists do. listed: the
+    operation in these events.
     """
     return [
         event
@@ -156,11 +163,11 @@ def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Ann
 
 
 def is_wanted(path: str, rules: Rules) -> bool:
-    """Whether a file of this path is to be read at all."""
+    """Return whether a file with this path is to be read at all."""
     name = path.rpartition("/")[2]
     if not name or is_hidden(path):
         return False
-    # The name of no blob is not compared: the file is quarantined.
+    # A path too long for a blob is not compared: its file is quarantined.
     return rules.wanted is None or len(path) > LONGEST or rules.wanted.matches(name)
 
 
@@ -177,10 +184,10 @@ def choose(
     memory: Memory,
     etags: Mapping[tuple[str, str], str] | None = None,
 ) -> Chosen:
-    """What to read of the candidates.
+    """Choose the files to read among the candidates.
 
-    etags: what the service says that each file has now, by place and path; a file that it does not
-    name is gone. None: not asked.
+    etags: current etags by place and path, from the service; a file without an etag is missing.
+    None: the service was not asked.
     """
     chosen: list[File] = []
     aside: list[Quarantined] = []
@@ -199,7 +206,7 @@ def choose(
 
 
 def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
-    """What is left after a look at each of its files: only files with contents are read."""
+    """Return the choice after a look at each file: only files with contents are read."""
     seen = _seen(chosen.files, looks)
     why = {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME, Look.DENIED: NOT_ALLOWED}
     return Chosen(
@@ -212,7 +219,7 @@ def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
 def changed(
     files: Sequence[File], looks: Looks, etags: Mapping[tuple[str, str], str] | None = None
 ) -> list[Quarantined]:
-    """Which files of a list are not any more what they were when the list was made.
+    """Return the files of a list that changed after the list was written.
 
     etags: as for `choose`.
     """
@@ -228,6 +235,6 @@ def changed(
 
 
 def without(files: Sequence[File], aside: Collection[Quarantined]) -> list[File]:
-    """The files of a list that were not quarantined later."""
+    """Return the files of a list that were not quarantined later."""
     bad = {each.file for each in aside}
     return [file for file in files if file not in bad]

@@ -1,9 +1,10 @@
-"""Folders into which starts of the query may not look.
+"""Folders that starts of the query could not look into, for lack of permissions.
 
-An event may name a path in a folder that only another user may enter, such as `lost+found`. Rights
-may be mended, so a lack of them stops the query at first. If it lasts, the files are quarantined.
+An event may name a path in a folder that only another user may enter, such as `lost+found`. At
+first a denial stops the query, because an operator may grant the permissions. If it lasts, the
+files are quarantined.
 
-    denied/<key>-<k>    start k of those that could not look into a folder of a container
+    denied/<key>-<k>    start number k that could not look into a folder of a container
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from .decide import Look, Looks
 from .rules import folder_of
 
 STARTS = 3
-"""The start at which files that may not be looked at are quarantined."""
+"""Number of the start at which denied files are quarantined."""
 
 _NAME = re.compile(r"denied/([0-9a-f]{32})-[0-9]{3}")
 
 
 class Denials:
-    """What starts before this one wrote down, read once."""
+    """Denials that earlier starts recorded, read once."""
 
     def __init__(self, log: Journal) -> None:
-        """log: open. Raises ServiceError."""
+        """log: has to be open. Raises ServiceError."""
         self._log = log
         self._known: dict[str, list[str]] = {}
         self._noted: set[str] = set()
@@ -38,9 +39,9 @@ class Denials:
                 self._known.setdefault(found[1], []).append(name)
 
     def check(self, looks: Looks) -> None:
-        """Raise OSError for a file that may not be looked at, until it is so at the third start.
+        """Raise OSError for a denied file, until the third start. Raises ServiceError.
 
-        A folder that can be looked into again begins anew. Raises ServiceError.
+        If a folder can be looked into again, its count restarts.
         """
         denied = {_key(*at): at for at, look in looks.items() if look is Look.DENIED}
         if self._known:

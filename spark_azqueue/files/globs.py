@@ -1,7 +1,7 @@
-"""Globs as Hadoop reads them, matched without going back: names come from outside.
+"""Globs as in Hadoop, matched without backtracking, because names come from outside.
 
-A regular expression with several `.*` takes a power of a name's length. Here a name is read once,
-and each of its characters costs at most one step for each character of the glob.
+A regular expression with several `.*` takes time that grows with a power of a name's length. Here a
+name is read once, and each of its characters costs at most one step per character of the glob.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _CACHED = 4_096
 class Glob:
     """A glob (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\`) as an automaton. A set of states is an int.
 
-    State n is bit n. A state reads one character and leads to another one; some also stay where
-    they are at any character (`*`); and some lead to later ones at once (`{`, `,`, `}`).
+    State n is bit n. A state reads one character and leads to another state. Some states also stay
+    at any character (`*`). Some lead to later states without reading (`{`, `,`, `}`).
     """
 
     def __init__(self, glob: str) -> None:
-        """Raises ValueError for one that is not closed."""
+        """Raises ValueError for a glob with an open bracket."""
         self._glob = glob
         self._reads: list[re.Pattern[str] | None] = [None]
-        self._leads: list[list[int]] = [[]]  # at once
+        self._leads: list[list[int]] = [[]]  # without reading a character
         self._stays = 0
         self._build()
         self._reached = self._closed()
@@ -34,7 +34,7 @@ class Glob:
         self._next = lru_cache(_CACHED)(self._next_of)
 
     def matches(self, name: Iterable[str]) -> bool:
-        """Whether it is a name of this glob. name: a text, or its characters, read once."""
+        """Return whether the glob matches the name. name: a text, or its characters, read once."""
         states = self._reached[0]
         for character in name:
             states = self._next(states, self._readers(character))
@@ -43,12 +43,12 @@ class Glob:
         return bool(states >> len(self._reads) - 1)
 
     def _readers_of(self, character: str) -> int:
-        """The states that read this character."""
+        """Return the states that read this character."""
         tests = enumerate(self._reads)
         return sum(1 << state for state, test in tests if test and test.match(character))
 
     def _next_of(self, states: int, readers: int) -> int:
-        """Where these states are after a character that `readers` read."""
+        """Return the states after a character that the states `readers` read."""
         found = 0
         for state, reached in enumerate(self._reached):
             if states & self._stays & 1 << state:
@@ -58,7 +58,7 @@ class Glob:
         return found
 
     def _closed(self) -> list[int]:
-        """For each state, it and all to which it leads at once, which come after it."""
+        """For each state, return it and all later states that it reaches without reading."""
         reached = [0] * len(self._reads)
         for state in reversed(range(len(reached))):
             reached[state] = 1 << state
@@ -67,7 +67,8 @@ class Glob:
         return reached
 
     def _build(self) -> None:
-        opened: list[tuple[int, list[int]]] = []  # where the braces began; the ends of their parts
+        # Beginnings of open braces, and the ends of their parts
+        opened: list[tuple[int, list[int]]] = []
         for kind, test in self._tokens():
             here = len(self._reads) - 1
             if test:
@@ -90,14 +91,14 @@ class Glob:
             raise _unclosed(self._glob)
 
     def _add(self, *before: int) -> None:
-        """Another state, to which these lead at once."""
+        """Add a state that the states `before` reach without reading."""
         self._reads.append(None)
         self._leads.append([])
         for state in before:
             self._leads[state].append(len(self._reads) - 1)
 
     def _tokens(self) -> Iterator[tuple[str, re.Pattern[str] | None]]:
-        """The parts of the glob: what each is, and what it reads if that is one character."""
+        """Yield the parts of the glob: the kind, and a pattern if the part reads one character."""
         glob, at = self._glob, 0
         while at < len(glob):
             here = glob[at]

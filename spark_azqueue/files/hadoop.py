@@ -1,4 +1,4 @@
-"""What Hadoop's classes in the driver say of a place, which no reader of Spark's says."""
+"""Information about paths from Hadoop's classes in the driver, which Spark's readers lack."""
 
 from __future__ import annotations
 
@@ -33,47 +33,50 @@ _OF_A_FILE = re.compile(r"\[(?:FAILED_READ_FILE|MALFORMED_|CANNOT_|PATH_NOT_FOUN
 
 
 def is_sparks(error: Exception) -> bool:
-    """Whether Spark raised it, so that a file may be the cause."""
+    """Return whether Spark raised the error, so that a file may be the cause."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def classes(error: Exception) -> list[str]:
-    """The Java class of an error of Spark and of its causes, outermost first; empty if unknown."""
+    """Return the Java classes of a Spark error and its causes, outermost first; else nothing."""
     return [str(each.getClass().getName()) for each in _chain(error)]
 
 
 def condition(error: Exception) -> str | None:
-    """The id of Spark's condition, such as PATH_NOT_FOUND; None if the error has none."""
+    """Return the id of Spark's error condition, such as PATH_NOT_FOUND; None if there is none."""
     return error.getCondition() if isinstance(error, PySparkException) else None
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether it may be that a file does not exist. A file that cannot be opened is the same."""
+    """Return whether a file may be missing.
+
+    The error for a file that cannot be opened is the same.
+    """
     return condition(error) == "PATH_NOT_FOUND" or not _MISSING.isdisjoint(classes(error))
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether it is that the job may not look at a path, not that the path does not exist."""
+    """Return whether the job may not look at a path that may exist."""
     return not is_missing(error) and not _NO_RIGHT.isdisjoint(classes(error))
 
 
 def is_of_a_name(error: Exception) -> bool:
-    """Whether Hadoop's paths cannot have the name, as with a colon in some file systems."""
+    """Return whether Hadoop's paths cannot have the name, such as a colon in some file systems."""
     return "java.net.URISyntaxException" in classes(error)
 
 
 def is_of_no_file(error: Exception) -> bool:
-    """Whether Spark's driver refused a format, a schema or an option, before it read a file."""
+    """Return whether Spark's driver refused a format, schema or option before reading a file."""
     return isinstance(error, AnalysisException) and not is_missing(error)
 
 
 def is_of_network(error: Exception) -> bool:
-    """Whether a cause of it is the way to a storage, or the answer of one."""
+    """Return whether the cause is the connection to a storage, or the storage's answer."""
     return any(map(_NETWORK.fullmatch, classes(error))) and not is_missing(error)
 
 
 def said(error: Exception) -> str:
-    """What Spark says of a file, and the first cause of it, in a line. For people alone."""
+    """Return Spark's text about a file and its first cause, in one line, for people only."""
     texts = [str(each.getMessage() or "") for each in _chain(error)] or [str(error)]
     first = next((text for text in texts if _OF_A_FILE.match(text)), texts[0])
     told = _line(first, 300)
@@ -96,10 +99,10 @@ def _chain(error: Exception) -> list[Any]:
 _AT_ONCE = 16
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-"""Errors that say that nothing has this path."""
+"""Errors for a path at which nothing exists."""
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
-"""Errors that come again until the rights or the path are mended. All others say nothing."""
+"""Errors that last until the permissions or the path change. Other errors prove nothing."""
 
 _NO_RIGHT = frozenset(
     {"org.apache.hadoop.security.AccessControlException", "java.nio.file.AccessDeniedException"}
@@ -109,7 +112,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def is_on_disk(spark: SparkSession, path: str) -> bool:
-    """Whether Spark takes this path for one on a disk of the driver's machine."""
+    """Return whether this path is on a disk of the driver's machine, as Spark reads it."""
     if found := _SCHEME.match(path):
         return found[1].lower() == "file"
     default = file_systems(spark).FileSystem.getDefaultUri(configuration(spark))
@@ -117,7 +120,7 @@ def is_on_disk(spark: SparkSession, path: str) -> bool:
 
 
 def place_of_log(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
-    """Where a file log is: as the user says, or beside the checkpoint if that is on a disk.
+    """Return the place of a file log: the user's, or beside the checkpoint if it is on a disk.
 
     Raises ValueError, and InvalidOption for a folder that a policy does not allow.
     """
@@ -141,7 +144,7 @@ def place_of_log(spark: SparkSession, log: str | None, checkpoint: str) -> LogPl
 
 
 def qualified(spark: SparkSession, path: str) -> str:
-    """A path with the scheme and host of Spark's default file system, if it has none."""
+    """Return the path with a scheme and host; the default is Spark's default file system."""
     if _SCHEME.match(path):
         return path
     default = str(file_systems(spark).FileSystem.getDefaultUri(configuration(spark)).toString())
@@ -149,7 +152,10 @@ def qualified(spark: SparkSession, path: str) -> str:
 
 
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
-    """Whether a checkpoint has offsets of a batch. Raises py4j's error if it cannot be read."""
+    """Return whether a checkpoint has offsets of a batch.
+
+    Raises py4j's error if it is unreadable.
+    """
     path = file_systems(spark).Path(checkpoint.rstrip("/") + "/offsets")
     system = path.getFileSystem(configuration(spark))
     if not system.exists(path):
@@ -158,10 +164,10 @@ def has_batches(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def is_there(spark: SparkSession, root: str) -> bool:
-    """Whether a container is there. Lists no folder below it.
+    """Return whether a container exists. Lists no folder below it.
 
-    An empty one without a host is not: where nothing is mounted, there is an empty folder. Raises
-    py4j's error if that cannot be found out.
+    An empty container without a host counts as missing, because an unmounted folder is empty, too.
+    Raises py4j's error if the state is unknown.
     """
     path = file_systems(spark).Path(root)
     system = path.getFileSystem(configuration(spark))
@@ -171,9 +177,9 @@ def is_there(spark: SparkSession, root: str) -> bool:
 
 
 def looks(spark: SparkSession, paths: Sequence[str]) -> list[Look]:
-    """What is at each of these paths, all on one file system. Opens no file.
+    """Return what exists at each of these paths, all on one file system. Opens no file.
 
-    On a disk the operating system is asked: Java takes every trouble for a file that is not there.
+    On a disk this asks the operating system, because Java reports every problem as a missing file.
     """
     if not paths:
         return []
@@ -220,7 +226,7 @@ def _look(is_file: bool, size: int) -> Look:
 
 
 def file_systems(spark: SparkSession) -> Any:
-    """Hadoop's classes of file systems in the driver. Raises RuntimeError without a driver."""
+    """Return Hadoop's file system classes in the driver. Raises RuntimeError without a driver."""
     gateway = spark.sparkContext._gateway
     if gateway is None:
         raise RuntimeError("this Spark session has no gateway to its driver")
@@ -228,5 +234,5 @@ def file_systems(spark: SparkSession) -> Any:
 
 
 def configuration(spark: SparkSession) -> Any:
-    """Hadoop's settings with the settings of the session, such as the keys of accounts."""
+    """Return Hadoop's settings with the session's settings, such as the keys of accounts."""
     return spark._jsparkSession.sessionState().newHadoopConf()

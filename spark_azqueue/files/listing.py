@@ -1,4 +1,4 @@
-"""What is in the containers, announced in the queue as if Event Grid had said it."""
+"""Listing of the containers, announced in the queue in the form of Event Grid's events."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHUNK = 5_000
-"""Messages in one write."""
+"""Messages per write."""
 
 SETTLED_S = 3_600.0
-"""A later listing leaves out what changed within this time: it may be half-written, or its event
-under way."""
+"""Later listings leave out files that changed within this time, in seconds: a file may be
+half-written, or its event may still arrive.
+"""
 
 
 _PIECES = 16
-"""The driver takes a listing piece by piece, after the tasks have made all of it at once."""
+"""Pieces in which the driver reads a listing, after the tasks have made all of it."""
 
 
 class Listed(NamedTuple):
-    """A file in a container. at: when it was last changed, in seconds since 1970. size: bytes."""
+    """A file in a container. at: time of the last change, in seconds since 1970. size: bytes."""
 
     root: Root
     path: str
@@ -46,9 +47,9 @@ class Listed(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Of a listing: files last changed from `since` to before `until` are wanted, in seconds.
+    """Times of a listing in seconds: it wants files last changed from `since` to before `until`.
 
-    again: with `allow_overwrites`, what changed since then is announced again.
+    again: with `allow_overwrites`, files changed since this time are announced again.
     """
 
     since: float = 0.0
@@ -75,11 +76,11 @@ def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
 def to_announce(
     found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
 ) -> Iterator[Listed]:
-    """What of a listing is worth an event: what is wanted and not known.
+    """Yield the files of a listing to announce: wanted and not known.
 
-    An empty file has no rows, and may be one that is being written: its event comes later. Of a
-    file that was quarantined only a later version is news. A name that cannot be read is announced,
-    so that the file is quarantined, by one listing.
+    An empty file has no rows, and a program may still be writing it: its event comes later. For a
+    quarantined file, only a later version is announced. A file with an unreadable name is announced
+    by one listing, so that the file is quarantined.
     """
     for each in found:
         file = File(each.root.name, each.path)
@@ -95,9 +96,10 @@ def to_announce(
 def announce(
     spark: SparkSession, options: Mapping[str, str], queue: str, events: Iterable[str]
 ) -> int:
-    """Put events into the queue, each as a message. Returns how many.
+    """Put events into the queue, one message each. Returns their number.
 
-    options: of the source. Raises Spark's error if a write fails; some may be announced then.
+    options: of the source. Raises Spark's error if a write fails; some events may then be
+    announced.
     """
     target = {**_of_a_sink(options), "queue": queue, "timeToLive": "-1"}
     count, rest = 0, ((event,) for event in events)
@@ -109,19 +111,19 @@ def announce(
 
 
 def check_sink(options: Mapping[str, str], queue: str) -> None:
-    """Raise InvalidOption if options of the source do not let a sink write events and envelopes."""
+    """Raise InvalidOption if a sink cannot write events and envelopes with the source's options."""
     sink_config({**_of_a_sink(options), "queue": queue})
 
 
 def send(spark: SparkSession, options: Mapping[str, str], queue: str, envelopes: list[str]) -> None:
-    """Put texts into a queue, which is created if it is missing."""
+    """Put texts into a queue. Creates the queue if it is missing."""
     target = {**_of_a_sink(options), "queue": queue, "createQueue": "true"}
     frame = spark.createDataFrame([(envelope,) for envelope in envelopes], "body STRING")
     frame.write.format("azqueue").mode("append").options(**target).save()
 
 
 def event(found: Listed, now: float, sender: str) -> str:
-    """The event of a listed file, in Event Grid's schema. now: seconds since 1970.
+    """Return the event of a listed file, in Event Grid's schema. now: seconds since 1970.
 
     sender: see `listed_by`.
     """
@@ -130,7 +132,7 @@ def event(found: Listed, now: float, sender: str) -> str:
 
 
 def again(event: Announced, root: Root) -> str:
-    """An event of Event Grid's schema that says the same as one that was taken from a message."""
+    """Return an event in Event Grid's schema with the contents of an event from a message."""
     kind = "BlobDeleted" if event.change == "deleted" else "BlobCreated"
     data = {"api": event.api, "eTag": event.etag, "sequencer": event.sequencer}
     return _event(root, event.path, kind, event.at, data)
@@ -151,13 +153,13 @@ def _event(root: Root, path: str, kind: str, at: float, data: Mapping[str, objec
 
 
 OF_BLOBS = frozenset({"blobaccounturl", "secret.blobconnectionstring"})
-"""In lower case: source and sink refuse them if they use no blobs."""
+"""Options in lower case that source and sink refuse if they use no blobs."""
 
 _BOTH = {option.name.lower() for option in OPTIONS if option.side is Side.BOTH}
 
 
 def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
-    """The source's options that a sink has, too: account, credential, encoding, …"""
+    """Return the source's options that a sink has, too: account, credential, encoding, …"""
     given = {name.lower() for name in options}
     no_blobs = frozenset() if "largebody" in given else OF_BLOBS
     left_out = {"queue", "createqueue", "timetolive", *no_blobs}
@@ -165,7 +167,7 @@ def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in options.items()
         if name.lower() in _BOTH - left_out
-        # For reading alone. What a sink writes without it can be read with it.
+        # AUTO is for reading only, and reads what a sink writes without this option.
         and (name.lower(), str(value).strip().lower()) != ("messageencoding", "auto")
     }
 
@@ -174,7 +176,7 @@ _AT_ONCE = 8
 
 
 def etags(account: Account, files: Iterable[File]) -> dict[tuple[str, str], str]:
-    """The etag of each file, by place and path; a file that does not exist is left out.
+    """Return the etag of each file, by place and path; a missing file is left out.
 
     account: its `url` is the blob endpoint. Raises ServiceError.
     """

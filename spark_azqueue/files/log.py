@@ -1,17 +1,17 @@
-"""The file log: the lists of batches, put before anybody reads a file of them.
+"""The file log: lists of batches, written before a file of the list is read.
 
     batch/<n>      the list of batch n, put only if there is none
-    bad/<n>-<k>    files of that list that could not be read
+    bad/<n>-<k>    files of list n that were unreadable
     memory/<n>     a snapshot of the memory up to batch n
-    listing/<s>    a listing was announced in full, begun at second s
-    begun/begun    when the log began, and what may not change since
-    begun/query    Spark's id of the query whose log it is, which is in its checkpoint
-    begun/sender   a secret, by which the events of its listings are known
-    newest/<n>     the list of batch n was put, so it has to be there
+    listing/<s>    a listing that began at second s was announced in full
+    begun/begun    when the log began, and settings that may not change since
+    begun/query    Spark's id of the log's query, which its checkpoint has, too
+    begun/sender   a secret that marks the events of the log's listings
+    newest/<n>     the list of batch n was put, so it has to exist
     denied/…       a start could not look into a folder: see `denials.py`
 
-It decides nothing. What its methods raise: ServiceError if the store fails, LogDamaged for an
-object that is not as it was written, LogConflict for a log of another kind, account or checkpoint.
+The log makes no decisions. Its methods raise ServiceError if the store fails, LogDamaged for an
+object with changed contents, LogConflict for a log of another kind, account or checkpoint.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SNAPSHOT_AFTER = 100
-"""After this many records the memory is stored whole."""
+"""Number of records after which the whole memory is stored."""
 
 _MAGIC = b"azqueue files 1\n"
 _BEGUN = "begun/begun"
 
 
 class FileLog(Journal):
-    """One log. For one query at a time; what it keeps is read from the folder by `open`."""
+    """One log, for one query at a time. `open` reads its contents from the folder."""
 
     def __init__(self, store: LogStore, account: str, memory: Memory) -> None:
-        """account: of the queues. memory: empty; `open` fills it. Nothing is sent yet."""
+        """account: of the queues. memory: empty; `open` fills it. Sends nothing."""
         self.memory = memory
         self.newest = -1
         super().__init__(store, account, "batch")
@@ -83,7 +83,7 @@ class FileLog(Journal):
         self._query: str | None = None
 
     def open(self) -> None:
-        """Read who the folder belongs to, and what was read. A new folder gets an identity."""
+        """Read the log's identity, and which files were read. A new folder gets an identity."""
         super().open()
         self._snapshots = _numbers(self.store.names("memory"))
         if self._snapshots:
@@ -106,7 +106,7 @@ class FileLog(Journal):
 
     @cached_property
     def sender(self) -> str:
-        """The secret by which events of this log's listings are known. The first use makes it."""
+        """The secret that marks the events of this log's listings. The first use makes it."""
         found = self._word(objects.SENDER)
         if found is None:
             self._put_word(objects.SENDER, secrets.token_hex(16))
@@ -121,23 +121,23 @@ class FileLog(Journal):
         return Denials(self)
 
     def record(self, batch: int) -> FileList | None:
-        """The list of this batch; None if there is none."""
+        """Return the list of this batch; None if there is none."""
         parse = partial(FileList.read, batch=batch)
         return self.read(_batch(batch), objects.LIST_AT_MOST, parse)
 
     def bad(self, batch: int) -> Sequence[Quarantined]:
-        """What of this list could not be read."""
+        """Return the unreadable files of this list."""
         return self._bad.get(batch, [])
 
     def check_number(self, batch: int) -> None:
-        """Raise LogConflict if this batch is older than what the log knows."""
+        """Raise LogConflict if this batch is older than the log's newest list."""
         if batch < self.newest:
             raise older_batch(self.where, self.newest, batch)
 
     def claim(self, query: str) -> None:
-        """Raise LogConflict if it is the log of another query. The first that calls this has it.
+        """Raise LogConflict if the log belongs to another query. The first caller gets the log.
 
-        query: Spark's id of it, which is the same after a restart from the same checkpoint.
+        query: Spark's id of the query, which is the same after a restart from the same checkpoint.
         """
         if self._query is None:
             self._put_word(objects.QUERY, query)
@@ -146,13 +146,13 @@ class FileLog(Journal):
             raise log_of_another_query(self.where, self._query, query)
 
     def put(self, record: FileList) -> FileList:
-        """Write the list of a batch down, which has none so far. Returns it as it is then."""
+        """Write the list of a batch that has no list. Returns the list as written."""
         if len(self._since) >= SNAPSHOT_AFTER:
             self._snapshot()
         self._check_alone(self.newest)
         record = record._replace(previous=self.newest, at=max(record.at, self._at))
         name, data = _batch(record.batch), record.to_bytes()
-        # An attempt of this very call may have put it without an answer.
+        # An attempt of this same call may have put the list without getting an answer.
         if not self.is_ours(name, data):
             raise written_by_another(self.where, record.batch)
         self._check_alone(record.batch)
@@ -166,7 +166,8 @@ class FileLog(Journal):
     def _check_alone(self, newest: int) -> None:
         """Raise LogConflict if there is a list that this run did not write or read.
 
-        Of two runs at once, the one that puts its list last sees the other's here.
+        If two runs write at the same time, the run that puts its list last sees the other's list
+        here.
         """
         known = {*self._since, newest}
         behind = self._snapshots[-1] if self._snapshots else -1
@@ -175,9 +176,9 @@ class FileLog(Journal):
             raise written_by_another(self.where, max(found))
 
     def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
-        """Write down which files of the newest list could not be read.
+        """Record which files of the newest list are unreadable.
 
-        Of a run that others left behind its files may be gone, since they were read.
+        Objects of an earlier run may name files that are missing now because they were read.
         """
         self._check_alone(self.newest)
         known = self._bad.setdefault(batch, [])
@@ -189,7 +190,7 @@ class FileLog(Journal):
         self.memory.note(self._at, (), _unread(aside), math.inf)
 
     def begun(self, now: Begun, *, resumed: bool) -> Begun:
-        """When the log began: the first call counts. now: if it does now.
+        """Return when the log began: the first call decides. now: the values if the log begins now.
 
         resumed: the checkpoint has batches already.
         """
@@ -204,11 +205,11 @@ class FileLog(Journal):
         return found
 
     def listed(self) -> float | None:
-        """When the newest listing began that was announced in full; None if none was."""
+        """Return when the newest fully announced listing began; None if there is none."""
         return max(_numbers(self.store.names("listing")), default=None)
 
     def put_listed(self, at: float) -> None:
-        """Write down that the listing that began then was announced in full."""
+        """Record that the listing that began at this time was announced in full."""
         older = self.store.names("listing")
         self.store.put_new(f"listing/{int(at):012d}", objects.small_to_bytes(at=at))
         self.remove(name for name in older if name != f"listing/{int(at):012d}")
@@ -234,7 +235,7 @@ class FileLog(Journal):
         head = SnapshotHead(self.memory.horizon, previous, self._at, self.memory.oldest_event)
         self.store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
         self.memory.turn()
-        # The lists behind the snapshot before this one, and the snapshots before that.
+        # The lists up to the previous snapshot, and the snapshots before that.
         old = [*_named(self.store, "batch", previous), *_named(self.store, "bad", previous)]
         self.remove([*old, *_named(self.store, "memory", previous - 1)])
         self._bad = {batch: bad for batch, bad in self._bad.items() if batch > previous}
@@ -245,7 +246,7 @@ class FileLog(Journal):
             frame = unframed(_MAGIC, data)
             if (
                 frame.size > 2 * len(frame.packed) + objects.SMALL_AT_MOST
-            ):  # its keys cannot be compressed
+            ):  # the keys in a snapshot cannot be compressed
                 raise Damaged("its sizes do not fit")
             head = SnapshotHead.read(frame.head)
             with unpacked(frame.packed, frame.size) as stream:
@@ -265,7 +266,7 @@ class FileLog(Journal):
 
 
 def _unread(aside: Sequence[Quarantined]) -> list[File]:
-    """Without those whose version of today has an event of its own, which has to be read."""
+    """Leave out files whose current version has its own event, and still has to be read."""
     return [each.file for each in aside if each.reason not in (REPLACED, TOO_OLD)]
 
 
@@ -287,7 +288,7 @@ def _named(store: LogStore, folder: str, up_to: int) -> list[str]:
 
 
 def _number(name: str) -> int | None:
-    """The number in a name; None for a name that is not ours."""
+    """Return the number in a name; None for a name that is not the log's."""
     if part := tagged_in(name):
         return part.number if part.tag.isdecimal() else None
     return number_in(name)
@@ -297,11 +298,11 @@ LookAt = Callable[[Sequence[File]], Looks]
 
 
 class Means(NamedTuple):
-    """What is asked and done outside of the log when a list is made.
+    """Calls outside of the log while a list is made.
 
-    etags: says which version of each file is there, None if that does not matter. look: says what
-    is at the path of each file. most: files of a list. put_back: gets the events of more, and puts
-    each into the queue as a message of its own.
+    etags: returns the current version of each file, or None if versions do not matter. look:
+    returns what exists at the path of each file. most: most files of a list. put_back: takes the
+    events of further files, and puts each event into the queue as its own message.
     """
 
     etags: Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
@@ -318,9 +319,9 @@ def list_of(
     means: Means,
     now: float,
 ) -> FileList | None:
-    """The list of this batch, which the log has now; None if there is nothing in it.
+    """Return the list of this batch, and write it to the log; None if the list is empty.
 
-    now: seconds since 1970. Raises what the means raise; LogConflict for a log of another
+    now: seconds since 1970. Raises the errors of `means`; LogConflict for a log of another
     checkpoint or query; ServiceError.
     """
     log.check_number(batch)
@@ -332,7 +333,7 @@ def list_of(
         return record
     if not rules.allow_overwrites:
         found = [file for file in found if not log.memory.knows(file)]
-    # A path that cannot be read is never put back, nor written as one that was left out.
+    # An unreadable path is never put back into the queue, and never recorded as left out.
     sound = [file for file in found if not trouble_with(file.path)]
     room = objects.fitting(sound, means.most)
     sound, rest = sound[:room], sound[room:]
@@ -342,7 +343,8 @@ def list_of(
     chosen = choose([*sound, *troubled], log.memory, means.etags(sound) if sound else None)
     if chosen.files:
         chosen = looked_at(chosen, means.look(chosen.files))
-    if rest:  # behind what fails while a storage is down, so not again at each start
+    # After the calls that fail during an outage, so that each start does not put back again
+    if rest:
         later = {(file.place, file.path) for file in rest}
         means.put_back([event for event in events if (event.place, event.path) in later])
     if not (chosen.files or chosen.aside):
@@ -356,7 +358,7 @@ def list_of(
 
 
 def _with_room(troubled: Iterable[File]) -> list[File]:
-    """Those of the paths that cannot be read for which a list has room. Anybody may send more."""
+    """Return the unreadable paths that fit into a list. Anyone may send more unreadable paths."""
     every = [*troubled]
     kept = every[: objects.fitting(every, len(every))]
     if left := len(every) - len(kept):
@@ -372,15 +374,15 @@ def _with_room(troubled: Iterable[File]) -> list[File]:
 def _check_same(
     log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: FileList | None
 ) -> None:
-    """Raise LogConflict if a repeated batch has events of files that no list knows.
+    """Raise LogConflict if a repeated batch has events of files that are in no list.
 
-    With `allow_overwrites` this is not certain: the list may have another version than the event.
+    With `allow_overwrites` the check is skipped: the list may have another version than the event.
     """
     left_out = {(file.place, file.path) for file in record.left_out} if record else set()
     known = [file for file in found if (file.place, file.path) not in left_out]
     new = [] if rules.allow_overwrites else [*choose(known, log.memory).files]
     if record and record.put_back:
-        place, path, count = record.put_back  # they are in this order, as all candidates
+        place, path, count = record.put_back  # `rest` was sorted like all candidates
         before = sum((file.place, file.path) < (place, path) for file in new)
         new = new[:before] + new[before + count :]
     if new:

@@ -1,9 +1,9 @@
-"""What was read: a key for each file, evicted by age and number, and never so that one is read
-twice.
+"""Memory of the files that were read: a key for each file. No file is read twice.
 
-Evictions move the horizon: an event from before it may be of a file that was evicted, and
-is not read. So nothing is evicted that would move it past the events that still come: a listing
-or a backlog may take days. Folding the same records in the same order gives the same memory.
+Keys are evicted by age and number. Evictions move the horizon: an event before the horizon may name
+an evicted file, so its file is not read. So a key is not evicted if that would move the horizon
+past events that still arrive; a listing or a backlog may take days. Equal records in the same order
+give an equal memory.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from spark_azqueue.journal.codec import Damaged
 
 DAY_S = 86_400
 SKEW_S = 900
-"""How far the clocks of the service and of the driver may differ, in seconds."""
+"""Largest difference between the clocks of service and driver, in seconds."""
 
 LATE_S = 14 * DAY_S
-"""No event of Event Grid's comes later: it tries for a day, and a message lives for a week."""
+"""Longest delay of an event: Event Grid retries for a day, and a message lives for a week."""
 
 MOST_REMEMBERED = 10_000_000
-"""Files to remember, at most. A snapshot holds a fifth more."""
+"""Most files to remember. A snapshot holds a fifth more."""
 
 _KEY = 16
 _ENTRY = _KEY + 8
 
 
 class File(NamedTuple):
-    """A file of a trusted container. at: the time of its event, in seconds since 1970."""
+    """A file of a trusted container. at: time of its event, in seconds since 1970."""
 
     place: str
     path: str
@@ -39,10 +39,10 @@ class File(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """age: seconds for which a file is remembered, None: for ever. most: files to remember.
+    """Limits of the memory. age: seconds for which a file is remembered, None: forever.
 
-    What was remembered within the last day is kept in any case, and what is newer than the oldest
-    event of this and the last generation of lists.
+    most: files to remember. Two kinds of keys are kept beyond these limits: keys of the last day,
+    and keys newer than the oldest event of this and the previous generation of lists.
     """
 
     age: float | None = None
@@ -53,7 +53,7 @@ class Memory:
     """Keys of files, in the order in which they were remembered."""
 
     def __init__(self, bounds: Bounds, *, allow_overwrites: bool = False) -> None:
-        """allow_overwrites: a file is its path and etag, not the path alone."""
+        """allow_overwrites: path and etag identify a file; otherwise the path alone."""
         self.horizon = 0.0
         self._bounds = bounds
         self._overwrites = allow_overwrites
@@ -65,11 +65,13 @@ class Memory:
         return len(self._known)
 
     def knows(self, file: File) -> bool:
-        """Whether a file was in a list, or this version of it was quarantined."""
+        """Return whether a file was in a list, or this version of it was quarantined."""
         return self._of_list(file) in self._known or _of_version(file) in self._known
 
     def aside_at(self, file: File) -> int | None:
-        """When the last list was made of which this path was quarantined; None if it never was."""
+        """Return the time of the last list in which this path was quarantined; None if there is
+        none.
+        """
         return self._known.get(_of_aside(file))
 
     def note(
@@ -79,7 +81,7 @@ class Memory:
         aside: Iterable[File],
         oldest: float | None = None,
     ) -> None:
-        """Remember a list and what was quarantined of it. at: seconds since 1970, never falling.
+        """Remember a list and its quarantined files. at: seconds since 1970, never falling.
 
         oldest: see `oldest_of`; None: the time of the oldest event.
         """
@@ -98,10 +100,11 @@ class Memory:
     def oldest_of(
         self, files: Iterable[File], own: Collection[tuple[str, str]], at: float
     ) -> float:
-        """From when on nothing may be evicted, as long as events like these come.
+        """Return the time from which no key may be evicted while events like these arrive.
 
-        own: place and path of files that a listing announced, which may wait in the queue for any
-        time. An event of another sender holds back no more than Event Grid's may.
+        own: place and path of files that a listing announced, whose events may wait in the queue
+        for any time. An event of another sender counts as at most as old as Event Grid's events can
+        be.
         """
         late = at - LATE_S
         times = (
@@ -112,12 +115,12 @@ class Memory:
         return min(times, default=math.inf)
 
     def turn(self) -> None:
-        """Begin another generation of lists."""
+        """Begin a new generation of lists."""
         self._oldest_before, self._oldest_event = self._oldest_event, math.inf
 
     @property
     def oldest_event(self) -> float:
-        """The time of the oldest event of this generation; infinite if it has none."""
+        """Time of the oldest event of this generation; infinite if it has none."""
         return self._oldest_event
 
     def _forget(self, now: float) -> None:
@@ -142,12 +145,12 @@ class Memory:
         return _key(file, file.etag if self._overwrites else "")
 
     def to_bytes(self) -> bytes:
-        """The keys, then their seconds."""
+        """Return the keys, then their seconds."""
         times = b"".join(at.to_bytes(8, "little") for at in self._known.values())
         return b"".join(self._known) + times
 
     def fill(self, horizon: float, oldest_event: float, data: bytes) -> None:
-        """Take what `to_bytes` gave at the end of a generation. Raises Damaged."""
+        """Load the result of `to_bytes` from the end of a generation. Raises Damaged."""
         count, rest = divmod(len(data), _ENTRY)
         if rest:
             raise Damaged("it has half of a key")
@@ -163,7 +166,7 @@ def _of_version(file: File) -> bytes:
 
 
 def _of_aside(file: File) -> bytes:
-    return _key(file, "\nset aside")  # no etag has a line break
+    return _key(file, "\nset aside")  # an etag has no line break
 
 
 def _key(file: File, version: str) -> bytes:

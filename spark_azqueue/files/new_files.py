@@ -35,7 +35,7 @@ __all__ = ["read_new_files"]
 
 
 _FILES_OF_A_MESSAGE = 10
-"""On average, at most: Event Grid puts one event into each."""
+"""Most files per message, on average. Event Grid puts one event into each message."""
 
 
 def read_new_files(
@@ -62,44 +62,44 @@ def read_new_files(
     processing_time: str | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that reads each new file of a container once, as Event Grid announces them.
+    """Start a query that reads each new file of a container once, as Event Grid announces it.
 
-    options: of the source: the account, its credential, and `queue`, in which the events are.
-        `messageEncoding` is for what the query writes.
+    options: of the source: the account, its credential, and `queue`, the queue of the events.
+        `messageEncoding` is for messages that the query writes.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
-    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried
-        at the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
-        column for corrupt records is given, `mode` is FAILFAST: a file with a line that is not of
-        the schema is quarantined whole.
+    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried at
+        the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
+        column for corrupt records is given, `mode` is FAILFAST: a file with a line that does not
+        fit the schema is quarantined whole.
     each: called with the rows of a batch of files and the batch's number; with no rows if all its
-        files are gone or broken. After a crash it may be called again with the same number and
-        files: what it writes then has to replace what it wrote before, or to be skipped.
+        files are missing or broken. After a crash it may be called again with the same number and
+        files: its write then has to replace the earlier write, or has to be skipped.
     checkpoint: Spark's `checkpointLocation`. Checkpoint and log are outside of the containers.
-    log: the folder that knows which files were read, as `blob:<container>/<folder>` or
+    log: the folder that records which files were read, as `blob:<container>/<folder>` or
         `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
         driver.
-    paths: for texts of `trusted`, where Spark finds the files of the container, if that is not
-        `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
-    include_existing_files: read also what is there before the first start. Later starts do not
+    paths: for texts of `trusted`, where Spark finds the container's files, if not at `abfss://…`,
+        as in ``{"shopdata/landing": "/mnt/landing"}``.
+    include_existing_files: read files, too, that exist before the first start. Later starts do not
         change this.
-    max_files_per_trigger: most messages in a batch; it has at most ten times as many files.
-    path_glob_filter: which names of files (not paths) are wanted, as one glob.
+    max_files_per_trigger: most messages in a batch, which has at most ten times as many files.
+    path_glob_filter: one glob for the names of wanted files (not paths).
     allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
         start decides.
     backfill_interval: seconds after which a start or a batch lists the containers for files whose
         events were lost. None: never.
-    max_file_age: seconds for which a file is remembered, at least 14 days. None: for ever.
-    max_files_remembered: how many files are remembered, beside those of the last day and the last
-        200 batches; at most 10 million. Older events than what is remembered are quarantined.
-    set_aside_queue: a queue for files and events that cannot be read, each with its reason; it is
-        made if missing, and not that of the events. None: files are in the log and in warnings.
+    max_file_age: seconds for which a file is remembered, at least 14 days. None: forever.
+    max_files_remembered: number of remembered files, at most 10 million; files of the last day and
+        the last 200 batches come on top. Events older than all remembered files are quarantined.
+    set_aside_queue: another queue for unreadable files and events, each with its reason; created if
+        missing. None: only the log and warnings name them.
     available_now, processing_time, query_name: of the query.
 
     Returns the query, after the first listing is announced in the queue. A restart with the same
-    arguments continues: everything that counts is in `checkpoint` and `log`. Raises ValueError for
-    arguments that do not fit (InvalidOption for `options`), and Spark's errors for a format, schema
-    or option that it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for
-    the log; Spark's errors and ValueError for the listing.
+    arguments continues: `checkpoint` and `log` have the whole state. Raises ValueError for invalid
+    arguments (InvalidOption for `options`), and Spark's errors for a format, schema or option that
+    it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for the log; Spark's
+    errors and ValueError for the listing.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ValueError(
@@ -168,9 +168,10 @@ def read_new_files(
 
 
 def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
-    """Without the account of the blobs, unless the source itself has blobs; without an encoding.
+    """Return the options without an encoding and, unless the source uses blobs, a blob account.
 
-    Bodies are read in both, and one of the other form would stop the query for good.
+    The source reads bodies in either encoding. With a fixed encoding, one body in the other would
+    stop the query for good.
     """
     uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
     left_out = {"messageencoding"} if uses_blobs else {"messageencoding", *OF_BLOBS}
@@ -178,7 +179,7 @@ def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _queue(source: SourceConfig) -> str:
-    """The queue of the events. Raises ValueError unless there is exactly one."""
+    """Return the queue of the events. Raises ValueError unless there is exactly one."""
     selection = source.selection
     if selection.patterns or len(selection.named) != 1:
         raise ValueError(
@@ -188,7 +189,7 @@ def _queue(source: SourceConfig) -> str:
 
 
 def _path_of(place: LogPlace, account: Account | None) -> str:
-    """The path of a log as Spark would name it."""
+    """Return the path of a log in Spark's form."""
     if place.container and account:
         return f"abfss://{place.container}@{account.name}.dfs.core.windows.net/{place.folder}"
     return f"file:{place.folder}"

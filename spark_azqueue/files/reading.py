@@ -1,4 +1,4 @@
-"""Spark's readers: the rows of a list of files, and which of them cannot be read, and why."""
+"""Use of Spark's readers: the rows of a list of files, and the unreadable files with reasons."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NEVER_SILENTLY = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""The session's settings of these names would have files left out without a word."""
+"""Overrides of session settings with which Spark would silently leave out files."""
 
 _OF_A_LOOK = {**_NEVER_SILENTLY, "recursiveFileLookup": "true"}
-"""A look at a folder takes no names of folders below it for columns, which may not fit together."""
+"""Without columns from the names of subfolders, which may not fit together."""
 
 _AT_ONCE = 16
 
 _CORRUPT = "_corrupt_record"
 
 _STEP = 50
-"""At least this many files that cannot be read are reported at once."""
+"""Least unreadable files that are reported at once."""
 
 _READS = 2
-"""So often a file's bytes have to be read, and its format not, until it counts as broken."""
+"""Number of times that a file's bytes must be readable and its format unreadable until the file
+counts as broken.
+"""
 
 
 class Files:
@@ -63,7 +65,8 @@ class Files:
     ) -> None:
         """options: of Spark's reader. See `read_new_files` for their defaults.
 
-        is_there: whether Spark finds a container at this path. looks: what is at each path.
+        is_there: returns whether Spark finds a container at a path. looks: returns what exists at
+        each path.
         """
         self._roots = roots
         self._format = file_format
@@ -77,7 +80,9 @@ class Files:
         self._empty: tempfile.TemporaryDirectory[str] | None = None
 
     def check(self, spark: SparkSession) -> None:
-        """Read no file. Raises Spark's error if format, schema or options are wrong.
+        """Check format, schema and options without reading a file.
+
+        Raises Spark's error if one is wrong.
 
         Raises ValueError if a schema is needed and missing.
         """
@@ -93,7 +98,7 @@ class Files:
         raise error
 
     def frame(self, spark: SparkSession, files: Sequence[File]) -> DataFrame:
-        """The rows of these files, none if there are none. Raises Spark's error if one is gone."""
+        """Return the rows of these files, or no rows. Raises Spark's error if a file is missing."""
         reader = self._reader(spark)
         if files:
             return reader.load(self._paths(files))
@@ -102,7 +107,7 @@ class Files:
         except Exception as error:
             if not is_sparks(error):
                 raise
-            if self._empty is None:  # some formats want a path
+            if self._empty is None:  # some formats need a path
                 self._empty = tempfile.TemporaryDirectory()
             return reader.load(f"file:{self._empty.name}")
 
@@ -111,12 +116,13 @@ class Files:
         return reader if self._schema is None else reader.schema(self._schema)
 
     def look(self, spark: SparkSession, files: Sequence[File], *, or_denied: bool = False) -> Looks:
-        """What is at the path of each of these now. Opens none.
+        """Return what exists at the path of each file now. Opens no file.
 
-        A file is gone only if its container is there, before and after a second look. or_denied:
-        say so of what the job may not look at, while it may elsewhere in the container. Raises
-        FileNotFoundError if the container is not there, OSError if it is unknown what is at a path,
-        and Spark's error if it is unknown whether a container is there. A later try may succeed.
+        A file counts as missing only if its container exists before and after a second look.
+        or_denied: return DENIED for a path that the job may not look at, if it may look elsewhere
+        in the container. Raises FileNotFoundError if the container is missing, OSError if the state
+        of a path is unknown, and Spark's error if the state of a container is unknown. A later call
+        may succeed.
         """
         found = self._look(spark, files)
         for again in (True, False):
@@ -143,7 +149,9 @@ class Files:
         return found
 
     def _is_elsewhere(self, spark: SparkSession, file: File, found: Looks) -> bool:
-        """Whether the job may look at anything else, so that only a folder is closed to it."""
+        """Return whether the job may look at other paths of the container, so only a folder is
+        denied.
+        """
         seen = (Look.FILE, Look.EMPTY, Look.NO_FILE)
         if any(place == file.place and look in seen for (place, _), look in found.items()):
             return True
@@ -153,10 +161,10 @@ class Files:
     def _look_by_spark(
         self, spark: SparkSession, root: Root, files: Sequence[File], before: Mapping[str, Look]
     ) -> dict[str, Look]:
-        """What Spark's reader sees, which may have a credential that Hadoop in the driver lacks.
+        """Return what exists, by Spark's reader, which may have credentials that Hadoop here lacks.
 
-        Each file by itself if one of them fails. before: what Hadoop said. Raises OSError if it
-        cannot say it either.
+        If the look at all files fails, each file is looked at alone. before: Hadoop's results.
+        Raises OSError if Spark cannot tell either.
         """
         whole = spark.read.format("binaryFile").options(**_OF_A_LOOK)
         on_disk = is_on_disk(spark, root.spark)
@@ -169,7 +177,7 @@ class Files:
                 return Look.NO_NAME
             if condition(error) == "PATH_NOT_FOUND" and not on_disk:
                 return Look.GONE
-            # Of a path on a disk Java says so, too, if it may not be looked at.
+            # For a denied path on a disk Java reports a missing path, too.
             if is_denied(error) or (on_disk and before[file.path] is Look.DENIED):
                 return Look.DENIED
             raise _unknown(file, said(error)) from error
@@ -185,7 +193,10 @@ class Files:
     def _look_at_rows(
         self, whole: DataFrameReader, root: Root, files: Sequence[File]
     ) -> dict[str, Look]:
-        """What is at paths of which each has something. What is empty has no row."""
+        """Return what exists at these paths, which all exist.
+
+        An empty file or folder has no row.
+        """
         asked = {file.path for file in files}
         found, strange = dict.fromkeys(asked, Look.EMPTY), ""
         try:
@@ -204,15 +215,16 @@ class Files:
         return found
 
     def unreadable(self, spark: SparkSession, files: Sequence[File]) -> Iterator[list[Quarantined]]:
-        """Which of these cannot be read: those that are no files any more, else by reading them.
+        """Yield the unreadable files: files that changed, otherwise files whose read fails.
 
-        Gives them in steps, none if all can be read. Raises Spark's error if it is the storage that
-        cannot be read, or if it is of no file.
+        Yields them in steps, none if all can be read. Raises Spark's error if the storage is
+        unreadable, or if the cause is not a file.
         """
         if found := changed(files, self.look(spark, files)):
             yield found
             return
-        step, bad = max(_STEP, len(files) // 500), []  # a list has at most 1,000 objects with these
+        # A list has at most 1,000 objects with unreadable files
+        step, bad = max(_STEP, len(files) // 500), []
         for file in failing(files, lambda some: self._failure(spark, some)):
             if why := self._why(spark, file):
                 bad.append(Quarantined(file, why))
@@ -229,9 +241,11 @@ class Files:
         return error
 
     def _why(self, spark: SparkSession, file: File) -> str | None:
-        """Why a file cannot be read; None if it can now. Raises if that is not the file's fault.
+        """Return why a file is unreadable; None if it is readable now.
 
-        A storage may fail and recover at any time, so one read says little.
+        Raises if the file is not the cause.
+
+        A storage may fail and recover at any time, so one read proves little.
         """
         error: Exception | None = None
         for _ in range(_READS):
@@ -247,12 +261,12 @@ class Files:
         return f"the file cannot be read as {self._format}: {said(error)}" if error else None
 
     def _trouble(self, spark: SparkSession, file: File) -> Exception | None:
-        """Spark's error when it reads the bytes of a file."""
+        """Return Spark's error when it reads the bytes of a file."""
         whole = spark.read.format("binaryFile").options(**_NEVER_SILENTLY)
         return failure(lambda: _through(whole.load(self._paths([file])).select("content")))
 
     def _check_root(self, spark: SparkSession, file: File, looks: Looks) -> None:
-        """Raise FileNotFoundError if the container itself is not there."""
+        """Raise FileNotFoundError if the container itself is missing."""
         root = self._roots[file.place]
         try:
             there = self._is_there(spark, root.spark)
@@ -268,7 +282,7 @@ class Files:
             )
 
     def _is_there_by_spark(self, spark: SparkSession, root: Root, looks: Looks) -> bool:
-        """Whether Spark's reader sees another path of it, or else a listing of it."""
+        """Return whether Spark's reader sees another path of the container, or a listing of it."""
         other = (
             path
             for (place, path), look in looks.items()
@@ -296,7 +310,7 @@ def _unknown(file: File, why: str) -> OSError:
 
 
 def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]) -> Iterator[T]:
-    """The items that fail, found by trying halves."""
+    """Yield the items that fail, found by trying halves."""
     if not items or fails(items) is None:
         return
     if len(items) == 1:
@@ -308,7 +322,7 @@ def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]
 
 
 def failure(act: Callable[[], object]) -> Exception | None:
-    """Spark's error of this act; None if it succeeds. Other errors are raised."""
+    """Return Spark's error of this act; None if it succeeds. Other errors are raised."""
     try:
         act()
     except Exception as error:
@@ -319,5 +333,5 @@ def failure(act: Callable[[], object]) -> Exception | None:
 
 
 def _through(frame: DataFrame) -> None:
-    """Read all rows and columns, to nowhere."""
+    """Read all rows and columns, and discard them."""
     frame.write.format("noop").mode("overwrite").save()

@@ -1,4 +1,4 @@
-"""The objects of a file log, as bytes and back with every value checked."""
+"""The objects of a file log: conversion to bytes, and back with every value checked."""
 
 from __future__ import annotations
 
@@ -25,38 +25,40 @@ from .memory import File
 from .rules import PLACE, trouble_with
 
 LIST_AT_MOST = 128 * 2**20
-"""Bytes of an object with a list."""
+"""Most bytes of an object with a list."""
 
 BAD_AT_MOST = 32 * 2**20
-"""Bytes of an object with files of a list that could not be read: a list may have several."""
+"""Most bytes of an object with unreadable files. A list may have several such objects."""
 
 SMALL_AT_MOST = 4_096
-"""Bytes of every other object, and of a snapshot's head."""
+"""Most bytes of every other object, and of a snapshot's head."""
 
 _MOST_FILES = 1_000_000
 _MOST_VALUES = 6 * _MOST_FILES + 100
-"""Of a list, as JSON: a quarantined file is an array of five."""
+"""Most values of a list, as JSON: a quarantined file is an array of five."""
 
 _SHARE = 56 * 2**20
-"""Bytes of a list for files that are looked at; and for paths that cannot be read."""
+"""Most bytes of a list for files that are looked at, and again for unreadable paths."""
 
 _REASON = 150
-"""Bytes for why a file was not read, and for what divides the values."""
+"""Bytes for the reason why a file was not read, and for separators."""
 
 _STEP = 2**20
 SENDER, QUERY = "sender", "query"
-"""The secret by which a log knows its own events; Spark's id of the query whose log it is."""
+"""The secret that marks a log's own events; Spark's id of the log's query."""
 
 _WORDS = {SENDER: re.compile(r"[0-9a-f]{32}"), QUERY: re.compile(r"[0-9a-f-]{1,64}")}
 
 
 class FileList(NamedTuple):
-    """The list of a batch. previous: the number of the record before, -1 if it is the first.
+    """The list of a batch. previous: the number of the list before, -1 if it is the first.
 
-    at: when it was made, in seconds since 1970. aside: what was not read from the beginning.
-    left_out: what was ignored, and is not remembered. oldest: see `Memory.oldest_of`; None: not
-    known. put_back: place and path of the first file for which the list had no room, and how many
-    there were; all of them come after it in this order. These three are optional in an object.
+    at: when it was made, in seconds since 1970. aside: files that were quarantined from the start.
+
+    left_out: files that were ignored, and are not remembered. oldest: see `Memory.oldest_of`; None:
+    unknown. put_back: place and path of the first file for which the list had no room, and the
+    number of such files, which all follow it in the order of candidates. These three fields are
+    optional in an object.
     """
 
     batch: int
@@ -69,7 +71,7 @@ class FileList(NamedTuple):
     put_back: tuple[str, str, int] | None = None
 
     def to_bytes(self) -> bytes:
-        """The object to store. Raises ValueError for one that could not be read again."""
+        """Return the object to store. Raises ValueError if the object could not be read again."""
         value = {
             "version": 1,
             "batch": self.batch,
@@ -94,7 +96,7 @@ class FileList(NamedTuple):
 
     @classmethod
     def read(cls, data: bytes, batch: int) -> FileList:
-        """Read the record of this batch. Raises Damaged."""
+        """Parse the list of this batch. Raises Damaged."""
         found = _unsealed(data)
         if number(found, "batch") != batch:
             raise Damaged("it is of another batch")
@@ -113,7 +115,7 @@ class FileList(NamedTuple):
 
 
 def fitting(files: Sequence[File], most: int) -> int:
-    """How many of the first of these, at most `most`, fit into the half of a list."""
+    """Return how many of the first files, at most `most`, fit into half of a list."""
     size, most = 0, min(most, _MOST_FILES // 2)
     for count, file in enumerate(files[:most]):
         size += len(json.dumps(file)) + _REASON
@@ -123,7 +125,7 @@ def fitting(files: Sequence[File], most: int) -> int:
 
 
 def bad_to_bytes(aside: Sequence[Quarantined]) -> list[bytes]:
-    """Objects with files of a list that could not be read. Raises ValueError as `to_bytes`."""
+    """Return objects with unreadable files of a list. Raises ValueError as `to_bytes` does."""
     data = sealed({"version": 1, "aside": _asides(aside)})
     if len(data) > BAD_AT_MOST:
         half = len(aside) // 2
@@ -132,24 +134,24 @@ def bad_to_bytes(aside: Sequence[Quarantined]) -> list[bytes]:
 
 
 def read_bad(data: bytes) -> list[Quarantined]:
-    """Read it back. Raises Damaged."""
+    """Parse such an object. Raises Damaged."""
     return _read_asides(_unsealed(data))
 
 
 class Begun(NamedTuple):
-    """When a log began, whether it wants older files, and whether a replaced file is a new one."""
+    """When a log began, whether it wants older files, and if it reads a replaced file again."""
 
     at: float
     existing: bool = True
     allow_overwrites: bool = False
 
     def to_bytes(self) -> bytes:
-        """The object to store. Raises ValueError as that of a list."""
+        """Return the object to store. Raises ValueError as `FileList.to_bytes` does."""
         return _readable(sealed({"version": 1, **self._asdict()}), Begun.read)
 
     @classmethod
     def read(cls, data: bytes) -> Begun:
-        """Read it back. Raises Damaged."""
+        """Parse the object. Raises Damaged."""
         found = _unsealed(data)
         return cls(
             _seconds(found, "at"),
@@ -159,17 +161,17 @@ class Begun(NamedTuple):
 
 
 def small_to_bytes(**values: Any) -> bytes:
-    """A small object: when a listing began, which list is the newest, a secret, a query's id."""
+    """Return a small object, such as for a listing's start, the newest list, a secret or an id."""
     return sealed({"version": 1, **values})
 
 
 def word_to_bytes(name: str, word: str) -> bytes:
-    """A small object with one text. Raises ValueError if it could not be read again."""
+    """Return a small object with one text. Raises ValueError if it could not be read again."""
     return _readable(small_to_bytes(**{name: word}), lambda data: read_word(data, name))
 
 
 def read_word(data: bytes, name: str) -> str:
-    """Read it back. Raises Damaged. name: `SENDER` or `QUERY`."""
+    """Parse the text of such an object. Raises Damaged. name: `SENDER` or `QUERY`."""
     found = text(_unsealed(data), name)
     if not _WORDS[name].fullmatch(found):
         raise Damaged(f"'{name}' is not valid")
@@ -177,7 +179,7 @@ def read_word(data: bytes, name: str) -> str:
 
 
 class SnapshotHead(NamedTuple):
-    """Of a snapshot. previous: the number of the snapshot before, -1 for none.
+    """Head of a snapshot. previous: the number of the snapshot before, -1 for none.
 
     at: the time of its newest list. oldest_event: of its generation, infinite if there is none.
     """
@@ -188,13 +190,13 @@ class SnapshotHead(NamedTuple):
     oldest_event: float
 
     def to_bytes(self) -> bytes:
-        """The head to store."""
+        """Return the head to store."""
         value = {"version": 1, **self._asdict(), "oldest_event": _finite(self.oldest_event)}
         return json.dumps(value).encode()
 
     @classmethod
     def read(cls, data: bytes) -> SnapshotHead:
-        """Read it back. Raises Damaged."""
+        """Parse the head. Raises Damaged."""
         if len(data) > SMALL_AT_MOST:
             raise Damaged("its head is too large")
         try:
@@ -207,7 +209,7 @@ class SnapshotHead(NamedTuple):
 
 
 def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
-    """These bytes: what is written can be read. Raises ValueError if it cannot."""
+    """Return these bytes. Raises ValueError if they cannot be read again."""
     try:
         read(data)
     except Damaged as error:
@@ -218,13 +220,13 @@ def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
 def _check_values(data: bytes) -> None:
     """Raise Damaged for JSON of more values than a list has.
 
-    A value of two bytes takes up to seventy of memory, so they are counted before they are made.
+    A value of two bytes takes up to seventy bytes of memory, so values are counted before parsing.
     """
     if len(data) <= 2 * _MOST_VALUES:
         return
     bare = data.replace(rb"\\", b"").replace(
         rb"\"", b""
-    )  # a quotation mark is a text's first or last
+    )  # then every quotation mark begins or ends a text
     count, in_text = 0, False
     for at in range(0, len(bare), _STEP):
         pieces = bare[at : at + _STEP].split(b'"')
@@ -288,6 +290,6 @@ def _or_infinite(found: Any, name: str) -> float:
 
 def _seconds(found: Any, name: str) -> float:
     value = found.get(name)
-    if type(value) not in (int, float) or not 0 <= value <= HIGHEST:  # nor for NaN
+    if type(value) not in (int, float) or not 0 <= value <= HIGHEST:  # NaN is refused, too
         raise Damaged(f"'{name}' is missing or not valid")
     return float(value)

@@ -1,4 +1,4 @@
-"""What a file log refuses: the sentences. `where`: its folder."""
+"""Errors of a file log in words. `where`: its folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spark_azqueue.errors import LogConflict
 
 
 def files_not_trusted(where: str, batch: int, place: str) -> LogConflict:
-    """A list has files of a place that the options do not name any more."""
+    """Make the error for a list with files of a place that the options no longer name."""
     return LogConflict(
         f"the list of batch {batch} in the file log {where} has files of"
         f" {place}, which 'trusted' no longer names: name it until the"
@@ -15,7 +15,7 @@ def files_not_trusted(where: str, batch: int, place: str) -> LogConflict:
 
 
 def older_batch(where: str, newest: int, batch: int) -> LogConflict:
-    """The query is at a batch below the newest list."""
+    """Make the error for a query at a batch below the newest list."""
     return LogConflict(
         f"the file log {where} has lists up to batch {newest}, and the query is"
         f" at batch {batch}: its checkpoint is another one, or was rolled back. Use the"
@@ -24,7 +24,7 @@ def older_batch(where: str, newest: int, batch: int) -> LogConflict:
 
 
 def log_of_another_query(where: str, of: str | None, query: str) -> LogConflict:
-    """The log is of the query with the id `of`."""
+    """Make the error for a log of the query with the id `of`."""
     return LogConflict(
         f"the file log {where} is of the query with the id {of}, and this one"
         f" has the id {query}: the log belongs to another checkpoint, and each query has a"
@@ -34,7 +34,7 @@ def log_of_another_query(where: str, of: str | None, query: str) -> LogConflict:
 
 
 def written_by_another(where: str, batch: int) -> LogConflict:
-    """Another query wrote the list of this batch."""
+    """Make the error for a list that another query wrote."""
     return LogConflict(
         f"another query wrote the list of batch {batch} into the file log {where}, while"
         " this one ran: end one of the two, then start the other again"
@@ -42,7 +42,7 @@ def written_by_another(where: str, batch: int) -> LogConflict:
 
 
 def new_log_of_used_checkpoint(where: str) -> LogConflict:
-    """The log has no list, and the checkpoint has batches."""
+    """Make the error for a log without a list, while the checkpoint has batches."""
     return LogConflict(
         f"the file log {where} is new, but the checkpoint has batches already, so"
         " what they read is not known: restore the log, or name the one that belongs"
@@ -51,7 +51,7 @@ def new_log_of_used_checkpoint(where: str) -> LogConflict:
 
 
 def other_overwrites(where: str, allowed: bool) -> LogConflict:
-    """The log began with this value of allow_overwrites, and it is another now."""
+    """Make the error for a log that began with another value of allow_overwrites."""
     return LogConflict(
         f"the file log {where} began with allow_overwrites={allowed},"
         " and remembers files in that way: set it so, or take a new log, checkpoint and"
@@ -60,7 +60,7 @@ def other_overwrites(where: str, allowed: bool) -> LogConflict:
 
 
 def files_not_listed(where: str, batch: int, count: int, example: str) -> LogConflict:
-    """A repeated batch has events of files that its list lacks. example: a path."""
+    """Make the error for a repeated batch with files that its list lacks. example: a path."""
     return LogConflict(
         f"the list of batch {batch} in the file log {where} does not have {count:,}"
         f" files that the batch has events of, such as {example!r}. If trusted or"

@@ -1,4 +1,4 @@
-"""Which files are wanted, and how Spark gets their paths. Values and pure functions."""
+"""Rules for wanted files, and their paths for Spark. Values and pure functions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spark_azqueue.files.events.trusted import TrustedPlace, places
 from .globs import Glob
 
 PLACE = re.compile(r"[a-z0-9:-]{1,63}/[$a-z0-9-]{3,63}")
-"""The name of a container, as `roots_of` makes it and the log keeps it."""
+"""Form of a container's name, as `roots_of` makes it and the log stores it."""
 
 _PARTS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(/.*)", re.DOTALL)
-"""Scheme, host and path, as Hadoop reads them."""
+"""Scheme, host and path, as Hadoop parses them."""
 
 
 class Root(NamedTuple):
-    """A trusted container. name: "account/container". spark: where Spark finds its files.
+    """A trusted container. name: "account/container". spark: path of its files in Spark.
 
-    https: how the URLs of its blobs begin. Both end with a slash.
+    https: beginning of its blobs' URLs. Both paths end with a slash.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Root(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """roots: by name. wanted: what the names of files match; None: every name."""
+    """Rules of a query. roots: by name. wanted: glob for names of files; None: every name."""
 
     roots: Mapping[str, Root]
     wanted: Glob | None = None
@@ -40,10 +40,10 @@ class Rules(NamedTuple):
 def roots_of(
     trusted: str | Iterable[str], paths: Mapping[str, str] | None = None
 ) -> dict[str, Root]:
-    """The trusted containers by name. trusted: as for `blob_events`.
+    """Return the trusted containers by name. trusted: as for `blob_events`.
 
-    paths: for texts of `trusted`, where Spark finds the container's files, if that is not
-    `abfss://`. Raises ValueError for what names no container, and for a container without a path.
+    paths: for texts of `trusted`, where Spark finds the container's files, if not at `abfss://`.
+    Raises ValueError for a text that names no container, and for a container without a path.
     """
     texts = [trusted] if isinstance(trusted, str) else list(trusted)
     given = dict(paths or {})
@@ -87,7 +87,7 @@ def _root(place: TrustedPlace, path: str | None, text: str) -> Root:
 
 
 def is_hidden(path: str) -> bool:
-    """True for what Spark's readers leave out without a word: `_SUCCESS`, `_temporary/…`, `.x`."""
+    """True for a path that Spark's readers silently skip: `_SUCCESS`, `_temporary/…`, `.x`."""
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part)
         for part in path.split("/")
@@ -97,15 +97,17 @@ def is_hidden(path: str) -> bool:
 _LEADS_OUT = re.compile(
     r"\A/|(?:\A|/)\.{1,2}(?:/|\Z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]|%(?:25)*(?:2f|5c)", re.I
 )
-"""As in `blob_events`, and encoded slashes: a reader that decodes twice would see another path."""
+"""As in `blob_events`, and encoded slashes, because a reader that decodes twice would see another
+path.
+"""
 
 
 LONGEST = 1_024
-"""Characters of a blob's name, by the service's rule."""
+"""Most characters of a blob's name, by the service's rule."""
 
 
 def trouble_with(path: str) -> str | None:
-    """Why Spark cannot read this path; None if it can."""
+    """Return why Spark cannot read this path; None if it can."""
     if len(path) > LONGEST:
         return "the path is longer than a blob's name can be"
     if _LEADS_OUT.search(path):
@@ -116,34 +118,34 @@ def trouble_with(path: str) -> str | None:
 
 
 def folder_of(path: str) -> str:
-    """The folder in the container in which a path is; the path itself if it is in none."""
+    """Return the first folder of a path in its container; the path itself if it has no folder."""
     return path.partition("/")[0]
 
 
 def cut(path: str) -> str:
-    """A path that the log can hold. One that is cut is that of no blob."""
+    """Return a path short enough for the log. A shortened path cannot be the path of a blob."""
     return path if len(path) <= LONGEST else f"{path[:LONGEST]}…"
 
 
 def spark_path(root: Root, path: str) -> str:
-    """The path for Spark's readers, which take it for a pattern: so its own characters count."""
+    """Return the path for Spark's readers, with characters of patterns escaped."""
     return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)
 
 
 def path_on(path: str) -> str:
-    """A path of Spark's without scheme and host, for the operating system."""
+    """Return a path of Spark without scheme and host, for the operating system."""
     return _parts(path)[2]
 
 
 def may_be_a_mount(root: Root) -> bool:
-    """Whether an empty folder may be a container that is not mounted: it has no host."""
+    """Return whether an empty folder may be a container that is not mounted: it has no host."""
     return not _parts(root.spark)[1]
 
 
 def path_below(root: Root, found: str) -> str | None:
-    """The path of a listed file below its root; None if it is not there.
+    """Return the path of a listed file below its root; None if the file is not below.
 
-    A root without a scheme or host has those of Spark's default file system, whichever it is.
+    A root without a scheme or host matches any scheme or host, as of Spark's default file system.
     """
     wanted, there = _parts(root.spark), _parts(found)
     same = all(
@@ -153,15 +155,15 @@ def path_below(root: Root, found: str) -> str | None:
 
 
 def is_inside(root: Root, path: str) -> bool:
-    """Whether a path of Spark's is that of a container, or below it.
+    """Return whether a path of Spark is the path of a container, or below it.
 
-    A path without a scheme may have that of the other.
+    If one path has no scheme, it matches any scheme.
     """
     wanted, there = _parts(root.spark), _parts(path.rstrip("/") + "/")
     same = not (wanted[0] and there[0]) or wanted[0] == there[0]
     if same and wanted[1] in ("", there[1]) and there[2].startswith(wanted[2]):
         return True
-    found = _OF_AZURE.match(there[1])  # another scheme, as wasbs://, or another host
+    found = _OF_AZURE.match(there[1])  # another scheme, such as wasbs://, or another host
     return found is not None and f"{found[2]}/{found[1]}" == root.name
 
 

@@ -1,1 +1,1 @@
-"""Metrics: what the source reports, and the listener that collects it."""
+"""Metrics: reports of the source, and the listener that collects them."""

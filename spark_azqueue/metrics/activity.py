@@ -1,4 +1,4 @@
-"""Tracks running queries from their start events, so also before they have any metrics."""
+"""Tracking of running queries by their start events, so even before they have metrics."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_AT_MOST = 100
-"""The most queries that are kept although they ended before their first metrics."""
+"""Most queries that are kept although they ended before their first metrics."""
 
 
 class QueryState(NamedTuple):
-    """What is known of a query from its start events and its end events alone.
+    """State of a query, from its start events and its end events only.
 
-    active: whether it runs. failed: whether it does not, and its newest run failed. failures: how
-    many of its runs failed, since the listener was made. started: when the newest run started, in
+    active: the query runs. failed: the query does not run, and its newest run failed. failures:
+    number of failed runs since the listener was made. started: when the newest run started, in
     seconds since 1970; None if that was before the listener.
     """
 
@@ -25,7 +25,7 @@ class QueryState(NamedTuple):
 
 
 class Activity:
-    """The runs of queries that read queues, or may. Not thread-safe."""
+    """Runs of queries that read queues, or may read queues. Not thread-safe."""
 
     def __init__(self) -> None:
         self._runs: dict[str, str] = {}  # run id -> query
@@ -36,7 +36,7 @@ class Activity:
     def started(self, run: str, query: str, at: float, *, reads_queues: bool) -> None:
         """Note a start, at this time in seconds since 1970.
 
-        reads_queues: False if it is known that the query reads none.
+        reads_queues: False if the query certainly reads no queue.
         """
         self._runs[run] = query
         if reads_queues:
@@ -50,12 +50,14 @@ class Activity:
         return run in self._runs
 
     def has_metrics(self, run: str, query: str) -> None:
-        """Note that it runs and reads queues; its start may have been before the listener's."""
+        """Note that the run is active and reads queues. The run may have started before the
+        listener.
+        """
         self._runs[run] = query
         self._others.discard(run)
 
     def reads_no_queue(self, run: str) -> None:
-        """Note that its progress names no queue."""
+        """Note that the run's progress names no queue."""
         self._others.add(run)
 
     def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
@@ -75,11 +77,11 @@ class Activity:
 
     @property
     def running(self) -> set[str]:
-        """The queries that run and read queues, or may."""
+        """The queries that run and read queues, or may read queues."""
         return {query for run, query in self._runs.items() if run not in self._others}
 
     def of_all(self, known: Iterable[str]) -> dict[str, QueryState]:
-        """What is known of each query: those with metrics, and those without any yet."""
+        """Return the state of each query, with metrics or without any yet."""
         running, found = self.running, {}
         for each in (*known, *self._ended_early, *sorted(running)):
             active, state = each in running, self._state(each)

@@ -1,4 +1,4 @@
-"""What Prometheus and OpenTelemetry export: each metric and counter, read when asked."""
+"""Metrics and counters that Prometheus and OpenTelemetry export, read on request."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Snapshot(NamedTuple):
-    """What is known now: the state of each query, each query's newest metrics, and its queues.
+    """Current values: the state of each query, each query's newest metrics, and its queues.
 
-    newest: with the counters of all runs of a query added up, since an exporter may look less often
-    than runs begin. watched: what the queues of a query show to a look from outside. rates:
-    messages a second, of queries that have a rate.
+    newest: with the counters of all runs of a query added up, because several runs may begin
+    between two reads of an exporter. watched: backlog and age of queues, read without a running
+    query. rates: messages per second, for queries that have a rate.
     """
 
     states: Mapping[str, QueryState]
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def of(cls, listener: AzQueueListener) -> Snapshot:
-        """Take it from this listener."""
+        """Return the current values of this listener."""
         newest = {query: listener.totals(query) for query in listener.queries()}
         rates = {query: listener.rate(query) for query in newest}
         return cls(
@@ -47,12 +47,12 @@ class Snapshot(NamedTuple):
         )
 
     def active(self, query: str) -> QueryMetrics | None:
-        """The newest metrics of a query that runs."""
+        """Return the newest metrics of a query if it runs."""
         state = self.states.get(query)
         return self.newest.get(query) if state and state.active else None
 
     def held(self, query: str) -> int:
-        """How many messages the query has leased, as far as known."""
+        """Return the number of messages that the query has leased, 0 if unknown."""
         metrics = self.active(query)
         return metrics.held or 0 if metrics else 0
 
@@ -64,9 +64,9 @@ Samples = Iterator[tuple[Labels, float]]
 class Metric(NamedTuple):
     """One exported metric. samples: yields the values of the labels, and the metric's value.
 
-    Gauges exist while the query runs, or its queues are watched. Counters stay when it has ended,
-    and continue in its next run in this process. (Prometheus's client adds `_total` to a counter's
-    name.)
+    Gauges exist while the query runs, or its queues are watched. Counters stay when the query has
+    ended, and continue in its next run in this process. (Prometheus's client adds `_total` to a
+    counter's name.)
     """
 
     name: str
@@ -78,7 +78,7 @@ class Metric(NamedTuple):
 
 
 class HistogramMetric(NamedTuple):
-    """A histogram, which stays like a counter. samples: labels, and the histogram."""
+    """A histogram, which stays like a counter. samples: yields the labels, and the histogram."""
 
     name: str
     meaning: str
@@ -90,13 +90,13 @@ class HistogramMetric(NamedTuple):
 
 
 def _of_state(read: Callable[[QueryState], float | None], now: Snapshot) -> Samples:
-    """From the query's start, also before the first metrics."""
+    """Yield values from the query's start on, even before the first metrics."""
     for query, state in now.states.items():
         yield from _each(query, read(state))
 
 
 def _gauge(field: str, seen: Callable[[Snapshot, str], Any] | None, now: Snapshot) -> Samples:
-    """While the query runs. seen: what its queues show, which is newer than its last report."""
+    """Yield values while the query runs. seen: value from the queues, newer than the report."""
     for query in {**now.newest, **now.watched}:
         value = seen(now, query) if seen and query in now.watched else None
         if value is None and (metrics := now.active(query)):
@@ -105,7 +105,7 @@ def _gauge(field: str, seen: Callable[[Snapshot, str], Any] | None, now: Snapsho
 
 
 def _counter(read: Callable[[QueryMetrics], Any], now: Snapshot) -> Samples:
-    """From the query's start, at 0: an increase is seen only of a counter that was there before."""
+    """Yield counters from the query's start on, at 0, so that exporters see the first increase."""
     for query in {**now.states, **now.newest}:
         metrics = now.newest.get(query)
         yield from _each(query, read(metrics) if metrics else 0)
@@ -129,7 +129,9 @@ def _each(query: str, value: Any) -> Samples:
 
 
 def _expiry(now: Snapshot, query: str) -> float | None:
-    """Until the first message expires: of those that can be read, and of the newest batch."""
+    """Return the seconds until the first message expires, of the readable ones and the newest
+    batch.
+    """
     metrics = now.active(query)
     known: list[float] = [*now.watched[query].expires.values()]
     if metrics and metrics.expires_seconds is not None:
@@ -167,7 +169,7 @@ _SEEN: Mapping[str, Callable[[Snapshot, str], Any]] = {
     "head_seconds": lambda now, query: now.watched[query].heads or None,
     "expires_seconds": _expiry,
 }
-"""What a look at the queues knows better than the last report of the query."""
+"""Values that a read of the queues returns newer than the last report of the query."""
 
 
 def _states() -> Iterator[Metric]:

@@ -1,6 +1,7 @@
-"""Latencies as histograms with fixed buckets, so that those of runs and sources can be added up.
+"""Latencies as histograms with fixed buckets, so that the histograms of runs and sources can be
+added up.
 
-Pure. Each is measured in the process that sees it; only counts by bucket travel.
+Pure. Each latency is measured in one process; only counts per bucket are sent to others.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from typing import Any
 Bounds = tuple[float, ...]
 
 AGES: Bounds = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 43_200, 86_400, 259_200)
-"""Of messages, in seconds: from a second to three days."""
+"""Buckets for ages of messages, in seconds: from a second to three days."""
 
 REQUESTS: Bounds = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Those that OpenTelemetry's conventions for messaging advise."""
+"""Buckets for requests, as OpenTelemetry's conventions for messaging advise."""
 
 BATCHES: Bounds = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600)
 
 DELIVERY, COMMIT, BATCH = "delivery", "commit", "batch"
-"""Ages of messages when they are put into a batch, and when their batch is known as committed; and
-the durations of batches. All other names are kinds of requests, perhaps with an error after a
-space: "delete 503"."""
+"""Names of latencies: the age of messages when they are put into a batch, and when the commit of
+their batch is known; and the durations of batches. All other names are kinds of requests, for
+failed ones with an error after a space: "delete 503".
+"""
 
 NO_ANSWER, OTHER = "no_answer", "_OTHER"
 
@@ -35,13 +37,13 @@ _MOST = 2**63 - 1
 
 
 def bounds_of(name: str) -> Bounds:
-    """The upper bounds of the buckets of this latency, without the last one, which has none."""
+    """Return the upper bounds of this latency's buckets, except the last, which has none."""
     return {DELIVERY: AGES, COMMIT: AGES, BATCH: BATCHES}.get(name, REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """counts: in each bucket, one more than there are bounds. total_ms: sum of all values."""
+    """Counts per bucket, one more than bounds, and the sum of all values (total_ms)."""
 
     bounds: Bounds
     counts: tuple[int, ...]
@@ -49,7 +51,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values."""
+        """Number of values."""
         return sum(self.counts)
 
     @property
@@ -59,14 +61,14 @@ class Histogram:
 
     @property
     def cumulative(self) -> list[tuple[str, int]]:
-        """The buckets of Prometheus: the upper bound, and how many values are not above it."""
+        """The buckets of Prometheus: the upper bound, and the number of values up to it."""
         names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
         return list(zip(names, accumulate(self.counts), strict=True))
 
     def quantile(self, share: float) -> float | None:
-        """About the value below which this share (0 to 1) of all is; None without values.
+        """Return an estimate of the quantile for this share (0 to 1); None without values.
 
-        Within a bucket values count as spread evenly, as in Prometheus's `histogram_quantile`.
+        Values count as spread evenly within a bucket, as in Prometheus's `histogram_quantile`.
         """
         wanted, below = share * self.count, 0
         if not self.count:
@@ -86,7 +88,9 @@ class Histogram:
         )
 
     def since(self, before: Histogram | None) -> Histogram:
-        """What came since then; all of it if that is no earlier state of this one."""
+        """Return the values since `before`; all values if `before` is not an earlier state of this
+        one.
+        """
         if before is None:
             return self
         counts = tuple(now - then for now, then in zip(self.counts, before.counts, strict=True))
@@ -94,10 +98,10 @@ class Histogram:
         return self if min(*counts, total_ms) < 0 else Histogram(self.bounds, counts, total_ms)
 
     def values(self) -> list[tuple[float, int]]:
-        """Values with the same buckets and the same sum: each with how often it comes.
+        """Return values with the same buckets and the same sum, each with its number.
 
-        In each bucket they are at the same part of its width; above the last bound at that bound,
-        or as far above it as the sum demands.
+        In each bucket they are at the same part of its width; above the last bound they are at that
+        bound, or as far above it as the sum requires.
         """
         least = sum(low * n for low, n in zip((0.0, *self.bounds), self.counts, strict=True))
         widths = [high - low for low, high in zip((0.0, *self.bounds), self.bounds, strict=False)]
@@ -112,13 +116,13 @@ class Histogram:
         return found
 
     def to_json(self) -> list[int]:
-        """The sum in milliseconds, and the counts without the zeros at their end."""
+        """Return the sum in milliseconds, and the counts without zeros at their end."""
         last = max((place for place, count in enumerate(self.counts, 1) if count), default=0)
         return [self.total_ms, *self.counts[:last]]
 
     @classmethod
     def from_json(cls, value: Any, bounds: Bounds) -> Histogram:
-        """Read it back. Raises TypeError or ValueError if it is not one."""
+        """Parse a histogram. Raises TypeError or ValueError for another value."""
         total_ms, *counts = value
         missing = len(bounds) + 1 - len(counts)
         for each in (total_ms, *counts):
@@ -133,7 +137,7 @@ Latencies = Mapping[str, Histogram]
 
 
 def added(one: Latencies, other: Latencies) -> dict[str, Histogram]:
-    """The sums, by name."""
+    """Return the sums of the histograms, by name."""
     found = dict(one)
     for name, each in other.items():
         found[name] = found[name] + each if name in found else each
@@ -141,12 +145,12 @@ def added(one: Latencies, other: Latencies) -> dict[str, Histogram]:
 
 
 def latencies_to_json(latencies: Latencies) -> dict[str, list[int]]:
-    """As plain values."""
+    """Return the histograms as plain values."""
     return {name: each.to_json() for name, each in latencies.items()}
 
 
 def latencies_from_json(value: Any) -> dict[str, Histogram]:
-    """Read them back. Raises TypeError, ValueError or AttributeError if it is not them."""
+    """Parse histograms. Raises TypeError, ValueError or AttributeError for another value."""
     if len(value) > _NAMES_AT_MOST or not all(map(_NAME.fullmatch, value)):
         raise ValueError("a report has too many latencies, or one that has no such name")
     return {name: Histogram.from_json(each, bounds_of(name)) for name, each in value.items()}
@@ -160,9 +164,9 @@ class Recorder:
         self._totals: dict[str, float] = {}
 
     def observe(self, name: str, seconds: Iterable[float]) -> None:
-        """Count these values; a negative one (clocks differ) is 0.
+        """Count these values; a negative value (clocks differ) counts as 0.
 
-        A request's error beyond forty names counts as `_OTHER` of its kind.
+        An error of a request counts as `_OTHER` of its kind once there are twenty names.
         """
         if name not in self._counts:
             kind, _, error = name.partition(" ")
@@ -178,7 +182,7 @@ class Recorder:
         self._totals[name] += total
 
     def latencies(self) -> dict[str, Histogram]:
-        """What was counted so far."""
+        """Return the histograms so far."""
         return {
             name: Histogram(bounds_of(name), tuple(counts), round(self._totals[name] * 1_000))
             for name, counts in list(self._counts.items())

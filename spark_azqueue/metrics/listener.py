@@ -5,7 +5,7 @@
     listener.latest("orders").backlog
     listener.as_dataframe(spark).show()
 
-It keeps them in the memory of this process; they do not survive a restart.
+The metrics are in the memory of this process; they do not survive a restart.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUERIES_AT_MOST = 100
-"""The most queries whose metrics are kept. The oldest finished queries are dropped first."""
+"""Most queries whose metrics are kept. The oldest finished queries are dropped first."""
 
 _ENDED_AT_MOST = 1_000
-"""The most runs whose end is kept, for `wait_for_end`."""
+"""Most runs whose end is kept, for `wait_for_end`."""
 
 TRANSACTION_EVERY_S = 30.0
-"""The transaction log is read for one query at most once in this many seconds."""
+"""Seconds between two reads of the transaction log for one query."""
 
 SCHEMA = QueryMetrics.columns()
 """Columns of `as_dataframe`, as DDL."""
@@ -67,12 +67,14 @@ class AzQueueListener(StreamingQueryListener):
         transactions: ReadTransaction | None = None,
         watch: WatchQueues | None = None,
     ) -> None:
-        """keep: how many batches' or idle moments' metrics to keep for each query.
+        """keep: number of metrics that are kept per query, for batches or idle moments.
 
-        transactions: reads the transaction log of the queries' sinks, as `transaction_reader` of
-        the package makes it. It is called every 30 seconds for each query at most, and at its end.
-        watch: looks at the queues of queries, as `queue_watch` of the package makes it. It is
-        called when metrics are exported, also for queries that fail or do not run.
+        transactions: reads the transaction log of the queries' sinks, as made by the package's
+        `transaction_reader`. The function is called at most every 30 seconds for each query, and at
+        the query's end.
+
+        watch: reads the state of queries' queues, as made by the package's `queue_watch`. The
+        function is called when metrics are exported, even for queries that fail or do not run.
         """
         self._keep = keep
         self._watch = watch
@@ -82,7 +84,7 @@ class AzQueueListener(StreamingQueryListener):
         self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
         self._before: dict[str, QueryMetrics] = {}  # with the counters of runs before the newest
         self._carried: dict[str, Carried] = {}  # by run
-        self._batches: dict[str, Recorder] = {}  # how long the batches of each query took
+        self._batches: dict[str, Recorder] = {}  # durations of the batches of each query
         self._followers: list[Callable[[QueryMetrics], object]] = []
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
@@ -110,34 +112,34 @@ class AzQueueListener(StreamingQueryListener):
     # ── queries ───────────────────────────────────────────────────────────────────────────────────
 
     def queries(self, *, active: bool = False) -> list[str]:
-        """The queries with metrics, by name or id. active: only those that have not ended."""
+        """Return the queries with metrics, by name or id. active: only queries that run."""
         with self._lock:
             running = self._activity.running
             return [query for query in self._kept if not active or query in running]
 
     def activity(self) -> dict[str, bool]:
-        """The queries by name or id, and whether each runs now: `states`, and of these `active`."""
+        """Return the queries by name or id, and whether each runs now (`active` of `states`)."""
         return {query: state.active for query, state in self.states().items()}
 
     def states(self) -> dict[str, QueryState]:
-        """The queries by name or id, whether each runs, when it started, and how often it failed.
+        """Return the state of queries by name or id: whether each runs, its start, its failures.
 
-        A query is here from its start, so also before its first metrics, and if it failed before.
-        If it cannot be known yet whether a query reads queues (Spark Connect), it is here until its
-        first progress.
+        A query is included from its start, so even before its first metrics, or if it failed before
+        them. If it is unknown whether a query reads queues (Spark Connect), it is included until
+        its first progress.
         """
         with self._lock:
             return self._activity.of_all(self._kept)
 
     def latest(self, query: Any) -> QueryMetrics | None:
-        """The newest metrics of a query (by name, id, or the query itself), or None."""
+        """Return the newest metrics of a query (by name, id, or the query itself), or None."""
         known = self._of(query)
         return known[-1] if known else None
 
     def totals(self, query: Any) -> QueryMetrics | None:
-        """The newest metrics of a query, its counters added up over all runs that the listener saw.
+        """Return the newest metrics of a query, with counters added up over all its observed runs.
 
-        So they do not begin at 0 in each run, as those of `latest` and `metrics` do.
+        So counters do not restart at 0 in each run, as they do in `latest` and `metrics`.
         """
         newest = self.latest(query)
         if newest is None:
@@ -146,12 +148,12 @@ class AzQueueListener(StreamingQueryListener):
             return self._total(newest)
 
     def sends(self, query: str) -> bool:
-        """True if the query's sink is a queue; False also if that is not known (Connect)."""
+        """True if the query's sink is a queue; False also if that is unknown (Connect)."""
         with self._lock:
             return query in self._sends
 
     def follow(self, follower: Callable[[QueryMetrics], object]) -> None:
-        """From now on call this with the `totals` of a query whenever it has new metrics."""
+        """Call this function with the `totals` of a query whenever the query has new metrics."""
         self._followers.append(follower)
 
     def _total(self, newest: QueryMetrics) -> QueryMetrics:
@@ -161,7 +163,7 @@ class AzQueueListener(StreamingQueryListener):
         return replace(total, latencies=added(total.latencies or {}, batches.latencies()))
 
     def watched(self) -> Mapping[str, Watched]:
-        """What the queues of queries show now, by the name of the query; none without `watch`."""
+        """Return the state of queries' queues, by the name of the query; empty without `watch`."""
         if self._watch is None:
             return {}
         try:
@@ -171,17 +173,17 @@ class AzQueueListener(StreamingQueryListener):
             return {}
 
     def rate(self, query: Any) -> float | None:
-        """Messages a second in the batches of the last ten minutes, idle time included.
+        """Return messages per second in the batches of the last ten minutes, idle time included.
 
         None before the first batch, and if there were no messages.
         """
         return rate_of(self._of(query))
 
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
-        """Wait until the listener knows of the end of a run; False if that takes too long.
+        """Wait until the listener is notified of the end of a run; False after `timeout_s` seconds.
 
-        query: the StreamingQuery, which has ended. Until then its metrics say that it runs: Spark
-        notifies listeners later than callers that wait for the query.
+        query: the StreamingQuery, which has ended. Until the notification its metrics say that it
+        runs: Spark notifies listeners later than callers that wait for the query.
         """
         run = str(query.runId)
         with self._ends:
@@ -200,12 +202,15 @@ class AzQueueListener(StreamingQueryListener):
             return self._activity.knows(run) or run in self._ended
 
     def metrics(self, query: Any = None) -> list[dict[str, Any]]:
-        """All metrics of one query, or of all, as flat dicts. Oldest first within a query."""
+        """Return all metrics of one query, or of all, as flat dicts.
+
+        Oldest first within a query.
+        """
         chosen = [query] if query is not None else self.queries()
         return [each.as_dict() for one in chosen for each in self._of(one)]
 
     def as_dataframe(self, spark: SparkSession, query: Any = None) -> DataFrame:
-        """`metrics` as a DataFrame with the columns of `SCHEMA`."""
+        """Return `metrics` as a DataFrame with the columns of `SCHEMA`."""
         rows = [
             each | {"timestamp": datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00"))}
             for each in self.metrics(query)
@@ -243,20 +248,22 @@ class AzQueueListener(StreamingQueryListener):
         self._take(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Keep the metrics of an idle query. The event has none, so ask for the last progress."""
+        """Keep the metrics of an idle query. The event has none, so read the last progress."""
         if self.spark is None:
             return
         try:
             query = self.spark.streams.get(str(event.id))
             progress = query.lastProgress if query else None
         except Exception:
-            log.debug("query %s has no progress", event.id, exc_info=True)  # it has ended
+            log.debug("query %s has no progress", event.id, exc_info=True)  # the query has ended
             return
         if progress is not None:
             self._take(progress.json)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Record that the query ended. Keep its metrics; drop those of the oldest ended queries."""
+        """Record that the query ended. Keep its metrics; drop the metrics of the oldest ended
+        queries.
+        """
         if self._transactions:
             self._take_last_transaction(self._transactions, str(event.id), str(event.runId))
         with self._lock:
@@ -337,7 +344,7 @@ class AzQueueListener(StreamingQueryListener):
             return found
 
     def _take_last_transaction(self, transactions: SeldomRead, query_id: str, run: str) -> None:
-        """Bring the newest metrics of this run up to date: the last batch may be newer."""
+        """Update the newest metrics of this run, because the last transaction may be newer."""
         known = self._of(query_id)
         found = transactions.now(query_id) if known else None
         if found is None:
@@ -348,12 +355,12 @@ class AzQueueListener(StreamingQueryListener):
                 kept[-1] = replace(kept[-1], **found.metrics())
 
     def _reads_queues(self, query_id: str) -> bool:
-        """False if the query's plan names no source of ours; True if that cannot be known."""
+        """False if the query's plan names no azqueue source; True if that is unknown."""
         plan = self._in_jvm(query_id, lambda query: query.analyzedPlan().toString())
         return plan is None or "azqueue" in plan.lower()
 
     def _in_jvm(self, query_id: str, ask: Callable[[Any], Any]) -> str | None:
-        """What a query in the JVM says; None if it cannot be known, as with Spark Connect."""
+        """Return an answer of a query in the JVM; None if there is none, as with Spark Connect."""
         try:
             query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
             return str(ask(query._jsq.streamingQuery()))
@@ -365,8 +372,7 @@ class AzQueueListener(StreamingQueryListener):
 class SeldomRead:
     """Reads the log for a query at most every 30 seconds, and keeps the answer. Thread-safe.
 
-    A log that cannot be read costs the metrics, and nothing else; a warning says so once for each
-    query.
+    If a log is unreadable, only these metrics are missing; a warning is logged once per query.
     """
 
     def __init__(self, read: ReadTransaction, clock: Callable[[], float] = time.monotonic) -> None:
@@ -377,7 +383,7 @@ class SeldomRead:
         self._warned: set[str] = set()
 
     def of(self, query_id: str) -> TransactionReport | None:
-        """The newest transaction of this query, as of the last 30 seconds; None without one."""
+        """Return the newest transaction of this query, at most 30 seconds old; None without one."""
         with self._lock:
             known = self._known.get(query_id)
         if known and self._clock() - known[0] < TRANSACTION_EVERY_S:
@@ -385,7 +391,7 @@ class SeldomRead:
         return self.now(query_id)
 
     def now(self, query_id: str) -> TransactionReport | None:
-        """The newest transaction of this query, read now."""
+        """Read and return the newest transaction of this query."""
         found = None
         try:
             found = self._read(query_id)
@@ -402,18 +408,18 @@ class SeldomRead:
 
 
 def _is_temporary(checkpoint: str) -> bool:
-    """True for a folder that Spark made itself, since the query named none."""
+    """True for a folder that Spark made itself because the query named none."""
     return checkpoint.rstrip("/").rpartition("/")[2].startswith("temporary-")
 
 
 def _nothing_happened(before: QueryMetrics, now: QueryMetrics) -> bool:
-    """True if there was no more than a poll in between."""
+    """True if nothing but a poll happened in between."""
     same = replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds)
     return replace(same, requests=now.requests) == now
 
 
 def line(metrics: QueryMetrics) -> str:
-    """One batch as a line for the log."""
+    """Return one batch as a line for the log."""
     parts = [
         f"query '{metrics.query}' batch {metrics.batch_id}: {metrics.messages} messages in"
         f" {metrics.batch_seconds:.1f} s ({metrics.messages_per_second:.0f}/s)"

@@ -1,6 +1,6 @@
-"""The listeners of this process, for those that wait until they know of the end of a run.
+"""The listeners of this process, for code that waits until they are notified of the end of a run.
 
-Pure, so that what decides about restarts needs no Spark.
+Pure, so that decisions about restarts need no Spark.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from weakref import WeakSet
 
 
 class Observer(Protocol):
-    """An AzQueueListener."""
+    """Interface of an AzQueueListener."""
 
     def observes(self, query: Any) -> bool:
-        """True if it gets the events of this run."""
+        """True if the observer gets the events of this run."""
 
     def wait_for_end(self, query: Any, timeout_s: float) -> bool:
-        """Wait until it knows of the end of this run; False if that takes too long."""
+        """Wait until the observer was notified of the end of this run; False after `timeout_s`
+        seconds.
+        """
 
 
 _lock = threading.Lock()
@@ -25,13 +27,15 @@ _all: WeakSet[Observer] = WeakSet()
 
 
 def register(observer: Observer) -> None:
-    """Name an observer to `observers_of`. It is dropped when nothing else refers to it."""
+    """Add an observer for `observers_of`. The observer is dropped when no other object refers to
+    it.
+    """
     with _lock:
         _all.add(observer)
 
 
 def observers_of(query: Any) -> list[Observer]:
-    """The observers that get the events of this run."""
+    """Return the observers that get the events of this run."""
     with _lock:
         found = list(_all)
     return [each for each in found if each.observes(query)]

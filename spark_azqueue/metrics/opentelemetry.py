@@ -1,11 +1,11 @@
-"""A listener's metrics for OpenTelemetry. Needs `pip install opentelemetry-api`.
+"""Export of a listener's metrics to OpenTelemetry. Needs `pip install opentelemetry-api`.
 
     export_to_opentelemetry(AzQueueListener.attach(spark))
 
-What OpenTelemetry's conventions for messaging have a name for has that name (`messaging.…`); all
-other names, labels and meanings are those of Prometheus (docs/metrics.md). Gauges and counters are
-read from the listener at each collection; histograms are recorded when a query reports. Where they
-go is for the reader and exporter of your MeterProvider to say.
+If OpenTelemetry's conventions for messaging name a metric, it has that name (`messaging.…`). All
+other metrics have the names, labels and meanings that Prometheus has (docs/metrics.md). Gauges and
+counters are read from the listener at each collection; histograms are recorded when a query
+reports. The reader and exporter of your MeterProvider decide where the metrics are sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Attributes = dict[str, str]
 def export_to_opentelemetry(listener: AzQueueListener, meter: Meter | None = None) -> None:
     """Observe the listener's metrics with a meter (default: one of the global MeterProvider).
 
-    Call it once for a meter: OpenTelemetry has no way to undo it.
+    Call this once per meter: OpenTelemetry cannot undo it.
     """
     meter = meter or get_meter("spark_azqueue", __version__)
     for metric in METRICS:
@@ -76,7 +76,9 @@ def _consumed(listener: AzQueueListener, _: CallbackOptions) -> Iterator[Observa
 def _attributes(
     query: str, operation: str, error: str = "", destination: str = OTHERS, template: str = ""
 ) -> Attributes:
-    """template: with patterns, in place of names, which may become many."""
+    """Return the attributes of an observation. template: patterns, used in place of names, which
+    may become many.
+    """
     found = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": operation,
@@ -90,10 +92,10 @@ def _attributes(
 
 
 class _Recording:
-    """Records what was added to the histograms of each query, and the rows that sinks wrote."""
+    """Records new values of each query's histograms, and the rows that sinks wrote."""
 
     def __init__(self, meter: Meter, sends: Callable[[str], bool]) -> None:
-        """sends: true for a query whose rows become messages."""
+        """sends: returns True for a query whose rows become messages."""
         self._sends = sends
         self._known: dict[str, Latencies] = {}
         self._sent_at: dict[str, str] = {}
@@ -128,7 +130,7 @@ class _Recording:
         }
 
     def record(self, total: QueryMetrics) -> None:
-        """Record what is new in these metrics."""
+        """Record the new values in these metrics."""
         query, latencies = total.query, total.latencies or {}
         known = self._known.pop(query, {})
         self._known[query] = latencies
@@ -159,6 +161,6 @@ class _Recording:
 
 
 def _record(instrument: Instrument, value: float, times: int, attributes: Attributes) -> None:
-    """OpenTelemetry takes values one by one."""
+    """Record a value several times, because OpenTelemetry accepts only single values."""
     for _ in range(times):
         instrument.record(value, attributes)

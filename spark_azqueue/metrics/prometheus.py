@@ -1,9 +1,9 @@
-"""A listener's metrics for Prometheus. Needs `pip install prometheus-client`.
+"""Export of a listener's metrics to Prometheus. Needs `pip install prometheus-client`.
 
     export_to_prometheus(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464, addr="127.0.0.1")
 
-Metrics are read from the listener at each scrape; nothing is kept here.
+Metrics are read from the listener at each scrape, and not stored here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MetricsCollector(Collector):
     """
 
     def __init__(self, now: Callable[[], Snapshot]) -> None:
-        """now: called at each scrape."""
+        """now: returns the current values; called at each scrape."""
         self._now = now
 
     def describe(self) -> list[Metric]:
@@ -58,7 +58,7 @@ class MetricsCollector(Collector):
 def served(
     now: Callable[[], Snapshot], address: str, port: int
 ) -> contextlib.AbstractContextManager[None]:
-    """Serve these metrics alone until the context is left. Raises OSError if it cannot listen."""
+    """Serve only these metrics until the context is left. Raises OSError if it cannot listen."""
     registry = CollectorRegistry()
     registry.register(MetricsCollector(now))
     server, thread = start_http_server(port, address, registry)
@@ -81,7 +81,7 @@ _IDLE_S = 5.0
 
 
 def _bounded(handler: Any) -> Any:
-    """A handler that ends an idle connection, and one more than 32: each has a thread."""
+    """Return a handler that closes idle connections, and any beyond 32: each has a thread."""
     free = threading.BoundedSemaphore(_CONNECTIONS)
 
     class Bounded(handler):  # type: ignore[misc]
@@ -104,7 +104,7 @@ def export_to_prometheus(
 ) -> MetricsCollector:
     """Register the listener's metrics with a registry (default: Prometheus's own).
 
-    To undo it, pass the returned collector to `registry.unregister`.
+    To undo this, pass the returned collector to `registry.unregister`.
     """
     collector = MetricsCollector(partial(Snapshot.of, listener))
     registry.register(collector)

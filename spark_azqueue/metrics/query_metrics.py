@@ -1,6 +1,6 @@
 """Metrics from one progress event of a query that reads queues.
 
-They are computed from Spark's progress JSON, see `source_progress.py`.
+The metrics are computed from Spark's progress JSON, see `source_progress.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .latency import Latencies, added
 from .report import Counters, CountsByQueue, Report, TransactionReport, hints_of
 from .source_progress import Carried, seconds_since_1970, source_progress
 
-# None for what Spark's release does not show.
+# None for values that Spark's release does not show.
 Count = int | None
 Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
-"""Marks a metric that is a counter by name: it starts from zero in each run."""
+"""Marks a counter per name, which starts from zero in each run."""
 
 _NO_COLUMNS = ("counters", "latencies", "template")
 
@@ -39,10 +39,10 @@ _DDL: Mapping[Any, str] = {
 class QueryMetrics:
     """The metrics of one query at the end of a batch, or while it is idle (messages = 0).
 
-    Only azqueue sources count; several of them are added together. A metric is declared here, with
-    its meaning and the name of its metric (after `azqueue_`), for a map also with the metric's
-    second label, and TOTAL if it is a counter; and read in `metrics_of`. Columns and exported
-    metrics follow. The maps and counters of the source are declared in `report.py`.
+    Only azqueue sources count; several sources are added together. Each field declares a metric:
+    its meaning, the metric's name (after `azqueue_`), for a map the metric's second label, and
+    TOTAL for a counter. `metrics_of` computes the values. Columns and exported metrics follow from
+    the declarations. `report.py` declares the maps and counters of the source.
     """
 
     query: Annotated[str, "The query's name, or its id if it has no name."]
@@ -138,7 +138,7 @@ class QueryMetrics:
     ] = None
 
     def plus(self, before: QueryMetrics | None) -> QueryMetrics:
-        """These metrics, with the counters of earlier runs added. before: None without any."""
+        """Return these metrics plus the counters of earlier runs. before: None without any."""
         if before is None:
             return self
         both = [each.counters for each in (before, self) if each.counters]
@@ -158,20 +158,23 @@ class QueryMetrics:
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """The meaning of each metric, by name, without counters and latencies."""
+        """Return the meaning of each metric, by name, without counters and latencies."""
         hints = hints_of(cls).items()
         return {name: hint.__metadata__[0] for name, hint in hints if name not in _NO_COLUMNS}
 
     @classmethod
     def columns(cls) -> str:
-        """The columns of `as_dict` as Spark's DDL."""
+        """Return the columns of `as_dict` as Spark's DDL."""
         hints = {name: hint.__origin__ for name, hint in hints_of(cls).items()}
         columns = {name: _DDL[hints[name]] for name in cls.meanings()} | {"timestamp": "timestamp"}
         columns |= dict.fromkeys(Counters.meanings(), "bigint")
         return ", ".join(f"{name} {ddl}" for name, ddl in columns.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """A flat dict of metrics and counters. None for what Spark's release does not show."""
+        """Return a flat dict of metrics and counters.
+
+        None for values that Spark's release does not show.
+        """
         flat = {name: getattr(self, name) for name in self.meanings()}
         unknown = dict.fromkeys(Counters.meanings())
         return flat | (asdict(self.counters) if self.counters else unknown)
@@ -181,7 +184,7 @@ RATE_OVER_S = 600.0
 
 
 def rate_of(kept: Sequence[QueryMetrics]) -> float | None:
-    """Messages a second in the batches of the last ten minutes, up to the end of the newest one.
+    """Return messages per second in the batches of the ten minutes up to the end of the newest.
 
     kept: oldest first. None if there were no messages.
     """
@@ -199,10 +202,10 @@ def metrics_of(
     transaction_of: Callable[[str], TransactionReport | None] | None = None,
     carried: Carried | None = None,
 ) -> QueryMetrics | None:
-    """The metrics of one progress event (parsed JSON); None if the query reads no queue.
+    """Return the metrics of one progress event (parsed JSON); None if the query reads no queue.
 
-    transaction_of: the newest transaction of a query, by its id. carried: what earlier events of
-    the same run brought; it is brought up to date.
+    transaction_of: returns the newest transaction of a query, by its id. carried: reports from
+    earlier events of the same run; this call updates it.
     """
     began = seconds_since_1970(str(progress["timestamp"]))
     carried = {} if carried is None else carried
@@ -246,13 +249,13 @@ def _added(before: ByQueue, now: ByQueue) -> ByQueue:
 
 
 def _sink_rows(progress: Mapping[str, Any]) -> int | None:
-    """Rows that the sink wrote in this batch; None if Spark does not count them (foreachBatch)."""
+    """Return the rows that the sink wrote in this batch; None without a count (foreachBatch)."""
     rows = (progress.get("sink") or {}).get("numOutputRows")
     return None if rows is None or int(rows) < 0 else int(rows)
 
 
 def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
-    """The metrics that the source reports as they are. is_current: else only what is counted."""
+    """Return the metrics that the source reports. is_current: otherwise only the counted values."""
     if report is None:
         return {}
     if not is_current:

@@ -1,4 +1,4 @@
-"""What a progress event says of the queues that its batch read; and whether its sink skipped it."""
+"""Facts in a progress event about the queues that its batch read, and a skip of its sink."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ _DEQUEUE = "dequeue"
 
 
 class Read(NamedTuple):
-    """What one progress event says of the queues that its batch read.
+    """Facts in one progress event about the queues that its batch read.
 
-    batch: its run and number. sources: how many read queues. messages: how many gave rows. is_new:
-    there was a batch of one of them, also one without rows. is_repeated: Spark repeated it after a
-    failure, and asked for no other. is_old_spark: it is of Spark 4.0 or 4.1, where `availableNow`
-    runs a single batch; None if that is unknown, as of a batch that is repeated. ends: the offsets
-    at the end of each source's batch. oldest: of each source with a batch, its account, and the
-    earliest insertion time of its messages (seconds since 1970, by the service's clock), None if
-    unknown; with leaseOn=executors of the batch before, which is what is known. seconds: how long
-    the trigger took. visibility_timeout: that of new leases, 0 if unknown. hides: messages may be
-    hidden, since tasks were killed, or a dequeue of the run had no answer. counters: of the run so
-    far, None if they are not reported. unread: how many messages the batch had, if it is new and no
-    row of it was read: its sink skipped it.
+    batch: its run and number. sources: number of sources that read queues. messages: number of
+    messages that gave rows. is_new: there was a new batch of at least one source, perhaps without
+    rows. is_repeated: Spark repeated the batch after a failure, and asked for no new batch.
+    is_old_spark: the event is from Spark 4.0 or 4.1, where `availableNow` runs a single batch; None
+    if unknown, as for a repeated batch. ends: the offsets at the end of each source's batch.
+
+    oldest: for each source with a batch, its account, and the earliest insertion time of its
+    messages (seconds since 1970, by the service's clock), None if unknown; with leaseOn=executors,
+    the time of the batch before, which is the newest known.
+
+    seconds: duration of the trigger. visibility_timeout: of new leases, 0 if unknown. hides:
+    messages may be hidden, because tasks were killed, or a dequeue of the run got no answer.
+    counters: of the run so far, None if they are not reported. unread: number of messages of the
+    batch if it is new and no row of it was read, which means that its sink skipped it.
     """
 
     batch: tuple[str, int]
@@ -46,12 +49,12 @@ class Read(NamedTuple):
 
     @property
     def places(self) -> list[tuple[str, frozenset[str]]]:
-        """Of each source its account, and the names of queues that its batch has."""
+        """For each source its account, and the names of the queues in its batch."""
         return [(str(end["account"]), _queues_in(end)) for end in self.ends]
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
-    """What a progress event (parsed JSON) says was read; None if the query reads no queue.
+    """Parse the facts about queues in a progress event (JSON); None if the query reads no queue.
 
     Never raises.
     """
@@ -75,7 +78,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
     is_new = [
         bool(start != end and end["batch"] and CLOSING not in end) for start, end, _ in offsets
     ]
-    # A report in an offset is of the run that made it.
+    # A report in an offset belongs to the run that made the offset.
     reports = [
         ours.report if ours.report and (latest and (ours.made_at is None or new)) else None
         for (_, ours), new in zip(found, is_new, strict=True)
@@ -112,7 +115,7 @@ _LOST = frozenset(f"{_DEQUEUE} {each}" for each in (NO_ANSWER, 500, 502, 504))
 
 
 def _loses(report: Report) -> bool:
-    """True if dequeues of the run were sent and not answered; perhaps they are under way."""
+    """True if dequeues of the run were sent and not answered; they may still be under way."""
     answered = sum(
         each.count
         for name, each in report.latencies.items()
@@ -122,7 +125,7 @@ def _loses(report: Report) -> bool:
 
 
 def skipped(read: Read) -> str:
-    """What to say of a batch of which no row was read though it had messages; else ""."""
+    """Return a warning for a batch with messages of which no row was read; otherwise ""."""
     if not read.unread:
         return ""
     number = read.batch[1]
@@ -147,7 +150,9 @@ def skipped(read: Read) -> str:
 
 
 def _messages_in(end: Mapping[str, Any]) -> int:
-    """How many messages the batch of this offset gave; 0 for a plan, whose tasks lease them."""
+    """Return the number of messages in the batch of this offset; 0 for a plan, whose tasks lease
+    them.
+    """
     if "slots" in end:
         return 0
     if "log" in end:

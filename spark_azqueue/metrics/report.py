@@ -1,4 +1,4 @@
-"""What the source reports: the backlog, its leases and counters; and a transaction log, of a sink.
+"""Reports of the source: backlog, leases and counters; and of a sink's transaction log.
 
 Spark shows the `Report` as JSON in the progress, next to the offsets. It does not survive a
 restart: every run of a query counts from zero.
@@ -19,35 +19,38 @@ from .latency import Latencies, added, latencies_from_json, latencies_to_json
 REPORT_VERSION = 1
 
 MOST_QUEUES_REPORTED = 100
-"""The most queues with metrics of their own, except for the backlog: each is a time series."""
+"""Most queues with metrics of their own, except for the backlog: each is a time series."""
 
 AT = "at"
-"""Of a report in an offset: when it was made, in seconds since 1970."""
+"""Field of a report in an offset: when it was made, in seconds since 1970."""
 
 BYTES_IN_AN_OFFSET = 4_096
 _MOST_IN_AN_OFFSET = (20, 10, 5, 0)
-"""How many queues have metrics of their own: the first number that fits."""
+"""Numbers of queues with their own metrics; the first number with which the report fits is used."""
 
 _MOST_NAMES = 10_000
-"""A report is refused beyond these. A query reads 1,000 queues at most."""
+"""Most names of a report that is accepted. A query reads at most 1,000 queues."""
 
 OTHERS = "(others)"
-"""The name for all other queues. No queue can have it."""
+"""Name for all other queues. No queue can have this name."""
 
 _NAME = re.compile(rf"[a-z0-9_-]{{1,63}}|{re.escape(OTHERS)}")
-"""A report comes back from a checkpoint: names become labels, and are in lines of logs."""
+"""Names that a report may have.
+
+It comes from a checkpoint, and names become labels and log lines.
+"""
 
 _TEMPLATE = re.compile(r"[a-z0-9*?,-]{0,200}")
 
 WATCH = "watch"
-"""Marks a counter that a batch's line in the log has if it is not 0."""
+"""Marks a counter that the log line of a batch shows if it is not 0."""
 
 _Sum = TypeVar("_Sum", "Counters", "LogReport")
 _Counts = Mapping[str, int]
 
 
 def whole(value: Any) -> int:
-    """A number of a progress, as a long of Spark holds it. Raises TypeError or ValueError."""
+    """Return a number of a progress, within Spark's long. Raises TypeError or ValueError."""
     number = int(value)
     if not -(2**63) <= number < 2**63:
         raise ValueError("a number of a report is too large")
@@ -55,12 +58,15 @@ def whole(value: Any) -> int:
 
 
 def _plus(one: int, other: int) -> int:
-    """The sum, or the nearest number that a long of Spark holds."""
+    """Return the sum, or the nearest number that fits into Spark's long."""
     return max(-(2**63), min(one + other, 2**63 - 1))
 
 
 def hints_of(kind: type) -> Mapping[str, Any]:
-    """The `Annotated` of each field of a dataclass, by name: its first text is the meaning."""
+    """Return the `Annotated` of each field of a dataclass, by name.
+
+    Its first text is the meaning.
+    """
     return get_type_hints(kind, include_extras=True)
 
 
@@ -68,7 +74,7 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 class Counters:
     """Totals since the query's run began, mostly of messages.
 
-    Those of a driver that leases are counted under the lock of its ledger.
+    If the driver leases, its counters are guarded by the lock of its ledger.
     """
 
     dequeued: Annotated[int, "Messages dequeued, copies included."] = 0
@@ -96,17 +102,17 @@ class Counters:
 
     @classmethod
     def meanings(cls) -> Mapping[str, str]:
-        """The meaning of each counter, by name."""
+        """Return the meaning of each counter, by name."""
         return {name: hint.__metadata__[0] for name, hint in hints_of(cls).items()}
 
     @classmethod
     def watched(cls) -> list[str]:
-        """The names of the counters that are marked with WATCH."""
+        """Return the names of the counters that are marked with WATCH."""
         return [name for name, hint in hints_of(cls).items() if WATCH in hint.__metadata__]
 
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
-        """Read counters back. A missing one is 0; unknown ones (of a newer release) are ignored."""
+        """Parse counters. A missing one is 0; unknown ones (of a newer release) are ignored."""
         return cls(**{name: whole(counters.get(name, 0)) for name in cls.meanings()})
 
     def __add__(self, other: Counters) -> Counters:
@@ -114,7 +120,7 @@ class Counters:
 
 
 class CountsByQueue:
-    """Counts by the name of a queue: of the first hundred queues, and of all others together."""
+    """Counts per queue name, for the first hundred queues, and for all others together."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -124,22 +130,22 @@ class CountsByQueue:
         self.add_counts(Counter(names))
 
     def add_counts(self, counts: _Counts) -> None:
-        """Add these, by name."""
+        """Add these counts, by name."""
         for name, count in counts.items():
             is_known = name in self._counts or len(self._counts) < MOST_QUEUES_REPORTED
             kept = name if is_known else OTHERS
             self._counts[kept] = _plus(self._counts[kept], count)
 
     def as_dict(self) -> dict[str, int]:
-        """The counts so far."""
+        """Return the counts so far."""
         return dict(self._counts)
 
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """The state of a write-ahead log. What earlier runs left counts, too.
+    """The state of a write-ahead log, including batches of earlier runs.
 
-    `QueryMetrics` says what each means: `log_segments` is `segments`, and so on.
+    `QueryMetrics` has the meaning of each field: `log_segments` is `segments`, and so on.
     """
 
     segments: int
@@ -151,7 +157,7 @@ class LogReport:
 
     @classmethod
     def from_json(cls, log: Mapping[str, Any]) -> LogReport:
-        """Read it back. Raises LookupError, TypeError or ValueError if it is not one."""
+        """Parse a report. Raises LookupError, TypeError or ValueError for another value."""
         took = log.get("put_seconds")
         counts = {name: whole(log[name]) for name in hints_of(cls) if name != "put_seconds"}
         if took is not None and not math.isfinite(took := float(took)):
@@ -167,7 +173,7 @@ class LogReport:
 class TransactionReport:
     """The newest transaction that a query has recorded.
 
-    `QueryMetrics` says what each means: `sink_published` is `published`, and so on.
+    `QueryMetrics` has the meaning of each field: `sink_published` is `published`, and so on.
     """
 
     published: int
@@ -177,16 +183,16 @@ class TransactionReport:
     publish_seconds: float | None = None
 
     def metrics(self) -> dict[str, Any]:
-        """As fields of `QueryMetrics`."""
+        """Return the fields under their names in `QueryMetrics`."""
         return {f"sink_{name}": value for name, value in asdict(self).items()}
 
 
 ReadTransaction = Callable[[str], TransactionReport | None]
-"""Reads the log. Takes the query's id; None if it has recorded nothing there."""
+"""Reads the log. Takes the query's id; returns None if the query has recorded nothing there."""
 
 
 class _Map(NamedTuple):
-    """The name of a map in the JSON (which leaves out an empty one) and in `QueryMetrics`."""
+    """Names of a map in the JSON (which leaves out an empty map) and in `QueryMetrics`."""
 
     json: str
     metric: str
@@ -199,18 +205,20 @@ class Report:
     """The state of the source's process beside the driver.
 
     backlog: the service's approximate count of each queue, with leased and delayed messages;
-    without the queues whose count failed. held: messages leased, and not known to be gone.
+    without queues whose count failed. held: messages leased, and not known to be gone.
     unconfirmed_deletes: committed messages not deleted yet; each is deleted when it comes back.
-    visibility_timeout: that of new leases, in seconds. log: None without a write-ahead log, and
-    before it is open. poison: as `backlog`, of the poison queues; empty if none is used. expires:
-    when the first message of the newest batch expires, seconds since 1970; None if none does.
-    oldest: with leaseOn=executors, when the oldest message of the newest batch that is closed was
-    inserted, seconds since 1970; None if unknown, or if the offset says it. hidden_for: for so many
-    seconds tasks that were killed may hide messages that they had leased.
-    heads: age of the first visible message of each queue, in seconds, when it was last looked at.
-    delivered_by_queue: messages passed to Spark since the run began. requests: to queues,
-    sent by the source's process, by operation; empty if tasks send requests, too. latencies: since
-    the run began, see `latency.py`. template: the option `queue` if it has patterns.
+    visibility_timeout: of new leases, in seconds. log: None without a write-ahead log, and before
+    it is open. poison: the same counts of the poison queues; empty if none is used.
+
+    expires: when the first message of the newest batch expires, seconds since 1970; None if none
+    expires. oldest: with leaseOn=executors, insertion time of the oldest message of the newest
+    closed batch, seconds since 1970; None if unknown, or if the offset has it. hidden_for: seconds
+    for which messages of killed tasks may stay hidden.
+
+    heads: age of the first visible message of each queue, in seconds, at the last read.
+    delivered_by_queue: messages passed to Spark since the run began. requests: requests to queues
+    from the source's process, by operation; empty if tasks send requests, too. latencies: since the
+    run began, see `latency.py`. template: the option `queue` if it has patterns.
     """
 
     backlog: _Counts
@@ -240,11 +248,11 @@ class Report:
                 yield name, declared
 
     def metrics(self) -> dict[str, _Counts | None]:
-        """The maps by their names in `QueryMetrics`; None for one that is empty."""
+        """Return the maps by their names in `QueryMetrics`; None for an empty map."""
         return {each.metric: getattr(self, name) or None for name, each in self._maps()}
 
     def to_json(self) -> dict[str, Any]:
-        """The value for Spark: plain dicts, no secrets, no ids."""
+        """Return the value for Spark: plain dicts, no secrets, no ids."""
         value: dict[str, Any] = {
             "version": REPORT_VERSION,
             "backlog": dict(self.backlog),
@@ -267,7 +275,7 @@ class Report:
         return value | {name: counts for name, counts in maps.items() if counts}
 
     def for_an_offset(self, now: float) -> dict[str, Any]:
-        """The report in 4 KB at most, since offsets are copied often, and with the time.
+        """Return the report with its time in at most 4 KB, because offsets are copied often.
 
         now: seconds since 1970.
         """
@@ -281,7 +289,7 @@ class Report:
         return {name: each for name, each in value.items() if name != "latencies"}
 
     def counted(self) -> Report:
-        """What it has counted, without what may have changed since."""
+        """Return only the counted values, without the values that may have changed since."""
         totals: dict[str, Any] = {
             name: getattr(self, name) for name, each in self._maps() if each.is_total
         }
@@ -295,7 +303,7 @@ class Report:
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Report:
-        """Read a report back. Raises LookupError, TypeError or ValueError if it is not one."""
+        """Parse a report. Raises LookupError, TypeError or ValueError for another value."""
         expires, oldest = (
             None if (time := report.get(name)) is None else whole(time)
             for name in ("expires", "oldest")
@@ -338,7 +346,7 @@ class Report:
 
 
 def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
-    """Add the fields one by one, but for those that are given."""
+    """Add the fields one by one, except the given ones."""
     names = hints_of(type(one)).keys() - given.keys()
     sums: dict[str, Any] = {name: _plus(getattr(one, name), getattr(other, name)) for name in names}
     return type(one)(**sums, **given)
@@ -360,7 +368,7 @@ def _template(written: Any) -> str:
 def _shortened(
     counts: _Counts, most: int, together: Callable[[_Counts, _Counts], dict[str, int]]
 ) -> _Counts:
-    """The largest of them, and all others together."""
+    """Return the largest counts, and all others together."""
     names = sorted(counts, key=counts.__getitem__, reverse=True)
     found: _Counts = {name: counts[name] for name in names[:most]}
     for name in names[most:]:

@@ -1,7 +1,7 @@
-"""What one source of a query says in a progress event: its part of Spark's progress JSON, read.
+"""The part of one source in a query's progress event, parsed from Spark's progress JSON.
 
 The offsets describe the batch; `latestOffset` holds the source's own report. On Spark 4.0 and 4.1
-the offset of a new batch has it, see `Carried`.
+the offset of a new batch holds the report, see `Carried`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from typing import Any, NamedTuple
 from .report import AT, Report, whole
 
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What comes of values that no source wrote."""
+"""Errors that values of another origin than the source can cause."""
 
 CLOSING = "closing"
 """The field of an offset that ends an empty batch: see `source/engine_calls.py`."""
 
 Carried = dict[int, tuple[float, Report]]
-"""The newest report that an offset of each source brought in a run of a query, and when."""
+"""For each source, the newest report from an offset in a query's run, and its time."""
 
 CARRIED_FOR_S = 60.0
-"""How long the state in such a report counts as that of now. What it has counted stays."""
+"""Seconds for which the state in such a report counts as current. Its counters stay valid."""
 
 
 class SourceProgress(NamedTuple):
-    """made_at: when the report was made, if it came with the offset, seconds since 1970."""
+    """A source's part of a progress event.
+
+    made_at: when the report was made, in seconds since 1970, if it came with the offset.
+    """
 
     messages: int
     oldest: float | None
@@ -36,14 +39,16 @@ class SourceProgress(NamedTuple):
     is_current: bool = True
 
     def with_carried(self, number: int, began: float, carried: Carried) -> SourceProgress:
-        """With the report that counts now. began: the trigger; a new offset is made after that."""
+        """Return this progress with the current report. began: the trigger; a new offset is made
+        later.
+        """
         if self.report and self.made_at is None:
             return self  # Spark has asked for it
         if self.report and self.made_at is not None and self.made_at + 1 > began:
             carried[number] = began, self.report
             return self
         if number not in carried:
-            return self._replace(report=None)  # of an earlier run, or of none
+            return self._replace(report=None)  # of an earlier run, or no report at all
         at, report = carried[number]
         if began - at <= CARRIED_FOR_S:
             return self._replace(report=report)
@@ -51,7 +56,7 @@ class SourceProgress(NamedTuple):
 
 
 def source_progress(source: Mapping[str, Any]) -> SourceProgress | None:
-    """Read a source's part of the progress; None if it is not an azqueue source, or damaged."""
+    """Parse a source's part of the progress; None if it is not an azqueue source, or damaged."""
     try:
         return _undamaged(source)
     except DAMAGE:
@@ -94,14 +99,16 @@ def _made_at(report: Mapping[str, Any]) -> int | None:
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
-    """Messages up to an offset in a log. It counts those of its own batch. Spark's first batch
-    after a restart may hold two on 4.0 and 4.1: then the rows count."""
+    """Return the messages up to an offset in a log, which counts the messages of its own batch.
+
+    Spark's first batch after a restart may hold two batches on 4.0 and 4.1: then the rows count.
+    """
     before = start.get("batch") if start else None
     return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
 
 
 def offset_of(offset: Any) -> dict[str, Any] | None:
-    """An offset as a dict. Spark passes JSON, or text that holds JSON."""
+    """Return an offset as a dict. Spark passes JSON, or text that holds JSON."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -111,14 +118,14 @@ def offset_of(offset: Any) -> dict[str, Any] | None:
 
 
 def seconds_since_1970(text: str) -> float:
-    """Spark's and our own ISO 8601 in UTC -> seconds since 1970."""
+    """Parse an ISO 8601 time in UTC, of Spark or of this package, to seconds since 1970."""
     form = "%Y-%m-%dT%H:%M:%S.%fZ" if "." in text else "%Y-%m-%dT%H:%M:%SZ"
     moment = datetime.datetime.strptime(text, form)
     return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
 
 
 def oldest_in(end: Mapping[str, Any], report: Report | None) -> float | None:
-    """The earliest insertion time of what this offset brought: see `Read.oldest`."""
+    """Return the earliest insertion time of the messages of this offset: see `Read.oldest`."""
     if "slots" not in end:
         return seconds_since_1970(end["oldest"]) if "oldest" in end else None
     waits = end.get("waiting") or end.get("gaveUp") or any("from" in each for each in end["slots"])

@@ -1,4 +1,4 @@
-"""What queues show to a look from outside: without their query, so also while it fails or rests."""
+"""Backlog and age of queues, read without a running query."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SHOWN_AT_MOST = 32
-"""A peek shows no more messages of a queue."""
+"""Most messages of a queue that a peek shows."""
 
 _Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the queues of one query hold, by the name of the queue. Pure.
+    """The contents of one query's queues, by the name of the queue. Pure.
 
-    answers: 1 for a queue that answered the last look, else 0; 0 for a
-    pattern whose queues could not be listed. backlog: the service's count, with
-    leased and delayed messages. poison: the same of poison queues. visible: how many can be read
-    now, without queues that showed 32: they may have more. heads: age of the first of these in
-    seconds. expires: seconds until the first of these expires.
+    answers: 1 for a queue that answered the last read, else 0; 0 for a pattern whose queues could
+    not be listed. backlog: the service's count, with leased and delayed messages. poison: the same
+    for poison queues. visible: number of visible messages, without queues that showed 32, which may
+    have more. heads: age of the first visible message in seconds. expires: seconds until the first
+    visible message expires.
     """
 
     answers: _Counts = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Watched:
 
     @classmethod
     def of_all(cls, watched: Sequence[Watched]) -> Watched:
-        """All of these, of the sources of one query."""
+        """Return all of these together, for the sources of one query."""
         return cls(
             **{
                 field: {
@@ -42,9 +42,9 @@ class Watched:
         )
 
     def scaling(self, held: int) -> Scaling | None:
-        """What there is to do; None if a queue did not answer: its messages would be missing.
+        """Return the waiting work; None if a queue did not answer: its messages would be missing.
 
-        held: how many messages the query has leased, as far as known.
+        held: number of messages that the query has leased, as far as known.
         """
         if not all(self.answers.values()):
             return None
@@ -54,7 +54,7 @@ class Watched:
             for name, count in self.backlog.items()
             if name in self.visible
         )
-        here = max(0, held - hidden)  # in the queues that do not show what is hidden
+        here = max(0, held - hidden)  # in the queues that do not show how many messages are hidden
         at_least = sum(min(count, SHOWN_AT_MOST) for count in full)
         return Scaling(
             sum(self.visible.values()) + max(at_least, sum(full) - here), max(0, hidden - held)
@@ -63,9 +63,9 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """waiting: messages that can be read now. elsewhere: leased by others, or delayed.
+    """Counts for scaling. waiting: visible messages. elsewhere: leased by others, or delayed.
 
-    Of a queue that shows 32 messages or more nothing tells which of the others are hidden: all but
+    If a queue shows 32 messages, the number of hidden messages is unknown: all messages except
     those that the query has leased count as waiting, as with KEDA's `visibleonly`.
     """
 
@@ -74,4 +74,4 @@ class Scaling:
 
 
 WatchQueues = Callable[[], Mapping[str, Watched]]
-"""Looks at the queues of queries, by the name of the query. What cannot be known is left out."""
+"""Returns the state of queues by the name of the query. Queries with unknown state are left out."""

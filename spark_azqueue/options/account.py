@@ -1,6 +1,6 @@
-"""The options of source and sink: the account, its addresses and credential, bodies.
+"""The options that source and sink share: the account, its addresses and credential, bodies.
 
-Nothing is sent, and no error shows a secret.
+This module sends nothing, and no error shows a secret.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ ACCOUNT_OPTIONS = (
     ),
     _text(
         "sasProvider",
-        "`package.module:callable`, or `package.module:callable(text)` to call it with this text"
-        " (no secret: query plans show it). It gives an `azure.core` AzureSasCredential, whose SAS"
-        " is used: a function with the annotation `-> AzureSasCredential`. Called in each process,"
-        " again before the SAS ends and when the service refuses it. See"
+        "`package.module:callable`, or `package.module:callable(text)` to call it with this"
+        " text (no secret: query plans show it). A function with the annotation `->"
+        " AzureSasCredential` (of `azure.core`), whose SAS is used. Called in each process,"
+        " again before the SAS expires and when the service refuses it. See"
         " [permissions.md](permissions.md#a-sas-that-is-renewed).",
     ),
     Option(
@@ -97,8 +97,8 @@ ACCOUNT_OPTIONS = (
         parsers.one_of(IdentityKind),
         "Microsoft Entra identity, through azure-identity: `default`, `managedIdentity`,"
         " `workloadIdentity`, `servicePrincipal` or `azureCli`. Or `databricks`: a service"
-        " credential of Unity Catalog, see [databricks.md](databricks.md). Or `fabric`: who runs"
-        " the notebook or job on Microsoft Fabric, see [fabric.md](fabric.md).",
+        " credential of Unity Catalog, see [databricks.md](databricks.md). Or `fabric`: the"
+        " identity that runs the notebook or job on Microsoft Fabric, see [fabric.md](fabric.md).",
     ),
     _text(
         "serviceCredential",
@@ -106,11 +106,10 @@ ACCOUNT_OPTIONS = (
     ),
     _text(
         "credentialProvider",
-        "`package.module:callable`, or `package.module:callable(text)` as above, that gives an"
-        " `azure.core` TokenCredential: a class with"
-        " `get_token`, or a function with the annotation `-> TokenCredential`. Called once in each"
-        " process. It has to be in an installed module, and a"
-        " [policy](permissions.md#policy) can name the only ones that are allowed.",
+        "`package.module:callable`, or `package.module:callable(text)` as above, that returns"
+        " an `azure.core` TokenCredential: a class with `get_token`, or a function with the"
+        " annotation `-> TokenCredential`. Called once in each process. It has to be in an"
+        " installed module, and a [policy](permissions.md#policy) can restrict the allowed ones.",
     ),
     _text("tenantId", "Entra tenant, with `credential`."),
     _text(
@@ -132,7 +131,7 @@ _WAYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedConfig:
-    """What source and sink have both. parallelism None: chosen from how the service answers."""
+    """Settings that source and sink share. parallelism None: chosen from the service's answers."""
 
     account: Account = made_of(*ACCOUNT_OPTIONS)
     encoding: Encoding = option(
@@ -146,25 +145,25 @@ class SharedConfig:
     create_queue: bool = option(
         "createQueue",
         parsers.flag,
-        "Create a queue that does not exist instead of failing. The sink does so, and creates the"
+        "Create a queue that does not exist instead of failing. The sink creates it, and the"
         " `blobContainer`, when it sends the first row.",
         default=False,
     )
     parallelism: int | None = option(
         "parallelism",
         parsers.or_auto(parsers.whole_number(1, 128)),
-        "Most concurrent requests: of a source to dequeue (up to 32 messages each), and as many to"
-        " delete; in each task of a sink to send. `auto`: as many as each queue and the process"
-        " turn out to take, with at most 16 dequeues.",
+        "Most concurrent requests: of a source to dequeue (up to 32 messages each), and the"
+        " same number to delete; in each task of a sink to send. `auto`: as many as each queue"
+        " and the process can handle, with at most 16 dequeues.",
         shown="auto",
     )
 
 
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
-    """Find the one credential in parsed options (by canonical name).
+    """Find the only credential in parsed options (by canonical name).
 
-    environment: as `os.environ`; looked at if the options name no account, or a provider.
-    Raises InvalidOption if there is no credential, more than one, or one that must not be used.
+    environment: as `os.environ`; used if the options name no account, or a provider. Raises
+    InvalidOption if there is no credential, more than one, or a forbidden one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     text = given.get("secret.connectionString")
@@ -202,7 +201,7 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _is_of_a_user(ways: Sequence[str], given: Mapping[str, Any]) -> bool:
-    """True for a SAS that may be bound to a user, and what gives that user's token."""
+    """True for a SAS that may be bound to a user, if a source of the user's token is set."""
     sas, *others = ways
     if others not in (["credential"], ["credentialProvider"]):
         return False
@@ -265,7 +264,7 @@ _NEEDED = {
     IdentityKind.FABRIC: (),
 }
 _DETAILS = {
-    # Options that go with some credentials only: with which.
+    # Options that only some credentials allow, each with the credential.
     **dict.fromkeys(_ENTRA, "a Microsoft Entra identity"),
     "clientSecret": "credential=servicePrincipal",
     "serviceCredential": "credential=databricks",
@@ -275,7 +274,7 @@ _DETAILS = {
 def _check_details(
     given: Mapping[str, Any], way: str, allowed: Sequence[str] = (), needed: Sequence[str] = ()
 ) -> None:
-    """Raise InvalidOption for a detail that this way does not take, or needs and does not have."""
+    """Raise InvalidOption for a detail that this credential does not allow, or that is missing."""
     for name in needed:
         if name not in given:
             raise invalid_account(f"{way} needs '{name}' as well")
@@ -285,9 +284,9 @@ def _check_details(
 
 
 def from_connection_string(text: str, source: str, service: str = "queue") -> Account:
-    """The account in a connection string; `url` is that of this service ("queue" or "blob").
+    """Return the account in a connection string; `url` is its endpoint of `service`.
 
-    source: where the text comes from, for errors. Raises InvalidOption.
+    source: origin of the text, for errors. service: "queue" or "blob". Raises InvalidOption.
     """
     parts = connection_string_parts(text, source)
     if parts.get("usedevelopmentstorage", "").lower() == "true":
@@ -304,7 +303,7 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
     url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
         raise invalid_account(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    # If the queues are not at the usual address (an emulator, say), neither are the blobs.
+    # If the queues are not at the usual address (such as an emulator's), neither are the blobs.
     unusual = "queueendpoint" in parts and "blobendpoint" not in parts
     return Account(
         name or account_name(url),
@@ -337,7 +336,10 @@ def _is_base64(text: str) -> bool:
 
 
 def sas_token(text: str, source: str) -> str:
-    """Return a SAS without "?". Raises InvalidOption for other texts. source: as above."""
+    """Return a SAS without "?".
+
+    Raises InvalidOption for other texts. source: names it in errors.
+    """
     sas = text.lstrip("?").strip()
     if "sig=" not in sas:
         raise invalid_account(f"the {source} holds no SAS token (no 'sig=' in it; value not shown)")
@@ -379,7 +381,7 @@ def _port_is_legal(found: re.Match[str] | None) -> bool:
 
 
 def _masked(url: str) -> str:
-    """Describe a text that is not an address. Hide it if it may be or hold a secret."""
+    """Describe a text that is not an address. Hide the text if it may contain a secret."""
     if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
         return repr(url)
     if "=" in url:
@@ -390,7 +392,10 @@ def _masked(url: str) -> str:
 
 
 def account_name(url: str) -> str:
-    """The account's name. Azurite and IP addresses have it in the path, Azure in the host name."""
+    """Return the account's name.
+
+    Azurite and IP addresses have it in the path, Azure in the host name.
+    """
     parts = urlsplit(url)
     if path := parts.path.strip("/"):
         return path.split("/")[0]
@@ -398,7 +403,10 @@ def account_name(url: str) -> str:
 
 
 def blob_url_beside(queue_url: str) -> str | None:
-    """The blob endpoint of the same account: `.queue.` becomes `.blob.`. None without `.queue.`"""
+    """Return the blob endpoint of the same account: `.queue.` becomes `.blob.`.
+
+    Returns None for a URL without `.queue.`.
+    """
     host = urlsplit(queue_url).netloc
     if ".queue." not in host:
         return None
@@ -406,7 +414,7 @@ def blob_url_beside(queue_url: str) -> str | None:
 
 
 def connection_string_parts(text: str, source: str) -> dict[str, str]:
-    """Fields by lower-case name. Raises InvalidOption, which never quotes the text."""
+    """Return the fields by lower-case name. Raises InvalidOption, which never quotes the text."""
     parts: dict[str, str] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(";"))):
         name, equals, value = piece.partition("=")
@@ -420,7 +428,7 @@ def connection_string_parts(text: str, source: str) -> dict[str, str]:
 
 
 def endpoint(parts: Mapping[str, str], service: str) -> str | None:
-    """The endpoint in a connection string, or the one its account name implies, or None."""
+    """Return the endpoint in a connection string, or the endpoint of its account name, or None."""
     if url := parts.get(f"{service}endpoint", "").rstrip("/"):
         return url
     if not (name := parts.get("accountname")):

@@ -27,8 +27,8 @@ _invalid_account = partial(InvalidOption, condition=Condition.INVALID_BLOB_ACCOU
 _LARGE_BODY = Option(
     "largeBody",
     parsers.one_of(LargeBody),
-    "A body over 64 KiB as stored: the sink `fail`s, or puts it into a `blob` and sends a small"
-    " reference, which a source with `largeBody=blob` turns back into the body. See"
+    "A body over 64 KiB as stored: the sink `fail`s, or stores it in a `blob` and sends a small"
+    " reference, from which a source with `largeBody=blob` reads the body. See"
     " [writing.md](writing.md#bodies-over-64-kib).",
     default=LargeBody.FAIL,
 )
@@ -53,7 +53,7 @@ _BLOB_ACCOUNT = (
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimCheck:
-    """Where large bodies are stored.
+    """Storage of large bodies.
 
     account: its `url` is the blob endpoint. delete: delete a blob when its message is settled.
     """
@@ -61,8 +61,8 @@ class ClaimCheck:
     container: str = option(
         "blobContainer",
         container_name,
-        "The container of these blobs, required with `largeBody=blob`. A source reads no other"
-        " container.",
+        "The container of these blobs, required with `largeBody=blob`. A source never reads"
+        " another container.",
     )
     account: Account = made_of(*_BLOB_ACCOUNT)
     delete: bool = option(
@@ -79,9 +79,9 @@ BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
 
 
 def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimCheck | None:
-    """The settings for large bodies; None with largeBody=fail. Raises InvalidOption.
+    """Return the settings for large bodies; None with largeBody=fail. Raises InvalidOption.
 
-    account: that of the queues; None if the blobs have one of their own.
+    account: account of the queues; None if the blobs have their own.
     """
     if values["largeBody"] is LargeBody.FAIL:
         logs = [values[name] for name in ("writeAheadLog", "transactionLog", "readLog")]
@@ -97,11 +97,10 @@ def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimChe
 
 
 def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Account:
-    """The account of the blobs: the queue's, or a separate one. Its `url` is the blob endpoint.
+    """Return the account of the blobs: the queue's, or a separate one. `url` is its blob endpoint.
 
-    account: that of the queues, needed without 'secret.blobConnectionString'.
-
-    Raises InvalidOption if the address is unknown or contradictory.
+    account: account of the queues, needed without 'secret.blobConnectionString'. Raises
+    InvalidOption if the address is unknown or contradictory.
     """
     text, url = options.get("secret.blobConnectionString"), options.get("blobAccountUrl")
     if text and url:
@@ -142,9 +141,10 @@ def section(
     account: Account,
     invalid: Callable[[str], InvalidOption],
 ) -> T | None:
-    """A log's settings with its account; None without its place, the first option of `config`.
+    """Return a log's settings with its account; None if the first option of `config` is not set.
 
-    account: that of the queues. invalid: the error if this option is set without a place.
+    The first option is the log's place. account: account of the queues. invalid: makes the error if
+    another option of `config` is set without a place.
     """
     place = values[next(options_of(config)).name]
     if place is None:

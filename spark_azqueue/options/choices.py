@@ -6,7 +6,7 @@ import enum
 
 
 class Side(enum.Flag):
-    """Which side an option is for."""
+    """The side of an option: source, sink or both."""
 
     SOURCE = enum.auto()
     SINK = enum.auto()
@@ -14,7 +14,7 @@ class Side(enum.Flag):
 
 
 class OnUndecodable(str, enum.Enum):
-    """What to do with a message whose text does not decode."""
+    """Action for a message whose text does not decode."""
 
     FAIL = "fail"
     POISON = "poison"
@@ -22,56 +22,56 @@ class OnUndecodable(str, enum.Enum):
 
 
 class PoisonFormat(str, enum.Enum):
-    """What is put into a poison queue for a message."""
+    """Form of a message in a poison queue."""
 
     COPY = "copy"
     ENVELOPE = "envelope"
 
 
 class LargeBody(str, enum.Enum):
-    """What to do with a body that is too large for a message."""
+    """Action for a body that is too large for a message."""
 
     FAIL = "fail"
     BLOB = "blob"
 
 
 class QueuePriority(str, enum.Enum):
-    """How one stream shares its batches among several queues."""
+    """Distribution of one stream's batches among several queues."""
 
     FAIR = "fair"
     STRICT = "strict"
 
 
 class IsolationLevel(str, enum.Enum):
-    """Whether the source reads what a transaction of a sink may have abandoned."""
+    """Whether the source reads messages that a transaction of a sink may have abandoned."""
 
     READ_UNCOMMITTED = "readUncommitted"
     READ_COMMITTED = "readCommitted"
 
 
 class DeleteAfter(str, enum.Enum):
-    """When a source with a write-ahead log deletes the messages of a batch."""
+    """Time at which a source with a write-ahead log deletes the messages of a batch."""
 
     COMMIT = "commit"
     LOG = "log"
 
 
 class LeaseOn(str, enum.Enum):
-    """Where a source's messages are dequeued, stored and deleted."""
+    """Place where a source's messages are dequeued, stored and deleted."""
 
     DRIVER = "driver"
     EXECUTORS = "executors"
 
 
 class LogStart(str, enum.Enum):
-    """With which batch of a write-ahead log a new checkpoint begins."""
+    """First batch of a write-ahead log for a new checkpoint."""
 
     EARLIEST = "earliest"
     AFTER_COMMITTED = "afterCommitted"
 
 
 class Operation(str, enum.Enum):
-    """What the sink does with a row."""
+    """Action of the sink for a row."""
 
     ENQUEUE = "enqueue"
     UPDATE = "update"
@@ -79,21 +79,21 @@ class Operation(str, enum.Enum):
 
 
 class MessageFormat(str, enum.Enum):
-    """What the sink makes of a row's body."""
+    """Form in which the sink sends a row's body."""
 
     TEXT = "text"
     CLOUD_EVENTS = "cloudevents"
 
 
 class OnRowError(str, enum.Enum):
-    """What the sink does with a row that cannot be sent."""
+    """Action of the sink for a row that cannot be sent."""
 
     FAIL = "fail"
     QUEUE = "queue"
 
 
 class OnStaleReceipt(str, enum.Enum):
-    """What the sink does if a row's pop receipt is no longer valid."""
+    """Action of the sink if a row's pop receipt is no longer valid."""
 
     IGNORE = "ignore"
     FAIL = "fail"

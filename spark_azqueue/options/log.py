@@ -22,7 +22,7 @@ _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 _invalid_executors = partial(InvalidOption, condition=Condition.INVALID_EXECUTORS_OPTION)
 
 MOST_STORED_BYTES = 256 * 2**20
-"""With a log, the most that a batch or slot may have: each is stored in one piece."""
+"""With a log, most bytes of a batch or slot, because it is stored in one piece."""
 
 _EXPECTED = "blob:<container>/<folder>, or file:/<folder> (an absolute path)"
 _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
@@ -30,7 +30,7 @@ _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
 
 @dataclass(frozen=True)
 class LogPlace:
-    """A folder. container: None for one in a file system, whose `folder` is an absolute path."""
+    """A folder. container: None for a folder in a file system (an absolute path)."""
 
     container: str | None
     folder: str
@@ -40,7 +40,7 @@ class LogPlace:
 
 
 def log_place(value: str) -> LogPlace:
-    """Parse the option. Raises ValueError that says what is allowed; InvalidOption by a policy."""
+    """Parse the option. Raises ValueError with the rules; InvalidOption if a policy forbids it."""
     scheme, _, rest = value.strip().partition(":")
     if scheme == "blob":
         return _blob_folder(rest)
@@ -81,48 +81,48 @@ FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     parsers.flag,
     "With `writeAheadLog`: stop if a batch that Spark asks for is no longer in the log. With"
-    " `transactionLog`: stop if recorded messages expired before they were published, or if the log"
-    " does not know the batch before this one. With `readLog`: stop if a batch that is to be read"
-    " is gone. With `false`, the query continues, with a warning in the log of the driver: without"
-    " these rows, or with a batch that may be there twice.",
+    " `transactionLog`: stop if recorded messages expired before they were published, or if the"
+    " log does not have the previous batch. With `readLog`: stop if a batch in the range is"
+    " missing. With `false`, the query continues, with a warning in the log of the driver:"
+    " without these rows, or with a batch that may be written twice.",
     default=True,
 )
-"""Of the source's log and of the sink's."""
+"""Option of the source's log and of the sink's."""
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """The write-ahead log's settings.
 
-    account: with a place in blobs, the account; its `url` is the blob endpoint. start: what a new
-    checkpoint does with a log that has committed batches; None: it is refused. delete_after: when
-    the messages of a batch are deleted.
+    account: for a place in blobs, its account, whose `url` is the blob endpoint. start: first batch
+    for a new checkpoint if the log has committed batches; None: refuse the start. delete_after:
+    when the messages of a batch are deleted.
     """
 
     place: LogPlace = option(
         "writeAheadLog",
         log_place,
-        "Store each micro-batch in a log before Spark gets it, so that a restart gives the same"
-        " rows again: `blob:<container>/<folder>` (in the queue's account with its credential, or"
-        " as `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
-        " or NFS). One folder for each query. The peek ignores it.",
+        "Store each micro-batch in a log before Spark gets it, so that a restart delivers the"
+        " same rows again: `blob:<container>/<folder>` (in the queue's account with its"
+        " credential, or as `blobAccountUrl` and `secret.blobConnectionString` say), or"
+        " `file:/<folder>` (a disk or NFS). One folder for each query. The peek ignores it.",
     )
     account: Account | None = None
     delete_after: DeleteAfter = option(
         "deleteAfter",
         parsers.one_of(DeleteAfter),
-        "With `writeAheadLog`: delete the messages of a batch when it is committed (`commit`), or"
-        " as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and no"
-        " other consumer gets these messages; the log is then the only place that has them.",
+        "With `writeAheadLog`: delete the messages of a batch when it is committed (`commit`),"
+        " or as soon as the log has it (`log`). With `log` no lease has to outlast a batch, and"
+        " no other consumer gets these messages; only the log then has them.",
         default=DeleteAfter.COMMIT,
     )
     retention: parsers.Retention = option(
         "writeAheadLogRetention",
         parsers.retention,
-        "How many batches the log keeps behind the newest committed one, at least 10; or for how"
-        " long it keeps each beside the newest 100: `7 days`. A checkpoint can be rolled back, and"
-        " [replay](exactly-once.md#replay) works, that far. A log keeps 100,000 batches at most,"
-        " with `leaseOn=executors` 100,000 objects.",
+        "How many batches the log keeps behind the newest committed one, at least 10; or how"
+        " long it keeps each batch beyond the newest 100: `7 days`. A checkpoint can be rolled"
+        " back this far, and [replay](exactly-once.md#replay) works this far. A log keeps"
+        " 100,000 batches at most, with `leaseOn=executors` 100,000 objects.",
         default=parsers.Retention(),
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
@@ -130,15 +130,15 @@ class LogConfig:
         "writeAheadLogStart",
         parsers.one_of(LogStart),
         "What a new checkpoint does with a log that has committed batches: begin with the"
-        " `earliest` batch that the log has, or `afterCommitted` ones. Take a new output with it."
-        " Unset: stop.",
+        " `earliest` batch that the log has, or after the committed ones (`afterCommitted`)."
+        " Use a new output, too. Unset: stop.",
     )
 
 
 def read_log(values: ParsedOptions, account: Account) -> LogConfig | None:
-    """The settings of the log; None without `writeAheadLog`. Raises InvalidOption.
+    """Return the settings of the log; None without `writeAheadLog`. Raises InvalidOption.
 
-    account: that of the queues.
+    account: account of the queues.
     """
     return section(LogConfig, values, account, _idle)
 
@@ -152,7 +152,7 @@ def _idle(name: str) -> InvalidOption:
 def check_log(
     log: LogConfig, *, delete_on_commit: bool, max_dequeue_count: int | None, max_bytes: int
 ) -> None:
-    """Raise InvalidOption if other settings of the source do not go with its log."""
+    """Raise InvalidOption if other settings of the source conflict with its log."""
     if not delete_on_commit:
         raise _invalid(
             "deleteOnCommit=false does not go with 'writeAheadLog': after a restart, rows of the"
@@ -177,14 +177,17 @@ def check_log(
 # ── leaseOn=executors ─────────────────────────────────────────────────────────────────────────────
 
 SHORTEST_LEASE_S = 30
-"""A task leases for a sixth of this time, then stores and deletes what it has leased."""
+"""Shortest lease in seconds.
+
+A task leases for a sixth of it, then stores and deletes the messages.
+"""
 
 LEASE_ON = Option(
     "leaseOn",
     parsers.one_of(LeaseOn),
-    "Where messages are dequeued, stored and deleted: in one process beside the `driver`, or in the"
-    " tasks on the `executors`, so that the work grows with the cluster. `executors` needs"
-    " `writeAheadLog` in a place that every executor reaches, and `deleteAfter=log`. See"
+    "Where messages are dequeued, stored and deleted: in one process beside the `driver`, or in"
+    " the tasks on the `executors`, so that the work grows with the cluster. `executors` needs"
+    " `writeAheadLog` in a place that every executor can reach, and `deleteAfter=log`. See"
     " [executors](scaling.md#leases-on-executors).",
     default=LeaseOn.DRIVER,
 )
@@ -194,24 +197,27 @@ LEASE_ON = Option(
 class ExecutorsConfig:
     """The settings of leaseOn=executors.
 
-    slots: the most tasks of a micro-batch, each with queues of its own; None: as many as turn out
-    to run at the same time. max_bytes: the option `maxBytesPerTrigger`, if it was set; None: each
-    slot may have the default.
+    slots: most tasks of a micro-batch, each with its own queues; None: as many as run at the same
+    time. max_bytes: the option `maxBytesPerTrigger`, if it was set; None: each slot may have the
+    default.
     """
 
     slots: int | None = option(
         "executorSlots",
         parsers.or_auto(parsers.whole_number(1, 1_000)),
-        "With `leaseOn=executors`: the most tasks of a micro-batch. A queue is in one of them."
-        " `auto`: as many as turn out to run at the same time. Set it to the number of cores that"
-        " the query has, if that is known.",
+        "With `leaseOn=executors`: the most tasks of a micro-batch. Each queue belongs to one"
+        " task. `auto`: as many as run at the same time. Set it to the query's number of cores,"
+        " if you know it.",
         shown="auto",
     )
     max_bytes: int | None = None
 
 
 def check_place(values: ParsedOptions) -> None:
-    """Raise InvalidOption if tasks are to lease and there is no log. Its options come later."""
+    """Raise InvalidOption for leaseOn=executors without a log.
+
+    The other options of the log are checked later.
+    """
     if values["leaseOn"] is LeaseOn.EXECUTORS and values["writeAheadLog"] is None:
         raise _invalid_executors(
             "leaseOn=executors needs 'writeAheadLog', a folder that the driver and every executor"
@@ -220,7 +226,10 @@ def check_place(values: ParsedOptions) -> None:
 
 
 def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsConfig | None:
-    """The settings, None with leaseOn=driver. Raises InvalidOption. log: that of the same query."""
+    """Return the settings; None with leaseOn=driver.
+
+    Raises InvalidOption. log: of the same query.
+    """
     if values["leaseOn"] is LeaseOn.DRIVER:
         if idle := values.idle(ExecutorsConfig):
             raise _invalid_executors(f"'{idle}' is set, and it is for leaseOn=executors: remove it")
@@ -242,7 +251,7 @@ def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsCon
 
 
 def check_executors(visibility_timeout: int | None) -> None:
-    """Raise InvalidOption for other settings of the source that do not go with it.
+    """Raise InvalidOption if other settings of the source conflict with leaseOn=executors.
 
     visibility_timeout: in seconds, None for auto.
     """

@@ -1,8 +1,8 @@
-"""Which options each command takes: one table, for the commands, docs/commands.md and the tests.
+"""The options that each command uses: one table, for commands, docs/commands.md and tests.
 
-A command does what an option says, or refuses it, or names it as one without effect: none is
-dropped in silence. An option that asks for what the command does anyway (`operation=enqueue`) is
-taken by all.
+For each option, a command uses it, refuses it, or reports it as one without effect: no option is
+silently dropped. Every command accepts an option that asks for what the command does anyway
+(`operation=enqueue`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .parse import OPTIONS, parse
 
 
 class Use(enum.Enum):
-    """What a command does with an option; the value is for docs/commands.md."""
+    """Treatment of an option by a command; the value is for docs/commands.md."""
 
     TAKEN = "used:"
     ARGUMENT = "an argument instead:"
@@ -32,7 +32,7 @@ COMMANDS = (
     *("count", "watch", "peek", "move", "redrive", "purge", "export", "search"),
     *("export --log", "search --log", "send", "replay", "finish", "certify"),
 )
-"""The columns. (`check` and `ingest` take options as Spark does.)"""
+"""The columns of the table. (`check` and `ingest` accept options as Spark does.)"""
 
 _LOGS = ("export --log", "search --log", "replay")
 _TAKES = ("move", "redrive", "export", "search")
@@ -117,11 +117,11 @@ ROWS = (
         instead="use --batch, --from and --to-time, with --log",
     ),
 )
-"""Options that are in no row are those of a query's own run: no command has a use for them."""
+"""An option without a row is about a query's own run: no command has a use for it."""
 
 
 def use_of(command: str, option: str) -> Use:
-    """What a command does with an option. command: of `COMMANDS`."""
+    """Return what a command does with an option. command: of `COMMANDS`."""
     row = _row_of(option)
     for commands, use in (
         (row.taken, Use.TAKEN),
@@ -138,21 +138,21 @@ def _row_of(option: str) -> OptionRow:
 
 
 def rest() -> Iterator[str]:
-    """The options that no command has a use for."""
+    """Return the options that no command has a use for."""
     return (each.name for each in OPTIONS if not any(each.name in row.options for row in ROWS))
 
 
 class CommandOptions(NamedTuple):
-    """taken: parsed, with the defaults of all others. idle: names of those without effect."""
+    """taken: parsed, with defaults for all others. idle: names of the options without effect."""
 
     taken: ParsedOptions
     idle: tuple[str, ...]
 
 
 def for_command(command: str, given: Mapping[str, str]) -> CommandOptions:
-    """Parse options, and keep what the command takes. command: of `COMMANDS`.
+    """Parse options, and keep those that the command uses. command: of `COMMANDS`.
 
-    Raises InvalidOption for one that `parse` refuses, and for one that the command refuses.
+    Raises InvalidOption for an option that `parse` or the command refuses.
     """
     parsed = parse(given, Side.BOTH)
     taken, idle = parse({}, Side.BOTH), []

@@ -1,11 +1,11 @@
-"""How an option is declared: once, on the field of the config that takes its value.
+"""Declaration of an option: once, on the field of the config that takes its value.
 
     max_bytes: int = option("maxBytesPerTrigger", byte_size(2**16, 2**31), "…", default=2**25)
 
-An option without a field of its own is an `Option` beside the code that uses it, and in `made_of`
-of the field that this code fills. `parse.OPTIONS`, the defaults, the names that an unknown option
-is compared with, and docs/options.md (by tools/reference.py, in the groups of
-tools/option_groups.py) are derived from these declarations.
+An option without its own field is an `Option` beside the code that uses it, and in `made_of` of the
+field that this code fills. The declarations are the source of `parse.OPTIONS`, the defaults, the
+suggestions for an unknown option, and docs/options.md (by tools/reference.py, in the groups of
+tools/option_groups.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Option:
-    """One option, as users see it. Names are spelled as users see them; Spark passes lower case.
+    """One option, spelled as users see it. Spark passes names in lower case.
 
-    parse: takes the text; raises ValueError that says what is allowed. default: a parsed value.
-    shown: the default as users write it, if `default` does not say it. side: for an option
-    of one side, on a config that both sides have.
+    parse: takes the text; raises ValueError with the rules. default: a parsed value. shown: the
+    default as users write it, if `default` does not show it. side: for an option of one side, on a
+    config that both sides have.
     """
 
     name: str
@@ -58,19 +58,20 @@ def option(
 
 
 def shared(declared: Option) -> Any:
-    """Return a dataclass field for an option that several configs take."""
+    """Return a dataclass field for an option that several configs use."""
     return field(default=declared.default, metadata={"option": declared})
 
 
 def made_of(*options: Option) -> Any:
-    """Return a dataclass field without a default. The code that builds the config makes its value
-    of these options.
+    """Return a dataclass field without a default.
+
+    The code that builds the config makes the field's value from these options.
     """
     return field(metadata={"options": options})
 
 
 def options_of(config: type) -> Iterator[Option]:
-    """The options on the fields of a config, in their order."""
+    """Yield the options on the fields of a config, in their order."""
     for each in fields(config):
         if "option" in each.metadata:
             yield each.metadata["option"]
@@ -78,7 +79,7 @@ def options_of(config: type) -> Iterator[Option]:
 
 
 def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that fields of the config take as they are. values: by the option's name."""
+    """Return the values that fields of the config take unchanged. values: by the option's name."""
     return {
         each.name: values[each.metadata["option"].name]
         for each in fields(config)
@@ -97,13 +98,13 @@ class ParsedOptions(dict[str, Any]):
         self.written = dict(written)
 
     def __repr__(self) -> str:
-        """Names alone: values may be secrets."""
+        """Return names only, because values may be secrets."""
         return f"{type(self).__name__}({', '.join(self.written)})"
 
     def idle(self, config: type, besides: Iterable[Option] = ()) -> str:
-        """An option of a config that is set although the config is not made; "" if none is.
+        """Return an option of a config that is set although the config is not made; "" if none is.
 
-        besides: options of it that something else takes.
+        besides: options of the config that other code uses.
         """
         names = {each.name for each in options_of(config)} - {each.name for each in besides}
         return min(names & self.written.keys(), default="")

@@ -21,7 +21,7 @@ from .source_config import SourceConfig, read_source
 
 
 def _declared() -> Iterator[Option]:
-    """Every option that a config declares, once, with its side: first those of both sides."""
+    """Yield every option that a config declares, once, with its side; shared options come first."""
     source = (QUEUE, *options_of(SourceConfig), *options_of(ReplayConfig))
     sink = (QUEUE, *options_of(SinkConfig))
     found = [
@@ -49,7 +49,7 @@ _SPARKS_OWN = frozenset(
 
 _TABLES_COPY = "option."  # Spark passes each option of a table a second time, with this prefix
 
-# Options of other sources that users try here: what to do instead. Names in lower case.
+# Options of other sources that users try here, in lower case, with the alternative.
 _NO_OFFSETS = (
     "a queue has no offsets: a query reads what is in it, from the oldest on. Remove the option"
 )
@@ -91,7 +91,7 @@ _REMOVED = {
     ),
     "connectionstring": "query plans would show it; use 'secret.connectionString'",
 }
-"""Options of earlier versions, in lower case: what replaces them."""
+"""Options of earlier versions, in lower case, with their replacement."""
 
 
 def source_config(
@@ -104,9 +104,9 @@ def source_config(
 def source_configs(
     options: Mapping[str, object] | Sequence[Mapping[str, object]],
 ) -> list[SourceConfig]:
-    """The configs of a query's sources, whose options a program has as it gave them to its readers.
+    """Return the configs of a query's sources. options: as a program passed them to its readers.
 
-    Raises InvalidOption, and TypeError for what cannot be options.
+    Raises InvalidOption, and TypeError for values that cannot be options.
     """
     given: Any = [options] if isinstance(options, Mapping) else options
     is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
@@ -121,7 +121,7 @@ def source_configs(
 
 
 def as_texts(options: Mapping[str, object]) -> dict[str, str]:
-    """Options as Spark's reader passes them."""
+    """Return options as Spark's reader passes them."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
@@ -146,9 +146,9 @@ def sink_config(
 def account_options(
     given: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> tuple[ParsedOptions, Account]:
-    """The account that options of a source or a sink name, and these options parsed.
+    """Return the account that options of a source or a sink name, and these options parsed.
 
-    Options of the other side are ignored. Raises InvalidOption; sends nothing.
+    Raises InvalidOption; sends nothing. Options of either side are accepted, but not of both.
     """
     known = [_BY_LOWER_NAME.get(key.lower()) for key in given]
     is_for_the_sink = any(option and option.side is Side.SINK for option in known)
@@ -159,8 +159,8 @@ def account_options(
 def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions:
     """Parse options as Spark passes them, unless they are parsed already.
 
-    Raises InvalidOption for an unknown name (the text suggests the nearest known one), an option of
-    the other side, or a bad value (the text says what is allowed, and never shows a secret).
+    Raises InvalidOption for an unknown name (the text suggests the nearest known name), an option
+    of the other side, or a bad value (the text has the rules, and never shows a secret).
     """
     if isinstance(given, ParsedOptions):
         for name in given.written:
@@ -178,7 +178,7 @@ def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions
         text = found.written[option.name] = str(value)
         try:
             found[option.name] = option.parse(text)
-        except InvalidOption as error:  # of a policy
+        except InvalidOption as error:  # from a policy
             text = f"option '{option.name}': {error.sentence}"
             raise InvalidOption(text, condition=error.condition) from None
         except ValueError as error:
@@ -197,7 +197,7 @@ def _check_side(option: Option, side: Side) -> None:
 
 
 def _masked(value: str, option: Option) -> str:
-    """A value that is not allowed, without what may be a secret in it."""
+    """Return a forbidden value for an error, hidden if it may contain a secret."""
     if option.secret:
         return "its value (not shown)"
     if looks_like_connection_string(value):

@@ -1,4 +1,4 @@
-"""Parsers of option texts. Each raises ValueError that says what is allowed."""
+"""Parsers of option texts. A parser raises ValueError with the rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNITS_S = {
 _PATTERN = re.compile(r"[a-z0-9*?-]{1,63}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_FIRST_YEAR = 1971  # so that no zone leads to before 1970
+_FIRST_YEAR = 1971  # so that no zone leads to a time before 1970
 _MOST_BATCHES = 10**12 - 1
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
@@ -41,14 +41,14 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 def text(value: str) -> str:
-    """Any text that is not blank, stripped."""
+    """Parse a text that is not blank; return it stripped."""
     if not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()
 
 
 def flag(value: str) -> bool:
-    """`true` or `false`, in any case."""
+    """Parse `true` or `false`, in any case."""
     found = {"true": True, "false": False}.get(value.strip().lower())
     if found is None:
         raise ValueError("true or false")
@@ -56,7 +56,7 @@ def flag(value: str) -> bool:
 
 
 def one_of(kind: type[E]) -> Callable[[str], E]:
-    """A member of an enum, by its value, in any case."""
+    """Return a parser of an enum's member, by its value, in any case."""
 
     def parse(value: str) -> E:
         for member in kind:
@@ -68,7 +68,7 @@ def one_of(kind: type[E]) -> Callable[[str], E]:
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """A whole number from `low` to `high`, both included."""
+    """Return a parser of a whole number from `low` to `high`, both included."""
 
     def parse(value: str) -> int:
         allowed = f"a whole number from {low:,} to {high:,}"
@@ -80,7 +80,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def or_auto(parse: Callable[[str], T], *words: str) -> Callable[[str], T | None]:
-    """What `parse` takes, or None for one of these words: `auto` if none is named."""
+    """Return a parser like `parse`, with None for one of these words (default: `auto`)."""
     words = words or ("auto",)
 
     def parse_or_none(value: str) -> T | None:
@@ -95,7 +95,7 @@ def or_auto(parse: Callable[[str], T], *words: str) -> Callable[[str], T | None]
 
 
 def seconds(value: str) -> float:
-    """A duration in seconds, from a number ("90") or text ("5 minutes", "1 hour 30 minutes")."""
+    """Parse a duration to seconds: a number ("90") or text ("5 minutes", "1 hour 30 minutes")."""
     allowed = 'a duration such as "90" (seconds), "5 minutes" or "1 hour 30 minutes"'
     rest = re.sub(r"^\s*interval\s+", "", value, flags=re.IGNORECASE).strip()
     total, at = 0.0, 0
@@ -117,7 +117,10 @@ def seconds(value: str) -> float:
 
 
 def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str], Any]:
-    """A duration from `low` to `high`, in seconds. `whole`: whole seconds only, as an int."""
+    """Return a parser of a duration from `low` to `high`, in seconds.
+
+    `whole`: only whole seconds.
+    """
 
     def parse(value: str) -> float:
         found = seconds(value)
@@ -130,7 +133,7 @@ def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str],
 
 
 class Retention(NamedTuple):
-    """How long a log keeps batches: so many behind the newest committed one, and for this time."""
+    """Retention of a log: a number of batches behind the newest committed one, or a time."""
 
     batches: int = 100
     seconds: int | None = None
@@ -140,7 +143,7 @@ class Retention(NamedTuple):
 
 
 def retention(value: str) -> Retention:
-    """A number of batches, or a time with its unit."""
+    """Parse a number of batches, or a time with its unit."""
     try:
         if value.strip().isdecimal():
             return Retention(whole_number(10, 100_000)(value))
@@ -152,7 +155,7 @@ def retention(value: str) -> Retention:
 
 
 class Bound(NamedTuple):
-    """Where a range of batches begins or ends: a batch, or when one was stored; or nowhere.
+    """First or last batch of a range: a batch number or a time of storage; both None: no bound.
 
     at: microseconds since 1970.
     """
@@ -162,7 +165,7 @@ class Bound(NamedTuple):
 
 
 def bound(value: str) -> Bound:
-    """The number of a batch, or a point in time."""
+    """Parse the number of a batch, or a point in time."""
     if value.strip().isdecimal():
         return Bound(whole_number(1, _MOST_BATCHES)(value))
     try:
@@ -172,7 +175,7 @@ def bound(value: str) -> Bound:
 
 
 def in_words(duration_s: float) -> str:
-    """A duration in words: 604800 -> "7 days"."""
+    """Return a duration in words: 604800 -> "7 days"."""
     for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
         if duration_s >= size and duration_s % size == 0:
             count = int(duration_s // size)
@@ -181,7 +184,7 @@ def in_words(duration_s: float) -> str:
 
 
 def instant(value: str) -> int:
-    """A point in time, microseconds since 1970: a date (midnight in UTC), or a time with a zone."""
+    """Parse a date (midnight in UTC), or a time with a zone, to microseconds since 1970."""
     text = value.strip()
     try:
         found = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "Zz" else text)
@@ -198,7 +201,7 @@ def instant(value: str) -> int:
 
 
 def time_to_live(value: str) -> int:
-    """Whole seconds, or -1: no end."""
+    """Parse whole seconds, or -1 for no end."""
     if value.strip() == str(NEVER_EXPIRES):
         return NEVER_EXPIRES
     try:
@@ -210,7 +213,7 @@ def time_to_live(value: str) -> int:
 
 
 def byte_size(low: int, high: int) -> Callable[[str], int]:
-    """A number of bytes from `low` to `high`: "1048576", "32m", "1g"."""
+    """Return a parser of a number of bytes from `low` to `high`: "1048576", "32m", "1g"."""
 
     def parse(value: str) -> int:
         match = _BYTES.match(value.strip())
@@ -223,7 +226,7 @@ def byte_size(low: int, high: int) -> Callable[[str], int]:
 
 
 def queue_names(value: str) -> tuple[str, ...]:
-    """Names of queues, and patterns of names, separated by commas, without duplicates."""
+    """Parse names of queues, and patterns of names, separated by commas, without duplicates."""
     parts = tuple(map(_name_or_pattern, value.split(",")))
     if len(set(parts)) != len(parts):
         raise ValueError("each queue once")

@@ -23,25 +23,26 @@ _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 READ_LOG = Option(
     "readLog",
     log_place,
-    "Read the write-ahead log of a query as a table, and no queue: the rows of its committed"
-    " batches, with their number (`log_batch`) and time (`logged_at`). `spark.read` gives what is"
-    " there, `spark.readStream` follows the query. Changes nothing in the log, and"
-    " needs permission to read and list (SAS `rl`). See [replay](exactly-once.md#replay).",
+    "Read the write-ahead log of a query as a table, instead of a queue: the rows of its"
+    " committed batches, with their number (`log_batch`) and time (`logged_at`). `spark.read`"
+    " returns the current batches, `spark.readStream` follows the query. Changes nothing in the"
+    " log, and needs permission to read and list (SAS `rl`). See"
+    " [replay](exactly-once.md#replay).",
 )
 
 _STARTING_AT = Option(
     "startingAt",
     parsers.bound,
-    "With `readLog`: begin with this batch of the log (they count from 1), or with the first that"
-    ' was stored at this time or later: `"2026-11-17T08:00:00Z"`, or `"2026-11-17"` for midnight in'
-    " UTC. A stream takes it for a new checkpoint only.",
+    "With `readLog`: begin with this batch of the log (numbered from 1), or with the first"
+    ' batch stored at this time or later: `"2026-11-17T08:00:00Z"`, or `"2026-11-17"` for'
+    " midnight in UTC. A stream uses it only for a new checkpoint.",
     shown="the oldest that the log still has",
 )
 
 _ENDING_AT = Option(
     "endingAt",
     parsers.bound,
-    "With `readLog` and `spark.read`: end with this batch, included, or with the last that was"
+    "With `readLog` and `spark.read`: end with this batch, included, or with the last batch"
     " stored at this time or before.",
     shown="the newest committed one",
 )
@@ -56,10 +57,10 @@ _ALSO = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """Which log to read, and what of it. Spark pickles it for the processes that read.
+    """The log to read, and its range. Spark pickles this config for the processes that read.
 
-    account: of a place in blobs, None for files. start, end: both included. encoding: None:
-    what each batch was logged with. claim_check: set with largeBody=blob.
+    account: for a place in blobs, None for files. start, end: both included. encoding: None: the
+    encoding with which each batch was logged. claim_check: set with largeBody=blob.
     """
 
     place: LogPlace = made_of(READ_LOG)
@@ -81,12 +82,12 @@ class ReplayConfig:
 
     @property
     def has_start(self) -> bool:
-        """True if the options say where to begin, so that nothing behind it may be missing."""
+        """True if the options set the first batch, so that no later batch may be missing."""
         return self.start != parsers.Bound()
 
 
 def check_no_replay(values: ParsedOptions) -> None:
-    """Raise InvalidOption for `readLog`, or options of it, where queues are read."""
+    """Raise InvalidOption for `readLog`, or options of it, on a read of queues."""
     if READ_LOG.name in values.written:
         raise _invalid(
             "'readLog' reads a write-ahead log and no queue: it is for spark.read and"

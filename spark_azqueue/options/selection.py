@@ -1,7 +1,7 @@
-"""Which queues a source reads: given by name, by pattern, or both.
+"""Selection of the queues that a source reads: by name, by pattern, or both.
 
-In a pattern, `*` matches any number of characters and `?` for one. A pattern never matches a
-poison queue: a stream that reads its own dead letters would never end.
+In a pattern, `*` matches any number of characters, and `?` matches one. A pattern never matches a
+poison queue, because a stream that reads its own dead letters would never end.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ class QueueSelection:
 
     @property
     def named(self) -> tuple[QueueRef, ...]:
-        """The queues that are given by name."""
+        """The queues that the option names."""
         return tuple(QueueRef(self.account, part) for part in self.parts if not is_pattern(part))
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The patterns; none if every queue is given by name."""
+        """The patterns; none if the option has only names."""
         return tuple(filter(is_pattern, self.parts))
 
     @property
     def patterns_in_words(self) -> str:
-        """The patterns as a message names them: "'orders-*', 'returns-*'"."""
+        """The patterns in words: "'orders-*', 'returns-*'"."""
         return ", ".join(f"'{pattern}'" for pattern in self.patterns)
 
     @property
     def template(self) -> str:
-        """The option as a report shows it, "" without patterns: 200 characters at most."""
+        """The option for a report, "" without patterns: at most 200 characters."""
         return ",".join(self.parts)[:200] if self.patterns else ""
 
     @property
     def prefix(self) -> str:
-        """What the names of all queues that a pattern matches begin with; often empty."""
+        """The common beginning of all matching queues' names; often empty."""
         starts = [re.split("[*?]", pattern)[0] for pattern in self.patterns] or [""]
         first, last = min(starts), max(starts)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
         return "".join(letter for letter, _ in same)
 
     def among(self, names: Iterable[str]) -> tuple[QueueRef, ...]:
-        """The queues to read if the account has these: in the option's order, then by name.
+        """Return the queues to read if the account has these: in the option's order, then by name.
 
-        Those given by name are always among them.
+        Named queues are always included.
         """
         candidates = sorted(set(names))
         found: dict[str, None] = {}
@@ -74,7 +74,7 @@ class QueueSelection:
         return tuple(QueueRef(self.account, name) for name in found)
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
-        """The queue for this queue's poison messages, in the same account."""
+        """Return the queue for this queue's poison messages, in the same account."""
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
     def includes(self, queue: QueueRef) -> bool:
@@ -84,11 +84,11 @@ class QueueSelection:
         )
 
     def not_read(self, queues: Iterable[QueueRef]) -> list[str]:
-        """The names of the queues among these that are not read, each once."""
+        """Return the names of the queues among these that are not read, each once."""
         return sorted({queue.name for queue in queues if not self.includes(queue)})
 
     def comes_and_goes(self, queue: QueueRef) -> bool:
-        """True if only a pattern names this queue: it is read while it exists."""
+        """True if only a pattern matches this queue, so that it is read while it exists."""
         return queue.name not in self.parts and any(
             self._matches(pattern, queue.name) for pattern in self.patterns
         )
@@ -99,5 +99,5 @@ class QueueSelection:
 
 
 def is_pattern(part: str) -> bool:
-    """True for a pattern, false for a name."""
+    """True for a pattern, False for a name."""
     return "*" in part or "?" in part

@@ -23,14 +23,14 @@ from .selection import is_pattern
 from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
 _FIXED_PARALLELISM = 32
-"""With parallelism=auto, for what does not ask the limits."""
+"""With parallelism=auto, requests at once for work that does not use the limits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkConfig(SharedConfig):
     """The sink's settings. Times in seconds.
 
-    `queue` None: each row names its own, or goes to the default_queue.
+    `queue` None: each row names its queue, or goes to the default_queue.
     """
 
     queue: str | None
@@ -44,18 +44,18 @@ class SinkConfig(SharedConfig):
         "operation",
         parsers.one_of(Operation),
         "What to do with each row: `enqueue` it as a new message, or `update` or `delete` the"
-        " message with the `message_id` and `pop_receipt` that the source gave with"
-        " `deleteOnCommit=false`. An update shows the message again after `visibility_delay`; a"
-        " `body` that is not null replaces its text. See"
+        " message with the `message_id` and `pop_receipt` from a source with"
+        " `deleteOnCommit=false`. An update makes the message visible again after"
+        " `visibility_delay`; a `body` that is not null replaces its text. See"
         " [writing.md](writing.md#acknowledge-each-message).",
         default=Operation.ENQUEUE,
     )
     message_format: MessageFormat = option(
         "messageFormat",
         parsers.one_of(MessageFormat),
-        "What is sent: the `body` alone (`text`), or an event around it (`cloudevents`: CloudEvents"
-        " 1.0 in JSON), from the columns `id`, `type`, `source` and, if there, `time`, `subject`,"
-        " `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
+        "What is sent: the `body` alone (`text`), or an event around it (`cloudevents`:"
+        " CloudEvents 1.0 in JSON), from the columns `id`, `type`, `source` and, if present,"
+        " `time`, `subject`, `datacontenttype`, `traceparent`. For `operation=enqueue`; see"
         " [writing.md](writing.md#send-events).",
         default=MessageFormat.TEXT,
     )
@@ -92,7 +92,7 @@ class SinkConfig(SharedConfig):
         "timeToLive",
         parsers.time_to_live,
         "How long until a message that was not deleted expires, if a row has no `time_to_live`;"
-        " -1 = never. With `transactionLog` a day more, and 7 days at most.",
+        " -1 = never. With `transactionLog` a day longer, and at most 7 days.",
         shown="the service's: 7 days",
     )
     ignore_extra_columns: bool = option(
@@ -108,7 +108,7 @@ class SinkConfig(SharedConfig):
 
     @property
     def queue_if_none_is_named(self) -> str | None:
-        """The queue for rows that name none, None if there is none."""
+        """The queue for rows that name none; None if there is no such queue."""
         return self.queue or self.default_queue
 
     @property
@@ -120,7 +120,7 @@ class SinkConfig(SharedConfig):
 
     @property
     def fixed_parallelism(self) -> int:
-        """How many requests at once if the limits are not asked: bodies to store."""
+        """Requests at once for work that does not use the limits: storing bodies."""
         return self.parallelism or _FIXED_PARALLELISM
 
 
@@ -155,7 +155,7 @@ def read_sink(values: ParsedOptions, environment: Mapping[str, str]) -> SinkConf
 
 
 def _check_operation(config: SinkConfig) -> None:
-    """Raise InvalidOption for options that mean nothing with the operation."""
+    """Raise InvalidOption for options that do not apply to the operation."""
     if config.operation is Operation.DELETE and config.visibility_delay:
         raise InvalidOption("'visibilityDelay' has no meaning with operation=delete; remove it")
     for is_set, what, why in (
@@ -188,7 +188,7 @@ def _check_operation(config: SinkConfig) -> None:
 
 
 def _check_combination(config: SinkConfig) -> None:
-    """Raise InvalidOption for settings that do not go together."""
+    """Raise InvalidOption for settings that conflict."""
     if config.encoding is Encoding.AUTO:
         raise InvalidOption(
             "messageEncoding=auto is for reading only: how to write cannot be guessed; set none or"
@@ -221,7 +221,7 @@ def _check_combination(config: SinkConfig) -> None:
 
 
 def _check_transaction(config: SinkConfig) -> None:
-    """Raise InvalidOption for settings that do not go with `transactionLog`."""
+    """Raise InvalidOption for settings that conflict with `transactionLog`."""
     invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
     try:
         life_of(config.time_to_live)

@@ -1,6 +1,6 @@
-"""The configuration of one source, with each of its options declared and checked in one place.
+"""The configuration of one source (a stream or a peek), with declared and checked options.
 
-Of a stream or a peek: frozen, and complete. Spark pickles it for the processes that read.
+The configuration is frozen and complete. Spark pickles it for the processes that read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .replay import check_no_replay
 from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
-"""With settingsFromQueue, the options that a queue's metadata can set (the last: indirectly)."""
+"""With settingsFromQueue, the options that a queue's metadata can set (the last indirectly)."""
 
 _OF_POISON = {"maxDequeueCount", "poisonQueue", "poisonFormat"}
 
@@ -48,17 +48,18 @@ _LONGEST_S: Mapping[str, tuple[int, str]] = {
     "maxPollInterval": (60, "A message that comes into an empty queue waits for so long"),
     "maxTriggerDelay": (3600, "A message may wait for others for so long"),
 }
-"""Durations that may be meant in milliseconds: a number alone above this many seconds, and what it
-does."""
+"""Durations that may be meant in milliseconds: the number of seconds above which a number without a
+unit causes a warning, and its effect.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(SharedConfig):
     """The source's settings. Times in seconds, sizes in bytes.
 
-    visibility_timeout None: chosen from how long batches take. max_messages, messages_per_partition
-    None: likewise. max_dequeue_count None: poison messages are not detected. asks_for_poison: the
-    options or a queue's metadata ask for dead-letters, so a start that cannot make them fails.
+    visibility_timeout, max_messages, messages_per_partition None: chosen from the duration of
+    batches. max_dequeue_count None: poison messages are not detected. asks_for_poison: the options
+    or a queue's metadata ask for dead-lettering, so a start without it fails.
     """
 
     selection: QueueSelection
@@ -84,21 +85,22 @@ class SourceConfig(SharedConfig):
     min_messages: int | None = option(
         "minMessagesPerTrigger",
         parsers.whole_number(1, MOST_IN_A_BATCH),
-        "Begin no micro-batch before the queues hold so many messages together, or the first of"
-        " them has waited for `maxTriggerDelay`: few batches with many rows, from a trickle."
-        " Nothing is leased meanwhile; the queues are counted instead of polled, and the first"
-        " messages peeked at if that number changes (needs permission to read metadata and to peek,"
-        " SAS `r`). The count is approximate, and hidden messages are in it:"
-        " those that another consumer has leased, and those with a visibility delay. So it has no"
-        " effect while as many as that are hidden. Not with `availableNow`, which reads what there"
-        " is, nor for the first batch of a run on Spark 4.0 and 4.1. Unset: any number is enough.",
+        "Begin no micro-batch before the queues together hold this many messages, or the first"
+        " message has waited for `maxTriggerDelay`: few batches with many rows, from a trickle."
+        " Nothing is leased meanwhile; the source counts the queues instead of polling them,"
+        " and peeks at the first messages if the count changes (needs permission to read"
+        " metadata and to peek, SAS `r`). The count is approximate, and includes hidden"
+        " messages: leased by another consumer, or with a visibility delay. So the option has"
+        " no effect while this many messages are hidden. Not used with `availableNow`, which"
+        " reads the current messages, nor for the first batch of a run on Spark 4.0 and 4.1."
+        " Unset: any number is enough.",
     )
     max_trigger_delay: float = option(
         "maxTriggerDelay",
         parsers.duration(1, 7 * 86_400),
-        "With `minMessagesPerTrigger`: how long a message waits for others at most, from its"
-        " insertion on, also over a restart. A batch begins earlier if one of the first 32 messages"
-        " of a queue expires within 30 seconds.",
+        "With `minMessagesPerTrigger`: longest wait of a message for others, from its insertion"
+        " on, even across a restart. A batch begins earlier if one of the first 32 messages of"
+        " a queue expires within 30 seconds.",
         default=900.0,
         shown="15 minutes",
     )
@@ -113,10 +115,10 @@ class SourceConfig(SharedConfig):
     messages_per_partition: int | None = option(
         "messagesPerPartition",
         parsers.or_auto(parsers.whole_number(1, 100_000)),
-        "Most messages in one partition, of which Spark makes one task, or `auto`: 1,024, and up to"
-        " 4,096 so that a large batch has eight partitions. A partition also ends at about 900 KiB,"
-        " compressed, and at 8 MiB of texts; with bodies of 8 KiB and more, as they are sent, at up"
-        " to 4 MiB and 16 MiB.",
+        "Most messages in one partition, which is one task of Spark, or `auto`: 1,024, and up"
+        " to 4,096 if a large batch then still has eight partitions. A partition also ends at"
+        " about 900 KiB, compressed, and at 8 MiB of texts; with bodies of 8 KiB and more, as"
+        " they are sent, at up to 4 MiB and 16 MiB.",
         shown="auto",
     )
     body_type: BodyType = option(
@@ -128,9 +130,9 @@ class SourceConfig(SharedConfig):
     on_undecodable: OnUndecodable = option(
         "onUndecodable",
         parsers.one_of(OnUndecodable),
-        "What to do with a message that does not decode: `fail` stops the query and releases what"
-        " it had leased; `poison` moves the message to the poison queue; `permissive` gives a row"
-        " with a null `body` and the raw text in the extra column `_corrupt_record`.",
+        "What to do with a message that does not decode: `fail` stops the query and releases"
+        " its leases; `poison` moves the message to the poison queue; `permissive` returns a"
+        " row with a null `body` and the raw text in the extra column `_corrupt_record`.",
         shown="poison; fail with `maxDequeueCount=none`",
     )
     peek_messages: int = option(
@@ -144,9 +146,10 @@ class SourceConfig(SharedConfig):
         Option(
             "settingsFromQueue",
             parsers.flag,
-            "Take `visibilityTimeout` and `maxDequeueCount` from each queue's metadata"
-            " (`defaulttimeout` in seconds, `poisonthreshold`), if they are there and the option is"
-            " not set. Needs permission to read metadata (SAS `r`). Read once, at the start.",
+            "Read `visibilityTimeout` and `maxDequeueCount` from each queue's metadata"
+            " (`defaulttimeout` in seconds, `poisonthreshold`), if the metadata has them and"
+            " the option is not set. Needs permission to read metadata (SAS `r`). Read once, at"
+            " the start.",
             default=False,
         )
     )
@@ -155,34 +158,35 @@ class SourceConfig(SharedConfig):
         Option(
             "maxDequeueCount",
             parsers.or_auto(parsers.whole_number(1, 1_000_000), "none", "0"),
-            "Move a message to the poison queue if more batches with it than this failed in a row,"
-            " the last ones with it alone, each directly after a commit of another batch, so often"
-            " that chance does not explain it. Off with `none` or 0. With a `writeAheadLog` it is"
-            " off unless you set it: rows of an abandoned batch may come twice.",
+            "Move a message to the poison queue if more consecutive batches with it than this"
+            " failed. The last of them have only this message, each directly after a commit of"
+            " another batch, often enough to rule out chance. Off with `none` or 0. With a"
+            " `writeAheadLog` it is off unless you set it: rows of an abandoned batch may come"
+            " twice.",
             default=5,
         )
     )
     max_poison_messages: int = option(
         "maxPoisonMessages",
         parsers.whole_number(0, 1_000_000_000),
-        "The query fails instead of moving more poison messages than this and a tenth of the"
-        " delivered ones: it is the data or the code, or a target is down. Bodies that do not"
-        " decode are counted apart.",
+        "The query fails instead of moving more poison messages than this plus a tenth of the"
+        " delivered ones: the cause is then the data, the code, or a target that is down."
+        " Bodies that do not decode are counted separately.",
         default=20,
     )
     poison_queue: str | None = option(
         "poisonQueue",
         queue_name,
-        "The queue for poison messages, which never expire there. Created with the first.",
+        "The queue for poison messages, which never expire there. Created for the first one.",
         shown="`<queue>-poison`",
     )
     poison_format: PoisonFormat = option(
         "poisonFormat",
         parsers.one_of(PoisonFormat),
-        "What goes into the poison queue: `envelope`, a JSON object with the reason, the queue, the"
-        " id and the text, which `python -m spark_azqueue redrive` opens; or `copy`, the message's"
-        " text unchanged. A text that leaves no room for the rest is copied unchanged; one that the"
-        " service would refuse is in an envelope with `copy`, too.",
+        "Form of a message in the poison queue: `envelope`, a JSON object with the reason, the"
+        " queue, the id and the text, which `python -m spark_azqueue redrive` opens; or `copy`,"
+        " the message's text unchanged. A text that leaves no room for an envelope is copied"
+        " unchanged; a text that the service would refuse is in an envelope even with `copy`.",
         default=PoisonFormat.ENVELOPE,
     )
     max_poll_interval: float = option(
@@ -196,36 +200,36 @@ class SourceConfig(SharedConfig):
     queue_priority: QueuePriority = option(
         "queuePriority",
         parsers.one_of(QueuePriority),
-        "With several queues: `fair` gives those with a backlog equal numbers of messages. `strict`"
-        " reads the queue that is named first, and each later one only while all before it are"
-        " empty. A queue that is never empty then starves all after it, until their messages"
-        " expire; see scaling.md.",
+        "With several queues: `fair` gives those with a backlog equal numbers of messages."
+        " `strict` reads the first named queue, and a later queue only while all queues before"
+        " it are empty. A queue that is never empty then starves all later queues, until their"
+        " messages expire; see scaling.md.",
         default=QueuePriority.FAIR,
     )
     isolation_level: IsolationLevel = option(
         "isolationLevel",
         parsers.one_of(IsolationLevel),
-        "`readCommitted`, for queues that a transactional sink writes: no row for a message that"
-        " has two seconds or less to live, by the service's clock, when it is read, since a"
-        " transaction may have abandoned it. It expires, and is counted (`skipped_near_expiry`)."
-        " So is a sender's own message in its last two seconds; `readUncommitted` gives a row for"
-        " each.",
+        "`readCommitted`, for queues that a transactional sink writes: no row for a message"
+        " that, when it is read, expires within two seconds by the service's clock, because a"
+        " transaction may have abandoned it. Such a message expires, and is counted"
+        " (`skipped_near_expiry`), even if it was sent without a transaction; `readUncommitted`"
+        " returns a row for each message.",
         default=IsolationLevel.READ_UNCOMMITTED,
     )
     dequeue_ahead: bool = option(
         "dequeueAhead",
         parsers.flag,
-        "While Spark works on a full batch, lease the next one. If the process is killed, that"
-        " batch is in no checkpoint: its messages come back when their visibility timeout ends (a"
-        " minute with `auto` and batches of up to 12 seconds). Not with `deleteOnCommit=false` and"
-        " a timeout of more than a minute.",
+        "While Spark works on a full batch, lease the next one. If the process is killed, no"
+        " checkpoint has this batch: its messages come back when their visibility timeout ends"
+        " (a minute with `auto` and batches of up to 12 seconds). Not with"
+        " `deleteOnCommit=false` and a timeout of more than a minute.",
         default=True,
     )
     delete_on_commit: bool = option(
         "deleteOnCommit",
         parsers.flag,
-        "Delete the messages of a committed micro-batch. With `false`, deleting is up to you, and a"
-        " message that was not deleted comes back when its visibility timeout ends.",
+        "Delete the messages of a committed micro-batch. With `false`, you delete them, and a"
+        " message that is not deleted comes back when its visibility timeout ends.",
         default=True,
     )
     write_ahead_log: LogConfig | None = made_of(*options_of(LogConfig))
@@ -235,11 +239,11 @@ class SourceConfig(SharedConfig):
     """Set with largeBody=blob."""
     asks_for_poison: bool = False
     doubts: tuple[str, ...] = ()
-    """What to warn of at the start."""
+    """Warnings for the start."""
 
     @property
     def queues(self) -> tuple[QueueRef, ...]:
-        """The queues that are given by name. Those that a pattern matches are found at run time."""
+        """The queues that the option names. Queues that match a pattern are found at run time."""
         return self.selection.named
 
     @property
@@ -248,13 +252,13 @@ class SourceConfig(SharedConfig):
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
     def poison_queues_of(self, queues: Iterable[QueueRef]) -> tuple[QueueRef, ...]:
-        """The poison queues of these queues, each once; none if messages are never moved."""
+        """Return the poison queues of these queues, each once; none if messages are never moved."""
         if not self.uses_poison_queues:
             return ()
         return tuple(dict.fromkeys(map(self.poison_queue_for, queues)))
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
-        """The queue for this queue's poison messages, in the same account."""
+        """Return the queue for this queue's poison messages, in the same account."""
         return self.selection.poison_queue_for(queue)
 
 
@@ -280,7 +284,8 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(as_they_are["max_dequeue_count"])
     if write_ahead_log and "maxDequeueCount" not in values.written:
-        # The sink may have a batch that fails. Another number for its rows would give them twice.
+        # The sink may have the rows of a failing batch. Under another batch number they would come
+        # twice.
         as_they_are["max_dequeue_count"] = None
     config = SourceConfig(
         account=account,
@@ -310,7 +315,7 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
 
 
 def check_combination(config: SourceConfig) -> None:
-    """Raise InvalidOption for settings that do not go together."""
+    """Raise InvalidOption for settings that conflict."""
     if config.min_messages and config.max_messages and config.min_messages > config.max_messages:
         raise InvalidOption(
             f"minMessagesPerTrigger={config.min_messages} is more than"
@@ -335,12 +340,12 @@ def check_combination(config: SourceConfig) -> None:
 
 
 def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
-    """The default of `onUndecodable`, given `maxDequeueCount`."""
+    """Return the default of `onUndecodable` for this `maxDequeueCount`."""
     return OnUndecodable.FAIL if max_dequeue_count is None else OnUndecodable.POISON
 
 
 def _check_poison_queues(config: SourceConfig) -> None:
-    """Raise InvalidOption for a poison queue that is not allowed, or that would never be used."""
+    """Raise InvalidOption for a poison queue that is forbidden, or that would never be used."""
     if not config.uses_poison_queues:
         idle = "poisonQueue" if config.poison_queue else "poisonFormat"
         is_set = config.poison_queue or config.poison_format is not PoisonFormat.ENVELOPE
@@ -354,7 +359,7 @@ def _check_poison_queues(config: SourceConfig) -> None:
         poison = config.poison_queue_for(queue)
         source = QueueRef(queue.account, queue.name.removesuffix(POISON_SUFFIX))
         if source != queue and config.poison_queue is None and config.selection.includes(source):
-            poison = queue  # that of a queue that a pattern names
+            poison = queue  # the poison queue of a queue that a pattern matches
         if poison in config.queues:
             raise InvalidOption(
                 f"the poison queue '{poison.name}' is one of the queues to read; set another"
@@ -375,7 +380,7 @@ def check_poison_name(poison: QueueRef) -> None:
 
 
 def _doubts_of(values: ParsedOptions) -> Iterator[str]:
-    """What to warn of at the start: a sentence for each, with what to write instead."""
+    """Yield warnings for the start: a sentence for each, with what to write instead."""
     for name, (longest_s, effect) in _LONGEST_S.items():
         text = values.written.get(name, "").strip()
         if not re.fullmatch(r"\d{1,7}", text) or int(text) <= longest_s:

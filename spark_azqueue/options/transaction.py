@@ -23,11 +23,11 @@ _LONGEST_ID = 200
 _DAY_S = 24 * 3600
 
 VISIBLE_AT_LEAST_S = 60
-"""A message of a transaction is visible for so long before it expires, whatever its delay is."""
+"""Shortest time in seconds for which a message of a transaction is visible, with any delay."""
 
 
 def app_id(value: str) -> str:
-    """Parse the option. Raises ValueError that says what is allowed."""
+    """Parse the option. Raises ValueError with the rules."""
     if not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
         raise ValueError(f"1 to {_LONGEST_ID} printable characters")
     return value
@@ -37,19 +37,19 @@ def app_id(value: str) -> str:
 class TransactionConfig:
     """The settings of a transactional sink.
 
-    account: with a place in blobs, the account; its `url` is the blob endpoint. app_id, version:
-    which transaction a batch write is; None for a stream, whose batches have numbers.
+    account: for a place in blobs, its account, whose `url` is the blob endpoint. app_id, version:
+    identify the transaction of a batch write; None for a stream, whose batches have numbers.
     """
 
     place: LogPlace = option(
         "transactionLog",
         log_place,
-        "Write each batch as a transaction: in the end all of its messages are visible or none, and"
-        " each of them once, whatever is repeated or killed. The log's folder is"
+        "Write each batch as a transaction: in the end all of its messages are visible or none,"
+        " and each message once, despite repeats and kills. The log's folder is"
         " `blob:<container>/<folder>` (in the queue's account with its credential, or as"
-        " `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk or"
-        " NFS, of the driver alone). Messages live for 7 days at most. For `operation=enqueue`; see"
-        " [transactions.md](transactions.md).",
+        " `blobAccountUrl` and `secret.blobConnectionString` say), or `file:/<folder>` (a disk"
+        " or NFS, needed only on the driver). Messages live for 7 days at most. For"
+        " `operation=enqueue`; see [transactions.md](transactions.md).",
     )
     account: Account | None = None
     app_id: str | None = option(
@@ -61,17 +61,17 @@ class TransactionConfig:
     version: int | None = option(
         "txnVersion",
         parsers.whole_number(0, MOST_VERSION),
-        "With `txnAppId`: the number of this write, such as the batch number of `foreachBatch`. It"
-        " grows from write to write: the newest recorded one is not written again, and an older one"
-        " is an error unless the log knows that it was written.",
+        "With `txnAppId`: the number of this write, such as the batch number of `foreachBatch`."
+        " It grows with each write: the newest recorded number is not written again, and an"
+        " older number is an error unless the log shows that it was written.",
     )
     fail_on_data_loss: bool = shared(FAIL_ON_DATA_LOSS)
 
 
 def read_transaction(values: ParsedOptions, account: Account) -> TransactionConfig | None:
-    """The settings of the transaction; None without `transactionLog`. Raises InvalidOption.
+    """Return the settings of the transaction; None without `transactionLog`. Raises InvalidOption.
 
-    account: that of the queues.
+    account: account of the queues.
     """
     return section(TransactionConfig, values, account, _idle)
 
@@ -92,7 +92,7 @@ def check_stream(config: TransactionConfig | None) -> None:
 
 
 def check_batch(config: TransactionConfig | None) -> None:
-    """Raise InvalidOption if a batch write does not say which transaction it is."""
+    """Raise InvalidOption if a batch write does not identify its transaction."""
     if config and (config.app_id is None or config.version is None):
         missing = "txnAppId" if config.app_id is None else "txnVersion"
         raise _invalid(
@@ -103,10 +103,10 @@ def check_batch(config: TransactionConfig | None) -> None:
 
 
 def life_of(ttl_s: int | None) -> int:
-    """For how many seconds a message of a transaction is put. ttl_s: the row's time to live.
+    """Return the time to live with which a message of a transaction is put, in seconds.
 
-    It has a day more than its own time: for its batch, and for a restart until it is shown.
-    Raises ValueError for a time that a hidden message cannot have.
+    ttl_s: the row's time to live. The message lives a day longer: for its batch, and for a restart
+    until it is published. Raises ValueError for a time that a hidden message cannot have.
     """
     ttl_s = WEEK_S if ttl_s is None else ttl_s
     if ttl_s == NEVER_EXPIRES or ttl_s > WEEK_S:

@@ -1,1 +1,1 @@
-"""Functions on DataFrames: a function for each row, packed messages, no row twice."""
+"""Functions on DataFrames: apply a function per row, pack and unpack messages, drop duplicates."""

@@ -1,9 +1,7 @@
-"""Duplicates by a key of the sender: the public import path.
+"""Removal of duplicates by a key of the sender: the public import path.
 
-    from spark_azqueue.rows.duplicates import without_duplicates
-
-It uses Spark's own functions alone, so it works on Spark Connect, and the executors need nothing
-for it.
+`without_duplicates` uses only Spark's own functions, so it works on Spark Connect, and the
+executors need no package for it.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ _KEY = "_azqueue_key"
 
 
 def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") -> DataFrame:
-    """Keep one row for each key, of those that come within some time of it.
+    """Keep one row for each key, of the rows that come within some time of the first.
 
-    messages: a stream with the column `message_id`, as the source gives it. keys: names of columns
-    that the sender fills, such as an order's number; of the types that Spark can compare. A row in
-    which one of them is NULL has no key, and is kept; rows of `unpack` keep `message_row` for that.
-    within: for how long a key is remembered at least, as "7 days" or "12 hours", counted from the
-    batch that had it first, not from a time in the message: an old message is kept, however late it
-    comes. The first batch after a pause still knows older keys, so a key names one thing for ever.
-    Returns the same columns.
+    messages: a stream with the source's column `message_id`. keys: names of columns that the sender
+    fills, such as an order's number, of types that Spark can compare. A row with NULL in a key
+    column has no key, and is kept. Rows of `unpack` need the column `message_row` for this. within:
+    shortest time for which a key is remembered, such as "7 days" or "12 hours". The time counts
+    from the batch that had the key first, not from a time in the message, so an old message is
+    kept, however late it comes. The first batch after a pause still knows older keys, so never use
+    a key again for something else. Returns the same columns.
 
-    The keys are in Spark's state store, in the checkpoint, so they survive a restart, and take as
-    much as all keys of that time. Time is the driver's clock: if it goes back by more than half of
-    `within`, Spark drops rows as late (`numRowsDroppedByWatermark` in the progress). Raises
-    InvalidOption for a column that is not there, or a time that is none.
+    Spark's state store in the checkpoint has the keys, so they survive a restart, and need the
+    space of all keys of that time. Time is the driver's clock: if the clock goes back by more than
+    half of `within`, Spark drops rows as late (`numRowsDroppedByWatermark` in the progress). Raises
+    InvalidOption for a missing column or an invalid time.
     """
     if not keys:
         raise InvalidOption("without_duplicates needs at least one column as the key")
@@ -54,8 +52,9 @@ def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") 
     for each in key:
         has_key &= each.isNotNull()
     own = sf.when(~has_key, _row(messages.columns))
-    # Time is when a batch begins, so no row is too late, whatever its message says. Spark keeps a
-    # key for the delay, and then until the watermark, which is as far behind, has passed that.
+    # A row's time is the start of its batch, so no row is late, whatever its message says. Spark
+    # keeps a key for the delay, and then until the watermark, which is the same delay behind, has
+    # passed.
     seen = messages.withColumn(_KEY, sf.struct(*key, own)).withColumn(
         _SEEN_AT, sf.current_timestamp()
     )
@@ -67,6 +66,6 @@ def without_duplicates(messages: DataFrame, *keys: str, within: str = "7 days") 
 
 
 def _row(columns: list[str]) -> Column:
-    """What a row is known by, whatever it holds: its message, and its place in a packed one."""
+    """Return the identity of a row without a key: its message and its place in the message."""
     message = sf.col("message_id")
     return sf.concat_ws(" ", message, "message_row") if "message_row" in columns else message

@@ -1,1 +1,1 @@
-"""Runs of a query: restarts after a failure, and a run that reads all that is in the queue."""
+"""Runs of a query: restarts after a failure, and a run that reads everything in the queue."""

@@ -1,9 +1,9 @@
-"""Read and delete all that is in the queues, on every version of Spark.
+"""Read and delete everything in the queues, on every version of Spark.
 
     result = drain(lambda: orders.writeStream.….trigger(availableNow=True).start(), options)
     sys.exit(0 if result.finished else 1)
 
-See docs/supervision.md; `finished.py` decides when it has finished.
+See docs/supervision.md; `finished.py` decides when a drain has finished.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, Skippe
 log = logging.getLogger(__name__)
 
 HIDDEN_AT_MOST_S = 600.0
-"""How long a drain waits for what its own runs may have hidden, unless `hidden` says."""
+"""Longest wait of a drain for messages that its own runs may have hidden, without `hidden`."""
 
 _ENDS = "AvailableNowTrigger"
-"""The name of the only trigger with which a query ends when it has read what is there."""
+"""Name of the only trigger with which a query ends when it has read everything."""
 
 _WIDTH = 40
 
 Shows = Callable[[int, int | None], None]
-"""Gets how many messages were read, and how many there were (None if unknown)."""
+"""Shows progress: takes the number of messages read, and the total (None if unknown)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DrainResult(RunResult):
     """How a drain ended, in messages.
 
-    finished: all that could be read at the call is read and deleted: `left_visible` and
-    `left_hidden` are 0. read: in committed batches. deleted, poison_moved: at least so many are
-    deleted, or moved to poison queues by the source, not by your code. left_visible: at least so
-    many from before the call can be read. left_hidden: may be leased by a failed run of this query.
-    others: newer, delayed, or with other consumers; None if more of the call may be among them. All
-    three are None if the queues do not answer.
+    finished: every message that was readable at the call is read and deleted: `left_visible` and
+    `left_hidden` are 0. read: in committed batches. deleted, poison_moved: at least this many were
+    deleted, or moved to poison queues by the source, not by your code. left_visible: at least this
+    many from before the call are readable. left_hidden: may be leased by a failed run of this
+    query. others: newer, delayed, or with other consumers; None if they may include messages from
+    before the call. All three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -71,25 +71,26 @@ def drain(
     listener: Hears | None = None,
     **limits: Any,
 ) -> DrainResult:
-    """Run a query until it has read and deleted every message that could be read at the call.
+    """Run a query until it has read and deleted every message that was readable at the call.
 
     start: starts the query with `trigger(availableNow=True)`, and returns it; each time with the
-        same checkpoint. Another trigger is refused. Called until
-        the queues show that nothing is left: on 4.0 and 4.1 once for each batch.
-    options: of the source, as the reader gets them; a list if the query has several sources. The
-        queues are looked at with them before and after each run, without a lease.
-    hidden: wait this many seconds at most, in all, for hidden messages: leased or delayed. None:
-        ten minutes, for those that a failed run of this query may have leased.
+        same checkpoint. Another trigger is refused. Called until the queues are empty of these
+        messages: on 4.0 and 4.1 once for each batch.
+    options: of the source, as the reader gets them; a list if the query has several sources.
+        `drain` uses them to read the queues' state before and after each run, without a lease.
+    hidden: longest wait in seconds, in total, for hidden messages: leased or delayed. None: ten
+        minutes, for those that a failed run of this query may have leased.
     within: stop after this many seconds; the next call resumes. None: no limit.
     bar: True prints a progress bar; a function gets the numbers once a second.
     listener, limits: the other arguments of `run_until_done`.
 
-    What arrives after the call is not waited for. What is hidden at the
-    call counts if it appears within one lease. With deleteOnCommit=false a message counts when it
-    was delivered in a committed batch; one that is hidden at the call only with `hidden`.
-    Returns when all is read, the query is given up, no further run helps, or `within` is over: see
-    `reason`. Raises what the first `start` and the first look at the queues raise, InvalidOption,
-    TypeError and ValueError. If it is interrupted, it stops the query.
+    Messages that arrive after the call are not waited for. Messages that are hidden at the call
+    count if they appear within one lease. With deleteOnCommit=false a message counts once it is
+    delivered in a committed batch; a message that is hidden at the call counts only with `hidden`.
+
+    Returns when everything is read, the query is given up, no further run helps, or `within` is
+    over: see `reason`. Raises the errors of the first `start` and of the first read of the queues'
+    state, InvalidOption, TypeError and ValueError. If it is interrupted, it stops the query.
     """
     check_times(hidden, within)
     return drained(start, options, hidden, within, bar, listener, RestartLimits(**limits))
@@ -123,7 +124,7 @@ def _shows(bar: bool | Shows) -> Shows | None:
 
 
 class DrainBar:
-    """Prints how far a drain has come: on a terminal in place, else a line for each tenth."""
+    """Prints the progress of a drain: in place on a terminal, else a line for each tenth."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """stream: stderr by default."""
@@ -131,7 +132,7 @@ class DrainBar:
         self._shown = ""
 
     def __call__(self, read: int, total: int | None) -> None:
-        """read: messages so far. total: of how many, None if unknown."""
+        """Show the progress. read: messages so far. total: of all messages, None if unknown."""
         text = f"{read:,} messages read"
         tenth = ""
         if total is not None:
@@ -146,7 +147,7 @@ class DrainBar:
 
     def close(self) -> None:
         """End the line."""
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+        with contextlib.suppress(OSError, ValueError):  # the terminal was closed
             if self._stream.isatty():
                 print(file=self._stream)
 
@@ -185,11 +186,11 @@ class _Drain:
             leaves=self._leaves,
         )
         self._total = sum(each.messages for each in self._seen)
-        self._counted: set[tuple[str, int]] = set()  # batches that `Took` had
-        self._is_verified = False  # the queues show that what was read is deleted
+        self._counted: set[tuple[str, int]] = set()  # batches that `Took` has counted
+        self._is_verified = False  # the queues show that the read messages are deleted
 
     def run(self) -> DrainResult:
-        """Run the query until it is over."""
+        """Run the query until the drain ends."""
         step: Step = Again()
         restarts = 0
         try:
@@ -213,7 +214,7 @@ class _Drain:
         return result
 
     def _after(self, query: Any) -> Step:
-        """What follows this run. Waits for hidden messages."""
+        """Return the next step after this run. Waits for hidden messages."""
         run = self._took(query, self._limits.clock())
         if isinstance(run, Unfinished):
             return run
@@ -232,11 +233,11 @@ class _Drain:
         return step
 
     def _took(self, query: Any, ended: float) -> RunSeen | Unfinished:
-        """What the run that has ended took, or why no further one helps."""
+        """Return what the ended run read, or why no further run helps."""
         self._watch(query)
         new = [each for batch, each in self._reads.items() if batch not in self._counted]
         self._counted |= self._reads.keys()
-        took = {each.batch: self._took_of(each, ended) for each in new}  # also of runs that failed
+        took = {each.batch: self._took_of(each, ended) for each in new}  # also for failed runs
         runs = {each.batch[0] for each in reads(query)}
         of_run = [each for each in new if each.batch[0] in runs]
         if why := self._wrong_options(of_run):
@@ -257,7 +258,7 @@ class _Drain:
         return RunSeen(kind, began, ended, is_one_batch, hides, count, is_repeated)
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
-        """Why the options cannot be those of the query; "" if they may be."""
+        """Return why the options cannot be the query's options; "" if they may be."""
         sources = max((each.sources for each in of_run), default=len(self._queues.sources))
         if sources != len(self._queues.sources):
             return (
@@ -265,7 +266,7 @@ class _Drain:
                 f" {len(self._queues.sources)}: give it those of each, as a list"
             )
         for each in of_run:
-            # A batch without messages may be one of before the options changed.
+            # A batch without messages may be from before the options changed.
             if each.messages and (others := self._queues.unknown(each.places)):
                 return (
                     f"the options are not those of the query, which reads {others}: give drain the"
@@ -274,7 +275,7 @@ class _Drain:
         return ""
 
     def _took_of(self, read: Read, now: float) -> Took:
-        """What a batch took, as far as it counts."""
+        """Return what a batch read, as far as it counts."""
         leased_s = max(read.visibility_timeout, *map(_leased_for, read.ends))
         self._finish.leases_for(leased_s, renewed=self._is_long(read))
         if not read.messages:
@@ -290,10 +291,11 @@ class _Drain:
         return Took.NEWER if is_newer else Took.OLDER
 
     def _hides(self, read: Read, took: Took) -> bool:
-        """True if messages of the call may be hidden after this batch.
+        """True if messages from before the call may be hidden after this batch.
 
-        It says so; or it is repeated, so a run before it ended early; or it was renewed, and the
-        next run deletes its messages with dead receipts (Spark 4.0 and 4.1).
+        Three cases: the batch says so; the batch is repeated, so an earlier run failed; or its
+        leases were renewed, so the next run deletes its messages with invalid receipts (Spark 4.0
+        and 4.1).
         """
         is_dead = took is Took.OLDER and read.is_old_spark is not False and self._is_long(read)
         return read.hides or (read.is_new and read.is_repeated) or is_dead
@@ -303,7 +305,9 @@ class _Drain:
         return read.seconds > self._lease_s / 2
 
     def _called_at(self) -> dict[str, float]:
-        """The service's time of the call by account, seconds since 1970; the latest of several."""
+        """Return the service's time of the call by account, seconds since 1970; the latest of
+        several.
+        """
         found: dict[str, float] = {}
         for each in self._queues.sources:
             at = math.inf if each.called_at is None else each.called_at / 1_000_000
@@ -338,11 +342,11 @@ class _Drain:
         held = sum(each.messages for each in self._seen)
         others: int | None = max(0, held - visible - hidden - self._finish.pending)
         if any(each.older and not each.is_all for each in self._seen):
-            others = None  # further ones of the call may be behind those
+            others = None  # further messages from before the call may follow the shown ones
         return dataclasses.replace(result, left_visible=visible, left_hidden=hidden, others=others)
 
     def _counts(self) -> tuple[int, int, int]:
-        """How many messages the runs read, deleted and moved to poison queues."""
+        """Return how many messages the runs read, deleted and moved to poison queues."""
         by_run: dict[str, Counters] = {}
         for (run, _), each in self._reads.items():
             if each.counters and each.counters.deleted >= by_run.get(run, Counters()).deleted:
@@ -354,7 +358,7 @@ class _Drain:
         )
 
     def _watch(self, query: Any) -> None:
-        """Count what the query has read so far, and show it."""
+        """Count the messages that the query has read so far, and show the number."""
         if self._also:
             self._also(query)
         for each in reads(query):
@@ -383,13 +387,13 @@ def _shown(source: SourceLeft, looks: Mapping[QueueRef, QueueLook]) -> Iterable[
 
 
 def _leased_for(end: Mapping[str, Any]) -> int:
-    """For how long the batch of this offset is leased, if that is unusual; else 0."""
+    """Return the lease of the batch of this offset in seconds, if it is unusual; else 0."""
     seconds = end.get("leasedFor", 0)
     return seconds if type(seconds) is int and 0 <= seconds <= MAX_VISIBILITY_S else 0
 
 
 def _ids(end: Mapping[str, Any]) -> list[str]:
-    """The ids of the messages in the offset of a batch without a log."""
+    """Return the ids of the messages in the offset of a batch without a log."""
     try:
         return [
             each.message_id for each in QueueOffset.from_json(end, account=end["account"]).leases
@@ -399,9 +403,9 @@ def _ids(end: Mapping[str, Any]) -> list[str]:
 
 
 def _ending(query: Any) -> Any:
-    """The query. Raises ValueError, and stops it, if it does not end when all is read.
+    """Return the query. Stops it and raises ValueError if it does not end by itself.
 
-    Spark Connect does not tell the trigger: there it is not checked.
+    Spark Connect does not report the trigger, so it is not checked there.
     """
     try:
         trigger = str(query._jsq.streamingQuery().trigger().toString())

@@ -1,11 +1,13 @@
-"""When a drain has finished: decided from what its queues show and what its runs read.
+"""Decides when a drain has finished, from the state of its queues and the results of its runs.
 
-A query cannot know what it did not read, and a queue does not say who hides a message. So three
-rules decide. *The head*: a message that is visible and was there at the call means one more run.
-*One more run*: only a run that found nothing, or two in a row that found nothing of the call's,
-end a drain, unless the queues show that nothing is left at all. *One lease*: what a run of this
-call may have hidden is back after one lease, so a drain waits for it as long as anything is hidden.
-It may be behind all that has arrived by then: so long, newer messages count as those of the call.
+A query cannot know which messages it did not read, and a queue does not report who hides a message.
+So three rules decide. In them, an old message is one that was in the queue at the call.
+
+*The head*: a visible old message needs one more run. *One more run*: a drain ends only after a run
+that found no message, or after two consecutive runs that found no old message, unless the queues
+are empty. *One lease*: messages that a run of this call may have hidden are visible again after one
+lease. So a drain waits this long while messages are hidden. Such messages may then be behind all
+messages that arrived meanwhile, so until then newer messages count as old.
 
 Pure: times are arguments, in seconds of one monotonic clock.
 """
@@ -21,25 +23,29 @@ from typing import NamedTuple
 from spark_azqueue.service.messages import MAX_PER_REQUEST
 
 ENOUGH = 2
-"""This many runs in a row that took nothing of what was there at the call end it."""
+"""A drain ends after this many consecutive runs that read no old message."""
 
 _ENDLESS = 10
-"""This many runs in a row took nothing, and ended before they had found nothing."""
+"""A drain ends after this many consecutive runs without progress that did not find the queues
+empty.
+"""
 
 LOOK_AGAIN_S = 5.0
 
 _MARGIN_S = 2.0
-"""Services tell the end of a lease in whole seconds, and begin it when a request arrives."""
+"""Tolerance in seconds: a service reports the end of a lease in whole seconds, and a lease begins
+when the request arrives.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSeen:
-    """What one queue showed.
+    """State of one queue.
 
-    name: for texts. messages: the service's count, with hidden ones; it may be too high, but never
-    too low. visible: how many of them can be read, of the first ones that were looked at; is_all:
-    those are all. older: ids of visible ones that were there at the call. before: the name of a
-    queue that is read first (queuePriority=strict), "" if there is none.
+    name: for texts. messages: the service's count, with hidden ones; the count may be too high, but
+    never too low. visible: number of readable messages among the first ones; is_all: there are no
+    further readable ones. older: ids of visible messages that were there at the call. before: name
+    of a queue that is read first (queuePriority=strict), "" if there is none.
     """
 
     name: str
@@ -51,17 +57,17 @@ class QueueSeen:
 
     @property
     def hidden(self) -> int:
-        """How many are leased or delayed, as far as that is known."""
+        """Number of leased or delayed messages, as far as known."""
         return max(0, self.messages - self.visible) if self.is_all else 0
 
     @property
     def may_hide(self) -> bool:
-        """False if none is leased or delayed."""
+        """False if no message is leased or delayed."""
         return self.hidden > 0 or not self.is_all
 
 
 class Took(enum.Enum):
-    """What a run took, as far as it counts."""
+    """Kind of the messages that a run read, as far as it counts."""
 
     UNKNOWN = "it reported no progress: perhaps it was stopped while it dequeued"
     NOTHING = "it asked, and found nothing"
@@ -71,11 +77,12 @@ class Took(enum.Enum):
 
 
 class RunSeen(NamedTuple):
-    """What a run that ended without an error showed. began, ended: when.
+    """Result of a run that ended without an error. began, ended: times.
 
-    is_one_batch: it is of Spark 4.0 or 4.1, where the next run deletes its messages. hides: it may
-    have left messages of the call hidden, for as long as a lease gets. read: how many messages.
-    is_repeated: it repeated a batch of a run before it, and read nothing else.
+    is_one_batch: the run is of Spark 4.0 or 4.1, where the next run deletes its messages. hides:
+    the run may have left messages from before the call hidden, for the length of a lease. read:
+    number of messages. is_repeated: the run repeated a batch of an earlier run, and read nothing
+    else.
     """
 
     took: Took
@@ -88,7 +95,7 @@ class RunSeen(NamedTuple):
 
 
 class Enough(NamedTuple):
-    """All that was there at the call is read and deleted. why: how that is known."""
+    """Every message from before the call is read and deleted. why: how this is known."""
 
     why: str = ""
 
@@ -98,7 +105,7 @@ class Again(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Look at the queues again after this many seconds, see `Finish.waited`."""
+    """Read the state of the queues again after this many seconds, see `Finish.waited`."""
 
     seconds: float
 
@@ -113,7 +120,7 @@ Step = Enough | Again | Wait | Unfinished
 
 
 class Finish:
-    """Decides after each run of one call. Nothing is kept over a call."""
+    """Decides after each run of one call. No state is kept between calls."""
 
     def __init__(
         self,
@@ -127,13 +134,13 @@ class Finish:
         deletes_early: bool = False,
         leaves: bool = False,
     ) -> None:
-        """queues: at the call.
+        """queues: their state at the call.
 
-        lease_s: how long a lease of the query lasts that was not renewed, in its first batch.
-        longest_s: how long one lasts at most. Both may become longer. patience_s: how long to wait
-        for hidden messages, in all. waits_for_all: also for those of others. deletes_early:
-        messages are deleted before their batch is committed, so an empty queue proves nothing.
-        leaves: deleteOnCommit=false: what was delivered stays, leased.
+        lease_s: length of the query's leases that are not renewed, in its first batch. longest_s:
+        longest lease. Both times may grow. patience_s: longest wait for hidden messages, in total.
+        waits_for_all: wait for messages that others hide, too. deletes_early: messages are deleted
+        before their batch is committed, so an empty queue proves nothing. leaves:
+        deleteOnCommit=false: delivered messages stay, leased.
         """
         self._lease_s, self._longest_s = lease_s, longest_s
         self._called = now
@@ -143,65 +150,72 @@ class Finish:
         self._leaves = leaves
         self._delivered: set[str] = set()
         self._older = self._older_of(queues)
-        self._others = 0  # so many that are hidden are no run's of this query
-        # When a run before the call leased something, one of the call left something hidden, and
-        # one read something without all its deletes, at the latest.
+        self._others = 0  # number of hidden messages that no run of this query hides
+        # Latest times at which a run before the call leased messages, a run of the call left
+        # messages hidden, and a run read messages whose deletes are not all known.
         self._before_at = self._left_at = self._read_at = -math.inf
         if not leaves and any(each.may_hide for each in queues):
             self._before_at = now
         self._is_read_awaited = False
         self.pending = 0
-        """So many messages of the last run are hidden until the next one deletes them."""
+        """Messages of the last run that stay hidden until the next run deletes them."""
         self._newer = self._barren = self._passed = self._endless = self._silent = 0
         self._has_failed = False
 
     def leases_for(self, seconds: float, *, renewed: bool = False) -> None:
-        """A batch or a report shows leases of this length: what is hidden may last longer.
+        """Note leases of this length: hidden messages may be hidden for longer.
 
-        renewed: the batch lasted so long that its leases may be the longest.
+        renewed: the batch ran so long that its leases may be the longest.
         """
         self._longest_s = max(self._longest_s, seconds)
         self._lease_s = self._longest_s if renewed else max(self._lease_s, seconds)
 
     def delivered(self, ids: Iterable[str]) -> bool:
-        """These are of a committed batch, and stay in the queue. False if each was delivered
-        before in this call."""
+        """Note ids of a committed batch whose messages stay in the queue.
+
+        Returns False if each of them was delivered before in this call.
+        """
         before = len(self._delivered)
         self._delivered.update(ids)
         return len(self._delivered) > before
 
     def failed(self, at: float) -> None:
-        """A run ended with an error at this time: what it had leased may be hidden."""
+        """Note that a run failed at this time: its leased messages may be hidden."""
         self._left_at = at
         self._has_failed = True
 
     def back_after(self, now: float) -> float:
-        """What runs had hidden was back so many seconds after the call; 0 if nothing was, or is not
-        back yet. It may be behind all messages that arrived before."""
+        """Return after how many seconds since the call the hidden messages were visible again.
+
+        Returns 0 if none were hidden, or if they are still hidden. Such messages may be behind all
+        messages that arrived before they were visible again.
+        """
         until = self._hidden_until(is_read_awaited=False)
         return until - self._called if self._called < until <= now else 0.0
 
     def older(self, queues: Iterable[QueueSeen]) -> int:
-        """How many messages of the call are visible, and count as unread; at least."""
+        """Return the number of visible, unread messages from before the call; at least."""
         return len(self._older_of(queues))
 
     def hidden(self, queues: Iterable[QueueSeen], now: float) -> int:
-        """How many are hidden, and may be by a run of this query."""
+        """Return the number of hidden messages that a run of this query may have leased."""
         if self._leaves or now >= self._hidden_until(is_read_awaited=True):
             return 0
         return _hidden_in(queues)
 
     def after(self, run: RunSeen, queues: Sequence[QueueSeen]) -> Step:
-        """What follows a run that ended without an error. queues: as they show after it."""
+        """Return the next step after a run that ended without an error. queues: their state after
+        it.
+        """
         older_before, self._older = self._older, self._older_of(queues)
         self._others = min(self._others, _hidden_in(queues))
         has_read = run.took in (Took.OLDER, Took.NEWER)
         is_unsettled = run.is_one_batch and not self._leaves
         self.pending = run.read if is_unsettled and not self._deletes_early else 0
-        # If it was stopped, nothing tells but what it left hidden.
+        # If the run was stopped, only its hidden messages are a sign.
         leaves_some = _hidden_in(queues) > self._others + self.pending and not self._leaves
         if has_read and (is_unsettled or (leaves_some and run.took is Took.OLDER)):
-            self._read_at = run.ended  # not all is known of its deletes
+            self._read_at = run.ended  # not all of its deletes are known
         if run.hides or run.took is Took.UNKNOWN:
             self._left_at = run.ended
         has_failed, self._has_failed = self._has_failed, False
@@ -217,22 +231,23 @@ class Finish:
         return self._without_progress(run, older_before, queues)
 
     def waited(self, queues: Sequence[QueueSeen], now: float) -> Step:
-        """What follows a wait. queues: as they show after it."""
+        """Return the next step after a wait. queues: their state after it."""
         self._older = self._older_of(queues)
         if now >= self._hidden_until(is_read_awaited=True):
             self._others = _hidden_in(queues)
         step: Step = Again() if self._older else self._waited_for(queues, -1.0, now, "")
         if self._newer and not isinstance(step, Wait | Unfinished):
-            self._newer = 0  # what appeared meanwhile may be behind newer messages
+            self._newer = 0  # messages that appeared meanwhile may be behind newer messages
             return Again()
         return step
 
     def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
-        """began: what could be read then was read."""
+        """Return the next step. began: every message that was readable at this time was read."""
         if all(each.is_all for each in queues):
             if _hidden_in(queues) <= self.pending:
                 return Enough(why)
-            began = now  # nothing older is visible: what is hidden at the end is of others
+            # No old message is visible, so messages that are still hidden in the end are of others
+            began = now
         until = self._hidden_until(is_read_awaited=self._is_read_awaited)
         is_ours = until > began
         if not is_ours and not (self._waits_for_all and self._patience_s > 0):
@@ -252,10 +267,10 @@ class Finish:
         return Wait(pause)
 
     def _over(self, run: RunSeen, queues: Sequence[QueueSeen]) -> str | None:
-        """Why no further run is needed for what can be read, None if one is."""
+        """Return why no further run is needed for readable messages; None if one is needed."""
         took = run.took
         self._silent = self._silent + 1 if took is Took.UNKNOWN else 0
-        if self._older:  # a later look may miss it behind newer ones
+        if self._older:  # a later read may miss an old message behind newer ones
             self._newer = 0
         elif took is Took.NEWER:
             self._newer += 1
@@ -266,7 +281,7 @@ class Finish:
         if self._newer >= ENOUGH:
             again = ", or that were delivered in it" if self._leaves else ""
             return f"two runs in a row read only messages that came after the call{again}"
-        # A log may have more than the queues.
+        # A log may have more messages than the queues.
         is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
         return "" if is_known and not any(each.may_hide for each in queues) else None
 
@@ -283,7 +298,7 @@ class Finish:
         elif run.took is not Took.UNKNOWN and not run.is_repeated:
             self._barren += 1
             self._passed += run.read
-        # Small batches may be in front of what a look shows.
+        # Small batches may be ahead of the messages that a peek shows.
         is_next = run.took is Took.NEWER and self._passed < MAX_PER_REQUEST * len(queues)
         if self._barren >= ENOUGH and not is_next:
             return Unfinished(self._left_over(queues))
@@ -315,7 +330,7 @@ class Finish:
         )
 
     def _hidden_until(self, *, is_read_awaited: bool) -> float:
-        """When the last lease ends that a run of the query may have left."""
+        """Return when the last lease ends that a run of the query may have left."""
         leased_at = max(self._before_at, self._read_at if is_read_awaited else -math.inf)
         return max(leased_at + self._lease_s, self._left_at + self._longest_s) + _MARGIN_S
 

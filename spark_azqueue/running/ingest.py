@@ -1,10 +1,10 @@
-"""From a queue to a table in one call.
+"""IngestJob: from a queue to a table in one call.
 
     job = IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders")
     job.run(spark)
 
-It composes other parts: the source with a write-ahead log, `unpack` or `try_apply`, Spark's own
-sink, `run_until_done` and `drain`. See docs/production.md; `ingest_rules.py` has what it refuses.
+A job combines other parts: the source with a write-ahead log, `unpack` or `try_apply`, Spark's own
+sink, `run_until_done` and `drain`. See docs/production.md; `ingest_rules.py` has its checks.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_WITHIN_S = 20.0
-"""How long a running batch may take after `stop` is set."""
+"""Seconds that a running batch may take after `stop` is set."""
 
 _OBSERVED = "azqueue_ingest"
 
 
 @dataclass(frozen=True)
 class IngestResult(RunResult):
-    """How a call ended, and what it wrote to the table, at least.
+    """Result of a call, with at least the rows that it wrote to the table.
 
-    rows, bad_rows: without and with a reason in `error`. batches: committed. left: how many
-    messages a drain left in the queue; None if unknown.
+    rows, bad_rows: rows without and with a reason in `error`. batches: committed. left: number of
+    messages that a drain left in the queue; None if unknown.
     """
 
     rows: int = 0
@@ -66,15 +66,15 @@ class IngestResult(RunResult):
 
 @dataclass(frozen=True)
 class IngestJob:
-    """Append what is in a queue to a table, each row once; a bad message is a row with the reason.
+    """Append the messages of a queue to a table, each row once; bad messages with the reason.
 
         IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders").run(spark)
 
     source: options of the source. schema: columns of the bodies, as `unpack` reads them. Instead:
-        apply and returns, a function and its schema as of `try_apply`; or none: bodies as they are.
+        apply and returns, a function and its schema as of `try_apply`; or none: unchanged bodies.
     folder: checkpoint and log: a path or abfss://…. into: a path or a table, as parquet or delta.
-    every: how long a message waits until there are 4,096; in `run`. limit: so many bad messages in
-        a row stop the job; None: any number.
+    every: longest wait of a message for a batch of 4,096; in `run`. limit: number of consecutive
+        bad messages that stop the job; None: no limit.
 
     Survives kills and restarts at any point: docs/production.md. Raises InvalidOption.
     """
@@ -91,7 +91,7 @@ class IngestJob:
     limit: int | None = 32
 
     def __post_init__(self) -> None:
-        """Check what can be checked without Spark."""
+        """Check everything that can be checked without Spark."""
         if not isinstance(self.source, Mapping):
             raise InvalidOption(
                 "IngestJob(source=…): expected the options of the source as a dict, not"
@@ -116,10 +116,10 @@ class IngestJob:
         """Run until it is stopped, and start again after failures.
 
         stop: set it to stop within 20 seconds; the next start repeats an unfinished batch.
-            how: arguments of `run_until_done`.
+        how: arguments of `run_until_done`.
 
-        Returns a `RunResult` that has, too: rows, bad_rows (with `error`), batches; left, how many
-        messages are in the queue after `drain`. Raises InvalidOption, InvalidSchema,
+        Returns a `RunResult` that has, too: rows, bad_rows (with `error`), batches; left, the
+        number of messages in the queue after `drain`. Raises InvalidOption, InvalidSchema,
         CheckpointMismatch before a message is leased.
         """
         return _Call(self, spark, stop, is_drain=False).run(how)
@@ -127,9 +127,9 @@ class IngestJob:
     def drain(
         self, spark: SparkSession, *, stop: threading.Event | None = None, **how: Any
     ) -> IngestResult:
-        """Write what is in the queue now, and return.
+        """Write the messages that are in the queue now, and return.
 
-        stop: see `run`. how: arguments of `drain`. Raises what both raise.
+        stop: see `run`. how: arguments of `drain`. Raises the errors of both.
         """
         return _Call(self, spark, stop, is_drain=True).drain(how)
 
@@ -139,7 +139,7 @@ class _Stopped(BaseException):
 
 
 class _Call:
-    """One call of `run` or `drain`. What survives it is in the job's folder."""
+    """One call of `run` or `drain`. The state between calls is in the job's folder."""
 
     def __init__(
         self, job: IngestJob, spark: SparkSession, stop: threading.Event | None, *, is_drain: bool
@@ -163,19 +163,19 @@ class _Call:
         self._stop_after = -1
 
     def run(self, how: dict[str, Any]) -> IngestResult:
-        """Run until it is stopped."""
+        """Run until the job is stopped."""
         listener = how.pop("listener", None)
         limits = self._limits(how)
         try:
             result = supervised(self._start, listener, limits, self._look)
-            if result.finished:  # on 4.0 and 4.1 it speaks of availableNow
+            if result.finished:  # on 4.0 and 4.1 the reason is about availableNow
                 result = replace(result, reason="stopped")
         except _Stopped:
             result = RunResult(True, 0, reason="stopped")
         return self._result(result)
 
     def drain(self, how: dict[str, Any]) -> IngestResult:
-        """Write what is there now."""
+        """Write the messages that are in the queue now."""
         hidden, within = how.pop("hidden", None), how.pop("within", None)
         bar, listener = how.pop("bar", False), how.pop("listener", None)
         check_times(hidden, within)
@@ -197,7 +197,7 @@ class _Call:
         return IngestResult(**own, rows=rows, bad_rows=bad, batches=batches, left=left)
 
     def _limits(self, how: dict[str, Any]) -> RestartLimits:
-        """With what ends this call: too many bad messages, and `stop`."""
+        """Return the limits with the ends of this call: too many bad messages, and `stop`."""
         if stop := self._stop:
 
             def sleep(seconds: float) -> None:
@@ -210,7 +210,7 @@ class _Call:
     # ── a start ──
 
     def _start(self) -> Any:
-        """Check, and start the query. Spark has not asked for a message by then."""
+        """Check, and start the query. Spark has not asked for a message until then."""
         if self._stop and self._stop.is_set():
             raise _Stopped
         job = self._job
@@ -249,7 +249,7 @@ class _Call:
     # ── while it runs ──
 
     def _look(self, query: Any) -> None:
-        """Count what was written, and stop the query if that is asked for. Each second."""
+        """Count the written rows, and stop the query if `stop` is set. Called each second."""
         try:
             events = [parsed(each) for each in query.recentProgress]
         except Exception:  # noqa: BLE001 (its session has gone: the run ends with that error)
@@ -278,7 +278,7 @@ class _Call:
 def _options_of(
     job: IngestJob, folder: str, *, is_drain: bool
 ) -> tuple[dict[str, str], SourceConfig]:
-    """The options of the source, with the log in the folder; and as they are understood."""
+    """Return the source's options with the log in the folder, and the config made of them."""
     texts = as_texts({str(name): value for name, value in job.source.items()})
     lower = {name.lower(): value for name, value in texts.items()}
     if "readlog" in lower:
@@ -295,7 +295,7 @@ def _options_of(
 
 
 def _is_new(folders: Folders, path: str, record: Record, known: Checkpoint) -> bool:
-    """Whether the folder has no record. Raises CheckpointMismatch if it is another job's."""
+    """Return whether the folder has no record. Raises CheckpointMismatch if it is another job's."""
     data = folders.read(path, RECORD_AT_MOST)
     if data is None:
         return True

@@ -1,4 +1,4 @@
-"""`azqueue ingest`: an IngestJob without a program. What the container in deploy/ runs."""
+"""`azqueue ingest`: an IngestJob without a program. The container in deploy/ runs this command."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spark_azqueue.errors import InvalidOption, InvalidSchema
 from spark_azqueue.options import parsers
 from spark_azqueue.options.account import ENVIRONMENT_VARIABLE
 
-_STOPPING = "ending, after the running batch, within 20 s; once more ends it at once"
+_STOPPING = "ending after the running batch, within 20 s; a second signal ends it immediately"
 
 
 def ingest(arguments: list[str]) -> int:
-    """Run the command line behind the word `ingest`; return the exit status."""
+    """Run the command line after the word `ingest`; return the exit status."""
     parser = _parser()
     found = parser.given(arguments)
     options = options_of(parser, found)
@@ -73,8 +73,8 @@ def ingest(arguments: list[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "ingest",
-        description="Append what is in a queue to a table, each row once, until a signal stops it."
-        " The options are those of the source; a file has the queue, too.",
+        description="Append the messages of a queue to a table, each row once, until a signal"
+        " stops it. The options are the source's, with the queue.",
         epilog=f"The credential comes from options, or from {ENVIRONMENT_VARIABLE} in the"
         " environment. Spark's settings come from SPARK_CONF_DIR. Exit status: 0 if it has ended or"
         " was stopped, 1 if it gave up, 2 for wrong arguments.",
@@ -87,7 +87,10 @@ def _parser() -> Parser:
         " are)",
     )
     parser.add_argument(
-        "--folder", required=True, metavar="FOLDER", help="checkpoint and log, of this job alone"
+        "--folder",
+        required=True,
+        metavar="FOLDER",
+        help="folder of checkpoint and log, for this job only",
     )
     parser.add_argument("--into", required=True, metavar="TABLE", help="a path, or a table's name")
     parser.add_argument("--format", choices=["parquet", "delta"], default="parquet")
@@ -102,10 +105,11 @@ def _parser() -> Parser:
         type=of_type(_limit),
         default=32,
         metavar="N",
-        help="so many bad messages in a row end it (default: %(default)s; none: any number)",
+        help="stop after this many consecutive bad messages (default: %(default)s; none: any"
+        " number)",
     )
     parser.add_argument(
-        "--drain", action="store_true", help="end when what is there now is in the table"
+        "--drain", action="store_true", help="stop when the current messages are in the table"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
     return parser

@@ -1,4 +1,4 @@
-"""What an IngestJob reads of its folder and its output, through the driver's Hadoop and Spark."""
+"""Reads of an IngestJob's folder and output, through the driver's Hadoop and Spark."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TAIL = 256 * 2**10
-"""Bytes at the end of one of the sink's lists that are looked at."""
+"""Bytes that are read at the end of one of the sink's lists."""
 
 _LISTS_AT_MOST = 20
-"""So many lists of the sink are looked at for a file."""
+"""Most lists of the sink that are searched for a file."""
 
 _COMMITS = (100, 100_000)
-"""So many commits of a Delta table are looked at, first and if that shows no batch of the job."""
+"""Commits of a Delta table that are read: first, and if these show no batch of the job."""
 
 _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
 class Folders:
-    """Folders of any file system of the driver's Hadoop. What it raises: errors of Py4J."""
+    """Folders of any file system of the driver's Hadoop. Its methods raise errors of Py4J."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._classes = file_systems(spark)
@@ -48,12 +48,12 @@ class Folders:
         return place.getFileSystem(self._configuration), place
 
     def qualified(self, path: str) -> str:
-        """A path with its scheme, absolute: two names of one folder are the same."""
+        """Return a path with its scheme, absolute, so that two names of one folder are equal."""
         system, place = self._at(path)
         return str(system.makeQualified(place).toString())
 
     def names(self, path: str) -> list[str] | None:
-        """The names in a folder; None if there is no such folder."""
+        """Return the names in a folder; None if the folder does not exist."""
         system, place = self._at(path)
         try:
             return [str(each.getPath().getName()) for each in system.listStatus(place)]
@@ -63,7 +63,7 @@ class Folders:
             raise
 
     def read(self, path: str, most: int, *, end: bool = False) -> bytes | None:
-        """The first bytes of a file, or the last ones; None if there is no such file."""
+        """Return the first bytes of a file, or the last ones; None if the file does not exist."""
         system, place = self._at(path)
         try:
             opened = system.open(place)
@@ -79,7 +79,7 @@ class Folders:
             opened.close()
 
     def write(self, path: str, data: bytes, *, over: bool) -> None:
-        """Write a file. over: also over one that is there."""
+        """Write a file. over: overwrite an existing file."""
         system, place = self._at(path)
         opened = system.create(place, over)
         try:
@@ -89,7 +89,10 @@ class Folders:
 
 
 def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
-    """The newest batches of a checkpoint, and its query's id. One that is missing is new."""
+    """Return the newest batches of a checkpoint, and its query's id.
+
+    A missing one counts as new.
+    """
     planned = batches_in(folders.names(f"{path}/offsets") or ())
     committed = batches_in(folders.names(f"{path}/commits") or ())
     query = query_in(folders.read(f"{path}/metadata", METADATA_AT_MOST) or b"")
@@ -98,7 +101,7 @@ def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """What is in the output. newest: of this job's batches, -1 for none; None if that is unknown.
+    """State of the output. newest: of this job's batches, -1 for none; None if unknown.
 
     columns: of the table; empty if it is new, or if no file shows them.
     """
@@ -108,7 +111,7 @@ class Output:
 
 
 def look(spark: SparkSession, folders: Folders, into: str, format: str, query: str) -> Output:
-    """Look at the output of a job. query: its id. Raises InvalidOption if it cannot be one."""
+    """Read the state of a job's output. query: its id. Raises InvalidOption if it cannot be one."""
     if format == "delta":
         return _delta(spark, folders, into, query)
     path = into if is_path(into) else _location(spark, into)
@@ -116,7 +119,7 @@ def look(spark: SparkSession, folders: Folders, into: str, format: str, query: s
 
 
 def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
-    """The output of Spark's file sink, by the lists that it keeps of its files."""
+    """Return the state of a file sink's output, from the sink's lists of its files."""
     names = folders.names(path)
     if not names:
         return Output()
@@ -136,14 +139,14 @@ def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
         for file in _files_in(data):
             try:
                 fields = spark.read.parquet(file).schema.fields
-            except AnalysisException:  # it was removed since
+            except AnalysisException:  # the file was removed meanwhile
                 continue
             return Output(newest, [(each.name, each.dataType.simpleString()) for each in fields])
     return Output(newest)
 
 
 def _files_in(data: bytes) -> Iterator[str]:
-    """The files at the end of a list, the newest first: a few of them."""
+    """Yield a few files at the end of a list, the newest first."""
     for line in data.splitlines()[: -_LISTS_AT_MOST - 1 : -1]:
         try:
             found = json.loads(line)
@@ -154,7 +157,7 @@ def _files_in(data: bytes) -> Iterator[str]:
 
 
 def _delta(spark: SparkSession, folders: Folders, into: str, query: str) -> Output:
-    """A Delta table, by its history: Spark's sink notes query and batch in each commit."""
+    """Return the state of a Delta table, from its history: each commit has query and batch."""
     if is_path(into):
         if not folders.names(f"{into}/{_DELTA}"):
             return Output()
@@ -184,7 +187,7 @@ def _delta(spark: SparkSession, folders: Folders, into: str, query: str) -> Outp
 
 
 def _location(spark: SparkSession, table: str) -> str | None:
-    """Where the files of a table are; None if there is no such table."""
+    """Return the folder of a table's files; None if the table does not exist."""
     if not spark.catalog.tableExists(table):
         return None
     rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()

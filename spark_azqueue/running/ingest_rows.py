@@ -31,15 +31,19 @@ _earlier = EarlierTasks()
 
 @dataclass(frozen=True, slots=True)
 class CountedRows:
-    """Passes rows on, and stops the job if too many in a row are bad. It goes to the tasks.
+    """Passes rows on, and stops the job if too many consecutive rows are bad.
 
-    limit: how many; None: any number. The last column of the rows is NULL for a good row.
+    Spark sends this object to the tasks. limit: number of rows; None: no limit. The last column of
+    the rows is NULL for a good row.
     """
 
     limit: int | None
 
     def through(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The same record batches. Raises FunctionFailed; earlier tasks of the query count, too."""
+        """Yield the same record batches.
+
+        Raises FunctionFailed; earlier tasks of the query count, too.
+        """
         task = stream_task("IngestJob")
         failures = _earlier.before(task, self.limit)
         for batch in batches:
@@ -69,7 +73,10 @@ class CountedRows:
 
 
 def parsed_schema(schema: StructType | str) -> StructType:
-    """The columns of a schema. Raises InvalidSchema for none, and for names that the table has."""
+    """Return the columns of a schema.
+
+    Raises InvalidSchema for none, and for names of the table's own.
+    """
     try:
         parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     except Exception as error:  # noqa: BLE001 (Spark's and Py4J's have no base)
@@ -89,10 +96,10 @@ def parsed_schema(schema: StructType | str) -> StructType:
 
 @dataclass(frozen=True)
 class TableRows:
-    """How messages become rows of the table.
+    """Conversion of messages to rows of the table.
 
-    schema: of the bodies; None: the bodies as they are. apply: a function as of `try_apply`, whose
-    result has the schema. limit: see `CountedRows`.
+    schema: of the bodies; None: unchanged bodies. apply: a function as of `try_apply`, whose result
+    has the schema. limit: see `CountedRows`.
     """
 
     schema: StructType | None
@@ -100,7 +107,7 @@ class TableRows:
     limit: int | None
 
     def of(self, messages: DataFrame) -> DataFrame:
-        """The rows of messages as the source gives them. Raises InvalidSchema."""
+        """Return the table's rows for messages from the source. Raises InvalidSchema."""
         if CORRUPT not in messages.columns:
             messages = messages.withColumn(CORRUPT, F.lit(None).cast("string"))
         if self.apply is not None:
@@ -137,18 +144,18 @@ class TableRows:
 
 
 def columns_of(rows: DataFrame) -> Columns:
-    """Names and types of the table's columns."""
+    """Return names and types of the table's columns."""
     return [(field.name, field.dataType.simpleString()) for field in rows.schema.fields]
 
 
 def observed(table: DataFrame, name: str) -> DataFrame:
-    """The table, whose progress has under this name how many of its rows are good and bad."""
+    """Return the table; its progress has the numbers of good and bad rows under this name."""
     good, bad = F.count_if(F.isnull(BEHIND[0])), F.count(BEHIND[0])
     return table.observe(name, good.alias("good"), bad.alias("bad"))
 
 
 def check_limit(limit: object) -> None:
-    """Raise InvalidOption for what is no number of messages."""
+    """Raise InvalidOption unless the limit is a number of messages."""
     if limit is not None:
         check_number("IngestJob", "limit", limit, ", or None for any number of bad messages")
 
@@ -158,11 +165,11 @@ def _undecoded() -> Column:
 
 
 def _body_of(rows: DataFrame) -> Column:
-    """The body as it is; the text of one that does not decode."""
+    """Return the unchanged body; for a body that does not decode, its text."""
     kind = dict(rows.dtypes)["body"]
     return F.coalesce(F.col("body"), F.col(CORRUPT).cast(kind))
 
 
 def _named(column: str) -> Column:
-    """The column of exactly this name, whatever characters it has."""
+    """Return the column of exactly this name, with any characters."""
     return F.col("`" + column.replace("`", "``") + "`")

@@ -1,6 +1,6 @@
-"""What an IngestJob refuses, and where its parts are. Decides only: nothing is read or written.
+"""Rules of an IngestJob: what it refuses, and where its parts are. Nothing is read or written here.
 
-A model among the property tests has the same rules, and what breaks without each of them.
+A model among the property tests has the same rules, and shows what breaks without a rule.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from spark_azqueue.service.account import Account
 from spark_azqueue.service.redaction import shown
 
 KEPT = ("message_id", "message_row", "queue", "insertion_time")
-"""Columns of the table in front of those of the schema."""
+"""Columns of the table before the columns of the schema."""
 
 BEHIND = ("error", "body")
-"""Columns of the table behind those of the schema."""
+"""Columns of the table after the columns of the schema."""
 
 RECORD = "ingest.json"
-"""The file in a job's folder that says whose folder it is."""
+"""The file in a job's folder that identifies the job."""
 
 RECORD_AT_MOST = 64 * 2**10
-"""Bytes of the record."""
+"""Most bytes of the record."""
 
 FORMATS = ("parquet", "delta")
 
 FILL = 4_096
-"""A batch begins with so many messages, or when the first one has waited for `every`."""
+"""A batch begins with this many messages, or when the first one has waited for `every`."""
 
 _MOUNTS = ("/Volumes/", "/dbfs/", "/Workspace/")
 _ABFS = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^./]+)\.dfs\.(?P<suffix>[^/:]+)")
@@ -52,7 +52,10 @@ Columns = Sequence[tuple[str, str]]
 
 
 def folder_of(given: str) -> str:
-    """The job's folder as Spark and Hadoop take it. Raises InvalidOption for one that cannot be."""
+    """Return the job's folder in a form for Spark and Hadoop.
+
+    Raises InvalidOption if it cannot be one.
+    """
     if not isinstance(given, str) or not given.strip():
         raise InvalidOption(f"IngestJob(folder={given!r}): name a folder, as a text")
     folder = given.strip().rstrip("/")
@@ -78,9 +81,9 @@ def folder_of(given: str) -> str:
 
 
 def log_options(folder: str, queues: Account, given: Mapping[str, str]) -> dict[str, str]:
-    """The options that put the log into the folder. folder: of `folder_of`. Raises InvalidOption.
+    """Return the options that put the log into the folder. folder: of `folder_of`.
 
-    queues: their account. given: the user's options, names in lower case.
+    queues: their account. given: the user's options, names in lower case. Raises InvalidOption.
     """
     if "writeaheadlog" in given:
         return {}
@@ -113,7 +116,7 @@ def log_options(folder: str, queues: Account, given: Mapping[str, str]) -> dict[
 
 
 def is_path(into: str) -> bool:
-    """Whether the output is a path, not the name of a table."""
+    """Return whether the output is a path, not the name of a table."""
     return "/" in into or bool(_SCHEME.match(into))
 
 
@@ -122,7 +125,7 @@ def is_path(into: str) -> bool:
 
 @dataclass(frozen=True)
 class Record:
-    """Whose folder it is: written beside the checkpoint once, before the first batch."""
+    """Identity of a folder's job, written beside the checkpoint once, before the first batch."""
 
     account: str
     queues: tuple[str, ...]
@@ -131,12 +134,12 @@ class Record:
     format: str
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         return json.dumps({"version": 1} | asdict(self), indent=1).encode() + b"\n"
 
     @classmethod
     def read(cls, data: bytes, where: str) -> Record:
-        """Read a record. Raises CheckpointMismatch for one that this release cannot read."""
+        """Parse a record. Raises CheckpointMismatch for a record that this release cannot read."""
         try:
             found: Any = json.loads(data)
             texts = {name: str(found[name]) for name in ("account", "folder", "into", "format")}

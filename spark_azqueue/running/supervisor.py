@@ -1,4 +1,4 @@
-"""Run a query again after it failed, until it ends: what isolating a poison message needs.
+"""Restart a query after failures, until it ends. Isolating a poison message needs such restarts.
 
     result = run_until_done(lambda: orders.writeStream.….start())
     sys.exit(0 if result.finished else 1)
@@ -42,28 +42,30 @@ PERMANENT = frozenset(
         "TransactionUnknown",
     }
 )
-"""Errors that another start cannot mend, or not at once. (After LogConflict it would take the log
-from another query, which would then do the same. After TransactionConflict it would take the number
-of the other's batch for its own, and pass over its own rows.)"""
+"""Errors that a restart cannot fix, or not immediately. (After LogConflict, a restart would use the
+other query's log of the batch, and skip its own rows.)
+"""
 
 _OBSERVED_WITHIN_S = 10.0
 
 _LOOK_EVERY_S = 1.0
 
 _AT_ONCE = 4
-"""While poison is isolated, so many failures in a row are followed by a start without a wait."""
+"""Most failures in a row, while poison is isolated, that are followed by an immediate restart."""
 
 _HEALTHY_AT_LEAST_S = 60.0
-"""A run that fails at its start lasts for seconds: that must not count as healthy."""
+"""Shortest healthy run in seconds. A run that fails at its start lasts for seconds, and must not
+count as healthy.
+"""
 
 
 @dataclass(frozen=True)
 class RunResult:
     """How a supervised query ended.
 
-    finished: True if it ended without an error. restarts: how often it was started after a failure.
-    error: the last failure, None if there was none; also set if a restart helped. reason: why it
-    ended, or "".
+    finished: True if it ended without an error. restarts: number of starts after a failure. error:
+    the last failure, None if there was none; set even if a restart helped. reason: why it ended, or
+    "".
     """
 
     finished: bool
@@ -73,12 +75,12 @@ class RunResult:
 
     @property
     def explanation(self) -> Explanation | None:
-        """What the last failure means and what to do, None if there was none."""
+        """Meaning and remedy of the last failure, None if there was none."""
         return explain(self.error) if self.error else None
 
 
 class Hears(Protocol):
-    """What hears of the ends of runs: an AzQueueListener."""
+    """Observer that is notified when a run ends: an AzQueueListener."""
 
     def wait_for_end(self, query: Any, timeout_s: float) -> bool:
         """Wait for the end of this run; False if it is not reported in time."""
@@ -99,15 +101,15 @@ def run_until_done(
     """Start a query, wait for its end, and start it again if it failed.
 
     start: starts the query and returns it. Each call must use the same checkpoint.
-    listener: wait up to 10 seconds until this AzQueueListener knows of the end of each run.
+    listener: wait up to 10 seconds until this AzQueueListener is notified of the end of each run.
     restarts: failures in a row without progress before it gives up. A run that processes messages
-        makes progress. restarts_in_all: the same for all failures.
+        makes progress. restarts_in_all: the same limit for all failures.
     first_wait, longest_wait: seconds before a restart; doubled after each failure without progress.
-    healthy_after: a run of this many seconds (60 at least) ends both counts.
+    healthy_after: a run of this many seconds (60 at least) resets both counts.
     sleep, clock: for tests.
 
-    Returns when the query ended by itself or was stopped, failed with an error that no restart can
-    mend (`PERMANENT`), or after the last restart. Raises what the first `start` raises, and
+    Returns when the query ended by itself or was stopped, failed with an error that a restart
+    cannot fix (`PERMANENT`), or after the last restart. Raises the errors of the first `start`, and
     TypeError or ValueError if `start` returns no new query. If it is interrupted, it stops the
     query. On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: see `drain`.
     """
@@ -145,7 +147,10 @@ def supervised(
 
 
 def _runs_one_batch(last: Read) -> bool:
-    """Whether an availableNow run was one batch. A repeated batch does not say: Spark's version."""
+    """Return whether an availableNow run was one batch.
+
+    A repeated batch does not show this; then Spark's version decides.
+    """
     if last.is_old_spark is None:
         version: str = getattr(sys.modules.get("pyspark"), "__version__", "")
         return version.startswith(("4.0.", "4.1."))
@@ -154,9 +159,9 @@ def _runs_one_batch(last: Read) -> bool:
 
 @dataclass(frozen=True)
 class RestartLimits:
-    """How often, and after which waits, a query is started again: see `run_until_done`.
+    """Limits on the restarts of a query, and the waits before them: see `run_until_done`.
 
-    permanent: names of errors after which it is not.
+    permanent: names of errors after which it is not restarted.
     """
 
     restarts: int = 20
@@ -197,24 +202,27 @@ class SkippedBatch(Exception):  # noqa: N818
 
 
 class Isolating:
-    """What offsets say of the search for poison messages, from one run to the next.
+    """Progress of the search for poison messages, from offsets, from one run to the next.
 
-    The search advances if it cut a batch or moved a message, and a batch was committed since it did
-    so last. Without a commit the sink may be down, and the next start waits longer. Once a batch
-    was committed during the search, a few failures in a row are restarted at once.
+    The search advances if it cut a batch or moved a message, and a batch was committed since its
+    last advance. Without a commit the sink may be down, and the next start waits longer. Once a
+    batch was committed during the search, a few failures in a row are restarted immediately.
     """
 
     def __init__(self) -> None:
         self.status = ""
-        """Of the newest run, in a line; empty if it does not isolate."""
+        """Status of the newest run, in a line; empty if it does not isolate."""
         self.may_restart_at_once = False
-        """True if the newest failure is no sign that the sink is down."""
+        """True if the newest failure does not suggest that the sink is down."""
         self._has_committed = True
         self._is_under_way = False
         self._in_a_row = 0
 
     def advances(self, status: str, has_committed: bool) -> bool:
-        """A run failed. status: as its offsets say it. has_committed: it committed messages."""
+        """Note a failed run, and return whether the search advanced.
+
+        status: from the run's offsets. has_committed: the run committed messages.
+        """
         is_new = bool(status) and status != self.status
         advances = is_new and self._has_committed
         if is_new:
@@ -238,7 +246,7 @@ class Runs:
         watch: Callable[[Any], None] | None = None,
         until: float | None = None,
     ) -> None:
-        """watch: gets the query each second while it runs. until: of `limits.clock`, no longer."""
+        """watch: gets the query each second while it runs. until: end time by `limits.clock`."""
         self._start, self._listener, self._limits = start, listener, limits
         self._watch, self._until = watch, until
         self._in_all = self._without_progress = 0
@@ -252,8 +260,8 @@ class Runs:
     def until_one_ends(self) -> Any | None:
         """Start the query until a run ends without an error. Returns that run; None: given up.
 
-        Raises OutOfTime, SkippedBatch, what the very first start raises, and TypeError or
-        ValueError if a start returns no new run. The query is stopped then.
+        Raises OutOfTime, SkippedBatch, errors of the very first start, and TypeError or ValueError
+        if a start returns no new run. The query is stopped then.
         """
         limits = self._limits
         query = self._checked(self._start()) if self._newest is None else None
@@ -321,7 +329,10 @@ class Runs:
         return True
 
     def _failure_of(self, query: Any) -> Exception | None:
-        """Wait for its end, and return its error. Stop it if this is interrupted."""
+        """Wait for the end of the run, and return its error.
+
+        Stop the run if this is interrupted.
+        """
         failure = None
         try:
             self._await(query)
@@ -355,7 +366,9 @@ class Runs:
             self._look_at(query, is_over=ended)
 
     def _look_at(self, query: Any, *, is_over: bool) -> None:
-        """Raises SkippedBatch. is_over: look at all that is known of the run."""
+        """Check for skipped batches; raises SkippedBatch. is_over: check all known batches of the
+        run.
+        """
         if self._watch:
             self._watch(query)
         for read in reads(query) if is_over else _newest(query):
@@ -364,22 +377,25 @@ class Runs:
 
 
 def reads(query: Any) -> Iterator[Read]:
-    """What the newest progress events of a run say that it read; nothing if it cannot be asked."""
-    with contextlib.suppress(Exception):  # it did not start, or its session has gone
+    """Yield what the newest progress events of a run read; nothing if the run does not answer."""
+    with contextlib.suppress(Exception):  # the run did not start, or its session has ended
         for progress in [*query.recentProgress]:
             if found := read_of(parsed(progress)):
                 yield found
 
 
 def _newest(query: Any) -> Iterator[Read]:
-    """What the newest event says: that one alone, since events of large batches are large."""
+    """Yield what the newest event read.
+
+    Only this event, because events of large batches are large.
+    """
     with contextlib.suppress(Exception):
         if (progress := query.lastProgress) and (found := read_of(parsed(progress))):
             yield found
 
 
 def parsed(progress: Any) -> Mapping[str, Any]:
-    """A progress event as parsed JSON. (Spark 4.0 and 4.1 change offsets in their own objects.)"""
+    """Return a progress event as parsed JSON. (Spark 4.0 and 4.1 change offsets in objects.)"""
     if text := getattr(progress, "json", None):
         found: Mapping[str, Any] = json.loads(text)
         return found
@@ -387,18 +403,20 @@ def parsed(progress: Any) -> Mapping[str, Any]:
 
 
 _STATUS = re.compile(r'"isolation": ?"([ !#-\[\]-~]{1,300})"')
-"""In an offset: see `source/offsets.py`."""
+"""Status of isolation in an offset: see `source/offsets.py`."""
 
 
 def _text_of(failure: BaseException) -> str:
-    """All that this failure says, with the offsets of its batch."""
+    """Return the whole text of this failure, with the offsets of its batch."""
     with contextlib.suppress(Exception):  # Spark's errors ask the JVM, which may have ended
         return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
     return ""
 
 
 def _status_of(query: Any, failure: BaseException) -> str:
-    """What isolation does, from the offsets in this failure, else in the newest progress."""
+    """Return the status of isolation, from the offsets in this failure, else in the newest
+    progress.
+    """
     if found := _STATUS.findall(_text_of(failure)):
         return str(found[-1])
     with contextlib.suppress(Exception):
@@ -429,7 +447,7 @@ def _stop(query: Any) -> None:
 
 
 def _made_progress(query: Any) -> bool:
-    """True if the run has committed a batch with rows; False if it has not, or cannot be asked."""
+    """True if the run has committed a batch with rows; False also if the run does not answer."""
     try:
         return any(each["numInputRows"] for each in query.recentProgress)
     except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
@@ -437,7 +455,7 @@ def _made_progress(query: Any) -> bool:
 
 
 def _wait_until_observed(query: Any, listener: Hears | None) -> None:
-    """Wait until each listener of the session, and this one, knows of the end of the run."""
+    """Wait until all listeners, the session's and this one, are notified of the end of the run."""
     named: list[Hears] = [] if listener is None else [listener]
     others = [each for each in observers_of(query) if each is not listener]
     heard = [each.wait_for_end(query, _OBSERVED_WITHIN_S) for each in [*named, *others]]

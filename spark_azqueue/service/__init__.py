@@ -1,1 +1,1 @@
-"""The storage account as the rest of the package sees it: queues, blobs, credentials, retries."""
+"""Access to the storage account for the whole package: queues, blobs, credentials, retries."""

@@ -1,4 +1,4 @@
-"""A storage account and its credential, as values; `options/account.py` makes them.
+"""Values that describe a storage account and its credential; `options/account.py` makes them.
 
 `repr` of these values hides every secret.
 """
@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 
 class IdentityKind(str, enum.Enum):
-    """Which Microsoft Entra credential to use: of azure-identity, Unity Catalog or Fabric."""
+    """Source of a Microsoft Entra credential: azure-identity, Unity Catalog or Fabric."""
 
     DEFAULT = "default"
     MANAGED_IDENTITY = "managedIdentity"
@@ -29,7 +29,7 @@ class IdentityKind(str, enum.Enum):
 
 @dataclass(frozen=True)
 class EntraIdentity:
-    """A Microsoft Entra identity; the credential object itself is made in each process."""
+    """A Microsoft Entra identity. Each process makes the credential object itself."""
 
     kind: IdentityKind | None = None
     provider: str | None = None
@@ -37,16 +37,16 @@ class EntraIdentity:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     argument: str | None = None
-    """What the provider is called with; None: without arguments."""
+    """Argument for the provider; None: call the provider without arguments."""
     service_credential: str | None = None
-    """Set with DATABRICKS: its name in Unity Catalog."""
+    """Name of the service credential in Unity Catalog. Set only with DATABRICKS."""
 
 
 @dataclass(frozen=True)
 class SasProvider:
-    """A callable of the user's that gives a SAS. path: `package.module:callable`.
+    """A callable of the user that returns a SAS.
 
-    argument: what it is called with; None: without arguments.
+    path: `package.module:callable`. argument: the callable's argument; None: no argument.
     """
 
     path: str
@@ -55,12 +55,12 @@ class SasProvider:
 
 @dataclass(frozen=True)
 class Account:
-    """A storage account's endpoint with exactly one of key, sas, sas_provider, identity.
+    """Endpoint of a storage account, with exactly one of key, sas, sas_provider, identity.
 
-    A SAS that is bound to a user goes with that user's identity: then there are both.
+    Exception: a SAS that is bound to a user needs a token of that user, so `identity` is set, too.
 
-    `url`: the queue endpoint (in what `read_blob_account` returns: the blob endpoint).
-    `blob_url`: the blob endpoint, or None if it is unknown.
+    `url`: the queue endpoint (the blob endpoint in the result of `read_blob_account`). `blob_url`:
+    the blob endpoint, or None if it is unknown.
     """
 
     name: str
@@ -71,32 +71,31 @@ class Account:
     blob_url: str | None = field(default=None, compare=False)
     sas_provider: SasProvider | None = None
     of_environment: bool = field(default=False, compare=False)
-    """True if the credential is in the process's environment, and not in the options."""
+    """True if the credential comes from the process's environment, not from the options."""
 
     @property
     def host_and_port(self) -> str:
-        """Where requests go, for an error: "shop.queue.core.windows.net, port 443"."""
+        """Destination of requests, for an error: "shop.queue.core.windows.net, port 443"."""
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return f"{parts.hostname}, port {port}"
 
 
 API_VERSION = "2021-12-02"
-"""REST version. Every Azurite in use knows it; it has 64 KiB messages that never expire."""
+"""REST version. Azurite supports this version, and it allows 64 KiB messages that never expire."""
 
 
 _LETTERS = "raup"
-"""Read (peek), add, update and process (dequeue, delete)."""
+"""Permissions to read (peek), add, update and process (dequeue, delete)."""
 
 
 def queue_sas(
     account: str, key: str, queue: str, expiry: datetime, *, https: bool, letters: str = _LETTERS
 ) -> str:
-    """Return a SAS for this queue, as the query part of a URL. REST reference, "Create a service
-    SAS".
+    """Return a SAS for one queue, as a URL's query part (REST reference, "Create a service SAS").
 
-    letters: what it permits. key: the account key, base64. expiry: in UTC. https: the service is to
-    take it over TLS alone.
+    letters: the permissions. key: the account key, base64. expiry: in UTC. https: if true, the
+    service accepts the SAS over TLS only.
     """
     expires, protocol = _expires(expiry), "https" if https else ""
     resource = f"/queue/{account}/{queue}"
@@ -105,7 +104,10 @@ def queue_sas(
 
 
 def container_sas(account: str, key: str, container: str, expiry: datetime, *, https: bool) -> str:
-    """The same for a container and its blobs: to read, create, write, delete and list them."""
+    """Return a SAS to read, create, write, delete and list the blobs of one container.
+
+    The arguments are those of `queue_sas`.
+    """
     expires, protocol = _expires(expiry), "https" if https else ""
     resource = f"/blob/{account}/{container}"
     signed = ("rcwdl", "", expires, resource, "", "", protocol, API_VERSION, "c", *[""] * 7)
@@ -114,12 +116,13 @@ def container_sas(account: str, key: str, container: str, expiry: datetime, *, h
 
 
 def account_sas(account: str, key: str, service: str, expiry: datetime, *, https: bool) -> str:
-    """The same for all of the account's queues or containers: to create, delete and list them.
+    """Return a SAS to create, delete and list all queues or all containers of the account.
 
-    service: "q" or "b". REST reference, "Create an account SAS".
+    service: "q" for queues, "b" for blobs. The other arguments are those of `queue_sas`. REST
+    reference, "Create an account SAS".
     """
     expires, protocol = _expires(expiry), "https" if https else ""
-    types = "sc" if service == "b" else "sco"  # to clear a queue is a right on its messages
+    types = "sc" if service == "b" else "sco"  # clearing a queue needs a permission on its messages
     signed = (account, "rdlc", service, types, "", expires, "", protocol, API_VERSION, "", "")
     fields = {"ss": service, "srt": types, "se": expires, "sp": "rdlc", "spr": protocol}
     return _written(fields, _signature(key, signed))

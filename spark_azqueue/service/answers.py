@@ -1,4 +1,4 @@
-"""What an answer from the service means, and the error to raise if it is not a success."""
+"""Meaning of the service's answers, and the errors for answers that are not a success."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_azqueue.errors.conditions import Condition
 
 from .redaction import shown
 
-# For an unknown or foreign receipt, the service answers 404 MessageNotFound, and Azurite 400
-# PopReceiptMismatch. A receipt that does not parse gets 400 InvalidQueryParameterValue, which names
-# the parameter. Ours come from the service or from a checkpoint, so that, too, means that the
-# receipt is no longer valid.
+# For an unknown or foreign receipt, the service answers 404 MessageNotFound, and Azurite answers
+# 400 PopReceiptMismatch. A receipt that does not parse gets 400 InvalidQueryParameterValue, which
+# names the parameter. The connector's receipts come from the service or from a checkpoint, so this
+# answer also means that the receipt is no longer valid.
 _DEAD_RECEIPT_CODES = frozenset({"PopReceiptMismatch", "InvalidPopReceipt"})
 _BAD_VALUE = "InvalidQueryParameterValue"
 _RECEIPT = "popreceipt"
@@ -25,9 +25,9 @@ _RECEIPT = "popreceipt"
 _BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 THROTTLED = frozenset({429, 503})
-"""Statuses that ask for fewer requests."""
+"""Statuses with which the service asks for fewer requests."""
 
-# The permissions that requests to a queue take, in words for an error.
+# Permissions that requests to a queue need, in words for an error.
 PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
 CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
 SENDER = "the SAS letter 'a' or the role 'Storage Queue Data Message Sender'"
@@ -48,7 +48,7 @@ LISTER = (
 _LONGEST_CODE = 64
 
 UNUSABLE_PROOF = (400, "InvalidAuthenticationInfo")
-"""Status and code for a token, or a header with it, that the service cannot read."""
+"""Status and code if the service cannot parse a token or its header."""
 
 
 _WAIT = "Wait until the deletion has finished (a minute or so), then start again."
@@ -125,8 +125,8 @@ _NO_REASON = (
     " and this machine's clock.",
 )
 _WHY = (
-    # A part of the service's AuthenticationErrorDetail; its meaning for a user's SAS; and for an
-    # account key, from which the connector makes such a SAS itself.
+    # (Text in the service's AuthenticationErrorDetail; meaning for a user's SAS; meaning for an
+    # account key, from which the connector makes a SAS itself.)
     (
         "in the specified time frame",
         (Condition.SAS_NOT_VALID_NOW, "the SAS has ended, or has not begun yet. Make a new one."),
@@ -149,11 +149,11 @@ _WHY = (
 def classify(
     status: int | None, code: str = "", *, by_receipt: bool = False, parameter: str = ""
 ) -> Outcome:
-    """Return what an answer means. Nothing else decides this.
+    """Return the meaning of an answer. No other code decides this.
 
-    status: HTTP status, None if the connection failed. code: `x-ms-error-code`.
-    by_receipt: the request named a message by its pop receipt (delete, update).
-    parameter: the one that the answer blames, if it says so.
+    status: HTTP status, None if the connection failed. code: `x-ms-error-code`. by_receipt: the
+    request named a message by its pop receipt (delete, update). parameter: the query parameter that
+    the answer names as wrong, "" for none.
     """
     if status is None or status in _BUSY_STATUSES:
         return Outcome.RETRY
@@ -187,13 +187,12 @@ def service_error(
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
-    doing: "dequeue from queue 'orders'". needs: the role or SAS letter that it takes.
-    denial: what the service says about a credential that it refuses. It is not shown, since it may
-    hold signatures. by_key: the credential is an account key. by_receipt, parameter: see
-    `classify`.
-    retry_after: seconds that the service asks to wait. date: the answer's Date header.
-    sent: False if no byte of the request was sent. address: where the request was to go.
-    request_id: see `ServiceError`.
+    doing: the action, such as "dequeue from queue 'orders'". needs: the role or SAS letter that the
+    action needs. denial: the service's reason for refusing a credential. The error does not show
+    this text, because it may contain signatures. by_key: the credential is an account key.
+    by_receipt, parameter: see `classify`. retry_after: seconds that the service asks to wait. date:
+    the answer's Date header. sent: False if no byte of the request was sent. address: destination
+    of the request. request_id: see `ServiceError`.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt, parameter=parameter)
@@ -228,7 +227,7 @@ def service_error(
 
 
 def _meaning(status: int | None, code: str, denial: str, *, by_key: bool) -> tuple[Condition, str]:
-    """The condition of a refusal, and what would end it, if that is known."""
+    """Return the condition of a refusal, and its remedy, "" if no remedy is known."""
     if (status, code) in _REFUSALS:
         return _REFUSALS[status, code]
     if status in (401, 403):
@@ -243,7 +242,7 @@ def _meaning(status: int | None, code: str, denial: str, *, by_key: bool) -> tup
 def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
     """Make the error for an answer that does not follow the protocol.
 
-    It can be retried. As with no answer, the request may have taken effect.
+    The request can be retried. As after a missing answer, the request may have taken effect.
     """
     return ServiceUnavailable(
         f"could not {doing}: the answer cannot be read ({detail})",
@@ -253,7 +252,10 @@ def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
 
 
 def not_the_service(doing: str, detail: str) -> ServiceError:
-    """The error for an answer of success that the service would not write. No retry helps."""
+    """Make the error for a success status whose content the service would not send.
+
+    A retry does not help.
+    """
     return ServiceError(
         f"could not {doing}: the answer is not what the service sends ({detail}). Correct the"
         " address of the account; or is there a proxy on the way?"
@@ -261,7 +263,7 @@ def not_the_service(doing: str, detail: str) -> ServiceError:
 
 
 def untrusted_certificate(doing: str, reason: str, *, sent: bool = True) -> ServiceError:
-    """The error for a server whose certificate is not trusted. No retry helps.
+    """Make the error for a server whose certificate is not trusted. A retry does not help.
 
     doing: as for `service_error`. sent: see `ServiceError`.
     """

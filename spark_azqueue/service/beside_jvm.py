@@ -1,8 +1,9 @@
-"""Files in the temporary folder that the processes beside one JVM share.
+"""Files in the temporary folder that the Python processes of one JVM share.
 
-The user's Python process and the processes of sources run beside the driver's JVM, on one machine
-and for one user. A file's name says the user and the JVM. Everyone may write into the folder, so a
-file counts only if it is a plain file of this user, and opening one never waits.
+The user's Python process and the processes of sources run beside the driver's JVM, on the same
+machine and as the same user. The name of a file contains the user's id and the JVM's process id.
+Every user may write into the temporary folder, so only regular files of this user count, and
+opening a file never blocks.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ _NAME = re.compile(r"spark-azqueue-(\d+)-(\d+)-(\d*)\.[a-z]+")
 
 
 def file_of(pid: int, ending: str) -> Path:
-    """Path of the file of this JVM with this ending, such as ".json". It may not exist."""
+    """Return the path of this JVM's file with this ending, such as ".json".
+
+    The file may not exist.
+    """
     name = f"spark-azqueue-{os.getuid()}-{pid}-{_start_of(pid)}{ending}"
     return Path(tempfile.gettempdir()) / name
 
 
 def open_own(file: Path, flags: int) -> int:
-    """Open a file and return its descriptor. Never waits, and follows no link.
+    """Open a file and return its descriptor. Never blocks, and does not follow links.
 
-    flags: as of `os.open`. Raises OSError also if it is no plain file, or belongs to another user.
+    flags: as of `os.open`. Raises OSError if the file is not a regular file of this user.
     """
     descriptor = open_plain(str(file), flags)
     if os.fstat(descriptor).st_uid != os.getuid():
@@ -37,7 +41,7 @@ def open_own(file: Path, flags: int) -> int:
 
 
 def files_of_ended(ending: str) -> list[Path]:
-    """Files of this user with this ending whose JVM has ended."""
+    """Return this user's files with this ending whose JVM has ended."""
     ended = []
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
@@ -60,7 +64,7 @@ def _exists(pid: int) -> bool:
 
 
 def _start_of(pid: int) -> str:
-    """When this process began, in the kernel's ticks; "" if the system does not say."""
+    """Return the start time of a process, in kernel ticks; "" if the system does not report it."""
     with contextlib.suppress(OSError, IndexError, UnicodeDecodeError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[19]

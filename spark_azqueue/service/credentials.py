@@ -1,7 +1,7 @@
-"""Authentication: what signs requests is made once in each process, and renewed in time.
+"""Authentication of requests. Each process makes its credential once, and renews it in time.
 
-An account key does not sign every request. It makes a SAS for one queue or container, which the URL
-carries.
+An account key does not sign every request. The key signs a SAS for one queue or container, and the
+URLs of requests carry this SAS.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_REASON = 4_000
 
 
 class Plane(enum.Enum):
-    """Which of the account's services; the value is its letter in an account SAS."""
+    """A service of the account; the value is the service's letter in an account SAS."""
 
     QUEUES = "q"
     BLOBS = "b"
@@ -45,14 +45,17 @@ class Authority:
     """Authenticates requests."""
 
     def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
-        """Return the URL to use (it has a query part already); may add headers.
+        """Return the URL with the credential, and add headers if needed.
 
-        scope: the queue or container, "" for the account.
+        url: has a query part already. scope: the queue or container, "" for the account.
         """
         raise NotImplementedError
 
     def refresh(self) -> bool:
-        """The service did not accept the proof. Returns True if the next request gets a new one."""
+        """Drop a proof that the service refused.
+
+        Returns True if the next request gets a new one.
+        """
         return False
 
 
@@ -70,7 +73,9 @@ class _FixedSas(Authority):
 
 
 class _KeyedSas(Authority):
-    """Makes short-lived SAS from the account key, one for each scope: no signing per request."""
+    """Makes short-lived SAS from the account key, one per scope, so that requests need no
+    signature.
+    """
 
     def __init__(self, account: Account, plane: Plane) -> None:
         self._account = account
@@ -95,13 +100,14 @@ class _KeyedSas(Authority):
             make = queue_sas if self._plane is Plane.QUEUES else container_sas
             sas = make(name, key, scope, expiry, https=https)
         at = time.monotonic()
-        with self._lock:  # queues come and go: only those in use are kept
+        with self._lock:  # queues come and go, so expired SAS are dropped
             self._made = {name: made for name, made in self._made.items() if made[1] > at}
             self._made[scope] = (sas, at + _SAS_LIFE_S / 2)
         return sas
 
     def refresh(self) -> bool:
-        with self._lock:  # the monotonic clock may stop while a machine sleeps; the SAS expires
+        # The monotonic clock may stop while a machine sleeps, but the SAS still expires
+        with self._lock:
             self._made.clear()
         return True
 
@@ -143,14 +149,14 @@ class _Bearer(Authority):
             if time.time() >= self._best_before:
                 token = self._token()
                 self._header = f"Bearer {token.token}"
-                # A token shorter than the margin is used for half of its life.
+                # A token with a life shorter than the margin is used for half of its life.
                 life = token.expires_on - time.time()
                 self._best_before = time.time() + max(life - _REFRESH_EARLY_S, life / 2)
             headers["Authorization"] = self._header
         return url
 
     def _token(self) -> AccessToken:
-        from azure.core.exceptions import AzureError  # 0.03 s, and a key or a SAS needs none of it
+        from azure.core.exceptions import AzureError  # 0.03 s to import, not needed with a key
 
         giver = type(self._credential).__name__
         try:
@@ -191,9 +197,11 @@ class _Bearer(Authority):
 
 
 def authority_for(account: Account, plane: Plane = Plane.QUEUES) -> Authority:
-    """Return what signs requests to this account. Raises InvalidOption for a bad provider.
+    """Return the object that signs requests to this account.
 
-    plane: what the account's `url` is the endpoint of.
+    Raises InvalidOption for a bad provider.
+
+    plane: the service whose endpoint is the account's `url`.
     """
     made: Authority | None = None
     if account.sas:

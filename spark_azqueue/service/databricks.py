@@ -1,8 +1,8 @@
-"""Service credentials of Unity Catalog, by the two public ways to one.
+"""Service credentials of Unity Catalog, by either of their two public functions.
 
-`databricks.service_credentials` is for code that runs in a task. Elsewhere it may be there and
-refuse, as in the process beside the driver; `dbutils.credentials` is for notebooks. So the second
-is asked if the first is missing or refuses.
+`databricks.service_credentials` is for code that runs in a task. In other processes, such as the
+one beside the driver, this module may exist but refuse. `dbutils.credentials` is for notebooks. So
+`dbutils.credentials` is tried if the first module is missing or refuses.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _LONGEST_REASON = 1_000
 
 
 def service_credential(name: str) -> TokenCredential:
-    """Get the credential object for a service credential, by its name, in this process.
+    """Return the credential object for the service credential with this name.
 
-    Raises InvalidOption outside of Databricks, and AccessDenied if Databricks gives none.
+    Raises InvalidOption outside of Databricks, and AccessDenied if Databricks returns no
+    credential.
     """
     missing: list[Exception] = []
     refused: list[Exception] = []

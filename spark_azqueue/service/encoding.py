@@ -1,6 +1,6 @@
-"""How a body is stored in the text of a message, and read back.
+"""Conversion between a body and the text of a message that stores the body.
 
-Each text is decoded by itself and strictly, so one bad body does not affect the other messages of
+Each text is decoded strictly and separately, so one bad body does not affect the other messages of
 its page.
 """
 
@@ -14,19 +14,20 @@ import re
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 
 MAX_STORED_BYTES = 65_536
-"""64 KiB: the most text (as UTF-8) that the service stores in one message."""
+"""64 KiB: largest text of one message, in bytes of UTF-8."""
 
-# XML 1.0 cannot hold these, so the service refuses them at put (400 InvalidXmlDocument).
+# XML 1.0 cannot contain these characters, so the service refuses them at put (400
+# InvalidXmlDocument).
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 class Encoding(str, enum.Enum):
-    """How a body is stored in a message's text."""
+    """Form in which a message's text stores a body."""
 
     NONE = "none"
     BASE64 = "base64"
     AUTO = "auto"
-    """For reading only: base64 or none, whichever the text looks like (see `decode`)."""
+    """For reading only: base64 if the text looks like base64, otherwise none (see `decode`)."""
 
 
 class BodyType(str, enum.Enum):
@@ -37,34 +38,35 @@ class BodyType(str, enum.Enum):
 
 
 def utf8_size(text: str) -> int:
-    """Bytes of a text in UTF-8."""
+    """Return the number of bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(raw_bytes(text))
 
 
 def can_be_put(text: str) -> bool:
-    """False for a text that the service refuses: too long, or with a character XML cannot hold."""
+    """False if the service refuses the text: it is too long, or has a character that XML cannot
+    hold.
+    """
     return utf8_size(text) <= MAX_STORED_BYTES and not unwritable(text)
 
 
 def unwritable(text: str) -> str:
-    """The first character that XML cannot hold, as "U+0001"; "" if there is none."""
+    """Return the first character that XML cannot hold, as "U+0001"; "" if there is none."""
     found = _NOT_XML.search(text)
     return f"U+{ord(found[0]):04X}" if found else ""
 
 
 def writable(text: str) -> str:
-    """The text with U+FFFD for each character that XML cannot hold."""
+    """Return the text with U+FFFD in place of each character that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
-    """Turn a message's stored text into the body of a row.
+    """Decode the text of a message into the body of a row.
 
     With AUTO, a text counts as base64 if it is canonical base64 (RFC 4648, with padding), is not
-    empty and, for a string body, decodes to UTF-8. Any other text is the body itself. Some plain
-    texts look like base64 ("Zm9v", or "12345678" as binary); AUTO decodes those, too.
-
-    Raises UndecodableBody with the reason, but without the text (it may be confidential).
+    empty and, for a string body, decodes to UTF-8. Any other text is itself the body. Some plain
+    texts look like base64 ("Zm9v", or "12345678" as binary); AUTO decodes these texts, too. Raises
+    UndecodableBody with the reason, but without the text (it may be confidential).
     """
     if encoding is Encoding.AUTO:
         encoding = Encoding.BASE64 if looks_like_base64(text, body_type) else Encoding.NONE
@@ -88,21 +90,22 @@ def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
 
 
 def looks_like_base64(text: str, body_type: BodyType) -> bool:
-    """True if AUTO takes this text for base64 (see `decode`)."""
+    """True if AUTO treats this text as base64 (see `decode`)."""
     try:
         raw = base64.b64decode(text, validate=True)
         if body_type is BodyType.STRING:
             raw.decode("utf-8")
-    except ValueError:  # UnicodeDecodeError and binascii.Error are such
+    except ValueError:  # UnicodeDecodeError and binascii.Error are ValueErrors
         return False
     return text != "" and base64.b64encode(raw).decode("ascii") == text
 
 
 def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
-    """Turn a row's body into the text to store.
+    """Encode a row's body as the text of a message.
 
-    Raises InvalidRow for what the service would refuse: without base64, bytes that are not UTF-8
-    or a character that XML cannot hold; more than 64 KiB as stored (48 KiB before base64).
+    Raises InvalidRow if the service would refuse the text: more than 64 KiB as stored (48 KiB
+    before base64); or, without base64, bytes that are not UTF-8 or a character that XML cannot
+    hold.
     """
     size = stored_size(body, encoding)
     if size > MAX_STORED_BYTES:
@@ -124,13 +127,13 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
 
 
 def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
-    """Size of this body in the queue, in bytes."""
+    """Return the size of this body in the queue, in bytes."""
     size = utf8_size(body) if isinstance(body, str) else len(body)
     return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
 
 
 def raw_bytes(body: str | bytes | bytearray) -> bytes:
-    """The bytes of a body; a text becomes UTF-8."""
+    """Return the bytes of a body; a text is encoded as UTF-8."""
     return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
 
 

@@ -1,24 +1,25 @@
-"""Envelopes: JSON objects that hold a message's body with the reason why it was dead-lettered.
+"""Envelopes: JSON objects that hold the body of a dead-lettered message, and the reason.
 
-    reason           why; left out if none was given
-    queue            where the message came from
-    message_id       its id there
-    insertion_time   when it was put there (ISO 8601, UTC); not of `settle`
-    dequeue_count    how often it was dequeued there; not of `settle`
-    message_row      which row of a packed message `body` is; of `dead_letters` of rows of `unpack`
-    body             its body
-    complete         false if the envelope has but a part of the body: `part` of `parts`
-    body_encoding    what `body` is: "text", "base64", or "stored": the text of the message as the
+    reason           why the message was dead-lettered; left out if no reason was given
+    queue            the message's queue
+    message_id       the message's id in this queue
+    insertion_time   when the message was enqueued (ISO 8601, UTC); not from `settle`
+    dequeue_count    how often the message was dequeued; not from `settle`
+    message_row      row of a packed message that is `body`; from `dead_letters` of `unpack` only
+    body             the message's body
+    complete         false if the envelope has only a part of the body: `part` of `parts`
+    body_encoding    form of `body`: "text", "base64", or "stored": the text of the message as the
                      service stored it
     written_by       "spark-azqueue"; older envelopes lack it
-    replayed_from    which batch of which write-ahead log it is from; of `replay --mark` only
+    replayed_from    the write-ahead log and batch of the message; from `replay --mark` only
 
-`settle(dead=…)`, the source and `replay --mark` write them. `envelope_of` and
-`stored_text` undo that.
+`settle(dead=…)`, the source and `replay --mark` write envelopes. `envelope_of` and `stored_text`
+read them.
 
-A user's own JSON may have the same names, and opening it would lose its other fields. So a text is
-an envelope only if `written_by` says so; or, for an older one, if it is, character for character,
-as this package writes envelopes, about a message with an id as the service gives them.
+A user's own JSON may have the same field names, and opening it would lose its other fields. So a
+text is an envelope only if `written_by` says so. An older text without `written_by` is an envelope
+only if it equals, character for character, what this package writes, and its message id has the
+form that the service uses.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from .messages import Message
 from .redaction import shown
 
 LONG_REASON = 1000
-"""Characters of a reason that stay if the whole one leaves no room for the body."""
+"""Characters that are kept of a reason if the full reason leaves no room for the body."""
 
 _PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
-"""Of a body in parts, as JSON: the rest of an envelope has room beside it."""
+"""Most bytes of one part of a body, as JSON. The rest of the envelope needs the other bytes."""
 
 _WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
 
@@ -58,21 +59,21 @@ _FIELDS: dict[str, type] = {
     "body_encoding": str,
     _WRITTEN_BY: str,
 }
-"""All that an envelope may have, in the order in which it is written."""
+"""All fields that an envelope may have, in the order in which they are written."""
 
 _OF_PARTS: dict[str, type] = {"complete": bool, "part": int, "parts": int}
-"""What one of several envelopes has besides, and names its writer."""
+"""Fields of an envelope that has only a part of a body. Such an envelope names its writer, too."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
-# JSON allows them within strings only, and XML cannot hold them.
+# In JSON these characters occur within strings only, and XML cannot hold them.
 _NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
 
 
 class BodyEncoding(str, enum.Enum):
-    """What the field `body` of an envelope is."""
+    """Form of the field `body` of an envelope."""
 
     TEXT = "text"
     BASE64 = "base64"
@@ -81,10 +82,10 @@ class BodyEncoding(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterEnvelope:
-    """An envelope that was read. queue, message_id: as its writer says; nothing proves them.
+    """A parsed envelope. queue, message_id: as the envelope's writer says, without proof.
 
-    unknown: a field that this version does not know, "" if there is none. is_part: it has but a
-    part of the body. row: which row of a packed message the body is; None for a whole message.
+    unknown: a field that this version does not know, "" if there is none. is_part: the envelope has
+    only a part of the body. row: row of a packed message; None if the body is a whole message.
     """
 
     queue: str
@@ -105,7 +106,7 @@ def envelope_text(
     body_encoding: BodyEncoding,
     **more: str | int,
 ) -> str:
-    """The text of an envelope, one line of JSON. more: further fields, before the body."""
+    """Return the text of an envelope, one line of JSON. more: further fields, before the body."""
     fields: dict[str, str | int] = {} if reason is None else {"reason": reason}
     fields |= {"queue": queue, "message_id": message_id, **more}
     return _written(
@@ -118,9 +119,9 @@ def _written(fields: Mapping[str, Any]) -> str:
 
 
 def poison_envelope(message: Message, reason: str) -> str | None:
-    """The envelope about a poison message, its body as stored. None if it would not fit.
+    """Return the envelope of a poison message, with the stored body; None if it would not fit.
 
-    A long reason is cut if that makes room.
+    A long reason is shortened if the envelope then fits.
     """
     for shortened in dict.fromkeys((reason, reason[:LONG_REASON])):
         envelope = _poison_envelope(message, shortened, message.text)
@@ -130,9 +131,10 @@ def poison_envelope(message: Message, reason: str) -> str | None:
 
 
 def poison_envelopes(message: Message, reason: str) -> list[str]:
-    """The envelope about a poison message whose text no queue can hold: a damaged answer had it.
+    """Return the envelope of a poison message whose text no queue can hold (from a damaged answer).
 
-    Several if it does not fit into one: each has a part of the text, and `redrive` leaves them.
+    If one envelope is too small, returns several. Each envelope has a part of the text, and
+    `redrive` leaves these envelopes in the poison queue.
     """
     if envelope := poison_envelope(message, reason):
         return [envelope]
@@ -157,7 +159,10 @@ def _poison_envelope(message: Message, reason: str, body: str, **more: int) -> s
 
 
 def times_of(insertion_time: int | None, dequeue_count: int | None) -> dict[str, str | int]:
-    """The fields about when and how often; None leaves one out. insertion_time: microseconds."""
+    """Return the fields for the time and the count. None leaves a field out.
+
+    insertion_time: microseconds since 1970.
+    """
     fields: dict[str, str | int] = {}
     if insertion_time is not None:
         inserted = _EPOCH + datetime.timedelta(microseconds=insertion_time)
@@ -168,7 +173,7 @@ def times_of(insertion_time: int | None, dequeue_count: int | None) -> dict[str,
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in parts that fit into an envelope each, however their characters are escaped."""
+    """Split a text into parts that each fit into an envelope, even after JSON escaping."""
     start = size = 0
     for place, character in enumerate(text):
         size += len(_NOT_XML.sub(_escaped, json.dumps(character, ensure_ascii=False)).encode()) - 2
@@ -179,10 +184,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def envelope_of(text: str) -> DeadLetterEnvelope | None:
-    """The envelope that a text is; None for any other text.
-
-    Never raises, whatever the text is.
-    """
+    """Parse a text as an envelope. Returns None for any other text. Never raises."""
     if not text.startswith("{") or '"body_encoding"' not in text:
         return None
     try:
@@ -210,7 +212,7 @@ def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_envelope(fields: Mapping[str, Any], text: str) -> bool:
-    """True if the text with these fields is an envelope of this package: see above."""
+    """True if these fields are an envelope of this package (rules: see the module's docstring)."""
     types = {name: type(fields[name]) for name in _FIELDS if name in fields}
     if any(kind is not _FIELDS[name] for name, kind in types.items()):
         return False
@@ -223,10 +225,11 @@ def _is_envelope(fields: Mapping[str, Any], text: str) -> bool:
 
 
 def stored_text(envelope: DeadLetterEnvelope, encoding: Encoding) -> str:
-    """The text of the message that the envelope is about, as its sender stored it.
+    """Return the original text of the dead-lettered message, as its sender stored it.
 
-    encoding: of the queue's messages (`messageEncoding`), for a body that `settle` had decoded.
-    Raises InvalidRow if that cannot be, or if the envelope holds more than this version would keep.
+    encoding: `messageEncoding` of the queue, for a body that `settle` had decoded. Raises
+    InvalidRow if the text cannot be restored, or if a field would be lost that this version does
+    not know.
     """
     if envelope.is_part:
         raise InvalidRow(

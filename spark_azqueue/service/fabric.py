@@ -1,7 +1,7 @@
-"""Tokens of Microsoft Fabric, which its module `notebookutils` gives.
+"""Tokens of Microsoft Fabric, from Fabric's module `notebookutils`.
 
-Fabric documents `notebookutils.credentials.getToken(audience)` for notebooks and job definitions,
-and that it returns the token as a text. The token itself says when it ends.
+Fabric documents `notebookutils.credentials.getToken(audience)` for notebooks and job definitions.
+This function returns the token as a text. The expiry is a claim in the token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_REASON = 1_000
 
 
 class FabricCredential:
-    """A TokenCredential for Azure Storage, of the identity that runs the notebook or job.
+    """A TokenCredential for Azure Storage, for the identity that runs the notebook or job.
 
     Raises InvalidOption in a process that has no `notebookutils`.
     """
@@ -37,7 +37,7 @@ class FabricCredential:
         self._token = _get_token()
 
     def get_token(self, *_: str, **__: object) -> AccessToken:
-        """Ask Fabric for a token. Raises AccessDenied if it gives none."""
+        """Get a token from Fabric. Raises AccessDenied if Fabric returns no token."""
         from azure.core.credentials import AccessToken
 
         try:
@@ -77,7 +77,9 @@ def _get_token() -> Callable[[str], Any]:
 
 
 def _end_of(token: str) -> int:
-    """When this token ends, in seconds since 1970; soon if it does not say."""
+    """Return the expiry of this token in seconds since 1970; without a readable claim, 10 minutes
+    from now.
+    """
     try:
         _, claims, _ = token[:_LONGEST_TOKEN].split(".")
         end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]

@@ -1,7 +1,7 @@
 """Parsers for ids, receipts, counts, times and pauses in the service's answers.
 
-Each takes any text. For a text that the service would not write, it returns None or False; it never
-raises.
+Each parser accepts any text and never raises. For a text that the service would not send, a parser
+returns None, False or "".
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spark_azqueue.errors.conditions import Condition
 
 MAX_ID = 64
 MAX_RECEIPT = 512
-"""Characters. The service's ids are GUIDs of 36, its receipts base64 of fewer than 100."""
+"""Most characters. The service's ids are GUIDs of 36, its receipts base64 of fewer than 100."""
 
-# Both become parts of an address, so ".." and the like would name something other than a message.
-# A receipt is opaque: any printable characters except those that JSON would have to escape.
+# Ids and receipts become parts of a URL, so a text such as ".." would change the address. A receipt
+# is opaque: any printable characters except those that JSON would have to escape.
 _MESSAGE_ID = re.compile(rf"[0-9A-Za-z-]{{1,{MAX_ID}}}")
 _RECEIPT = re.compile(rf"[ !#-\[\]-~]{{1,{MAX_RECEIPT}}}")
 
@@ -43,12 +43,12 @@ def is_receipt(text: str) -> bool:
 
 
 def request_id(text: str) -> str:
-    """The service's id of a request, "" for a text that cannot be one."""
+    """Return the service's id of a request; "" for a text that cannot be an id."""
     return text if is_message_id(text) else ""
 
 
 def count(text: str, most: int) -> int | None:
-    """A whole number from 0 to `most`, in ASCII digits; None for any other text."""
+    """Parse a whole number from 0 to `most`, in ASCII digits. Returns None for any other text."""
     if len(text) > len(str(most)) or not _DIGITS.fullmatch(text):
         return None
     found = int(text)
@@ -56,13 +56,16 @@ def count(text: str, most: int) -> int | None:
 
 
 def moment(text: str) -> int | None:
-    """An HTTP date (RFC 1123) as seconds since 1970; None if it is malformed or before that."""
+    """Parse an HTTP date (RFC 1123) to seconds since 1970.
+
+    Returns None if it is malformed or earlier.
+    """
     return _moment(text) if len(text) == _HTTP_DATE_LENGTH else None
 
 
 @functools.lru_cache(maxsize=4096)
 def _moment(text: str) -> int | None:
-    """Cached: messages of the same second share the text."""
+    """Cached, because messages of the same second share the text."""
     found = _HTTP_DATE.fullmatch(text)
     if not found or found[2] not in _MONTHS:
         return None
@@ -77,7 +80,9 @@ def _moment(text: str) -> int | None:
 
 
 def pause_s(text: str, now: float) -> float | None:
-    """Seconds that a `Retry-After` asks for (a number or an HTTP date), at most a day, or None.
+    """Parse a `Retry-After` (a number or an HTTP date) to seconds, at most a day.
+
+    None if unreadable.
 
     `now`: seconds since 1970.
     """
@@ -88,19 +93,20 @@ def pause_s(text: str, now: float) -> float | None:
 
 
 _MARK = "deleteOnCommit=true "
-"""No receipt has a space: it is base64."""
+"""Prefix of a receipt in rows. It cannot begin a receipt, because base64 has no space."""
 
 
 def marked(receipt: str) -> str:
-    """This receipt as the rows of a source that deletes on commit have it."""
+    """Return this receipt with the prefix for rows of a source that deletes on commit."""
     return _MARK + receipt
 
 
 def check_usable(message_id: object, receipt: object) -> None:
     """Check the receipt of a row that is to be updated or deleted.
 
-    Raises InvalidRow if there is none, and InvalidOption, for the source's options, if it is
-    marked: no repetition of the write helps then.
+    Raises InvalidRow if the row has no receipt. Raises InvalidOption if the receipt has the prefix
+    of a source that deletes on commit: the stream's options are wrong, so a retry of the write
+    cannot help.
     """
     if not receipt:
         raise InvalidRow(

@@ -1,4 +1,4 @@
-"""An answer over libcurl: while it arrives, with bounded headers and body, and as a value."""
+"""An answer from libcurl: received with limits on headers and body, and then held as a value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MOST_HEADER_BYTES = 64 * 2**10
-"""The most header bytes of one answer, with those that precede it (a proxy's headers, 1xx)."""
+"""Most header bytes of one answer, including headers before it (of a proxy, of 1xx answers)."""
 
 HEADERS_TOO_LARGE = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
 
@@ -18,12 +18,10 @@ _STATUS = re.compile(rb"HTTP/\S+ +(\d{3})\b")
 class Answer(NamedTuple):
     """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
-    head: its header lines, perhaps with a status line and with those of earlier answers before it.
-
-    repeated: libcurl has sent the request twice: on a kept connection that turned out to be dead,
-    and then on another one.
-
-    took_s: how long it took, as libcurl measured it.
+    head: header lines of the answer. A status line and the headers of earlier answers may precede
+    them. repeated: libcurl sent the request twice: first on a kept connection that turned out to be
+    dead, and then on another connection. took_s: seconds from request to answer, as libcurl
+    measured them.
     """
 
     status: int
@@ -35,18 +33,22 @@ class Answer(NamedTuple):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers by lower-case name. Parsed on each access, since most answers need none."""
+        """Headers by lower-case name.
+
+        Parsed on each access, because most answers need no header.
+        """
         fields = (line.decode("latin-1").partition(":") for line in lines_of(self.head))
         return {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """No answer came. `untrusted`: because the server's certificate is not trusted.
+    """The result of a request without an answer.
 
-    too_large: an answer came, but was cut off: the service never sends one as large.
-    sent: False if no byte of the request was sent over any connection.
-    repeated, took_s: as in `Answer`.
+    `untrusted`: the server's certificate is not trusted.
+
+    too_large: an answer was cut off, because the service never sends an answer this large. sent:
+    False if no byte of the request was sent over any connection. repeated, took_s: as in `Answer`.
     """
 
     reason: str
@@ -58,23 +60,28 @@ class NoAnswer:
 
 
 class Incoming:
-    """An answer as it arrives. Its `header` and `write` are for libcurl.
+    """An answer as it arrives. libcurl calls `header` and `write`.
 
-    libcurl passes on all headers: first those of a proxy's answer to CONNECT and of 1xx, last those
-    after the body. Only the last ones before the body belong to the answer.
+    libcurl passes on all headers: first the headers of a proxy's answer to CONNECT and of 1xx, last
+    the headers after the body. Only the last headers before the body belong to the answer.
     """
 
     def __init__(self, most_bytes: int, most_of_error: int | None = None) -> None:
-        """most_bytes: of a body. most_of_error: the same for an error status."""
+        """Prepare for the first answer. most_bytes: of a body. most_of_error: of a body with an
+        error status.
+        """
         self.bound(most_bytes, most_bytes if most_of_error is None else most_of_error)
         self.received = bytearray()
-        """All headers as they come. libcurl may be given `received.extend` in place of `header`:
-        each line costs less. libcurl then bounds them (300 KiB), and `head` has to be looked at."""
+        """All headers as they come.
+
+        libcurl may call `received.extend` in place of `header`, which costs less per line. Only
+        libcurl's own limit (300 KiB) then applies, so the caller has to check the size.
+        """
         self.body = bytearray()
         self.clear()
 
     def bound(self, most_bytes: int, most_of_error: int) -> None:
-        """Let the next answer have a body of so many bytes. See `__init__`."""
+        """Set the most bytes of the next answer's body. See `__init__`."""
         self._most, self._most_of_error = most_bytes, most_of_error
 
     def clear(self) -> None:
@@ -82,9 +89,9 @@ class Incoming:
         self.received.clear()
         self.body.clear()
         self.too_large = ""
-        """Says what was larger than allowed, if anything was."""
+        """What was too large, in words; "" if nothing was."""
         self.excess = False
-        """The body was: none of it is kept."""
+        """True if the body was too large. Such a body is dropped."""
         self._before_body: int | None = None  # header bytes that came before the body
 
     @property
@@ -94,7 +101,7 @@ class Incoming:
 
     @property
     def status(self) -> int:
-        """The HTTP status; 0 if none has come, or none that can be read."""
+        """The HTTP status; 0 if no readable status has come."""
         found = _STATUS.match(next(iter(lines_of(self.head)), b""))
         return int(found[1]) if found else 0
 
@@ -105,13 +112,13 @@ class Incoming:
 
     @property
     def most(self) -> int:
-        """The most bytes that the body may have."""
+        """Most bytes that the body may have."""
         if self._most == self._most_of_error:
             return self._most
         return self._most if self.succeeded else self._most_of_error
 
     def header(self, line: bytes) -> int:
-        """Take a header line. Returns its length, or -1 to make libcurl stop."""
+        """Accept a header line. Returns its length, or -1 to make libcurl stop."""
         if len(self.received) + len(line) > MOST_HEADER_BYTES:
             self.too_large = HEADERS_TOO_LARGE
             return -1
@@ -119,7 +126,7 @@ class Incoming:
         return len(line)
 
     def write(self, data: bytes) -> int:
-        """Take a part of the body. Returns its length, or -1 to make libcurl stop."""
+        """Accept a part of the body. Returns its length, or -1 to make libcurl stop."""
         if self._before_body is None:
             self._before_body = len(self.received)
         if len(self.body) + len(data) > self.most:
@@ -132,7 +139,7 @@ class Incoming:
 
 
 def lines_of(head: bytes) -> list[bytes]:
-    """The status line and the header lines of the last answer in `head`, as they came."""
+    """Return the status line and the header lines of the last answer in `head`."""
     lines: list[bytes] = []
     complete = False
     for line in head.split(b"\n"):

@@ -1,9 +1,10 @@
-"""The last error of a query's code, handed from `run_until_done` to the process that isolates.
+"""The last error of a query's code, passed from `run_until_done` to the source's next process.
 
-Spark tells a source nothing of why its batch failed. So the supervisor leaves the error in a file
-beside the driver's JVM (`beside_jvm.py`), and the source's next process reads it for the reason of
-a dead letter. The supervisor's process removes the file when it ends, or the next process that
-leaves an error does. With Spark Connect, and if anything is in the way, the reason is without it.
+Spark does not report to a source why its batch failed. So the supervisor writes the error to a file
+beside the driver's JVM (`beside_jvm.py`), and the source's next process reads it to give a reason
+for a dead letter. The supervisor's process removes the file when it ends. If it does not, the next
+process that writes an error does. With Spark Connect, or if a step fails, the reason lacks the
+error.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _AT_MOST = 65_536
 _ERROR_AT_MOST = 500
 _KEPT = 16
 _OFFSET = re.compile(r'"(?:segment|nonce|leases)": ?"([0-9A-Za-z+/=]{16,64})')
-"""What no two offsets have alike: of a log, of a plan, and of leases."""
+"""The part of an offset that no other offset has: of a log, of a plan, and of leases."""
 
 
 def leave(error: str, text: str) -> None:
-    """Tell what the failed batch of this JVM raised. Never raises.
+    """Store the error of this JVM's failed batch. Never raises.
 
-    text: of the failure, with the offsets of the batch.
+    text: the failure's text, which contains the offsets of the batch.
     """
     with contextlib.suppress(Exception):
         pid = _jvm()
@@ -51,9 +52,9 @@ def leave(error: str, text: str) -> None:
 
 
 def found(offset: Mapping[str, Any] | str, pid: int | None = None) -> str:
-    """What the batch of this offset raised, "" if nothing is known. Never raises.
+    """Return the error of the batch with this offset, "" if none is stored. Never raises.
 
-    pid: of the JVM; by default the process that started this one.
+    pid: process id of the JVM; by default the parent of this process.
     """
     with contextlib.suppress(Exception):
         text = offset if isinstance(offset, str) else json.dumps(offset, separators=(",", ":"))
@@ -63,7 +64,7 @@ def found(offset: Mapping[str, Any] | str, pid: int | None = None) -> str:
 
 
 def _jvm() -> int | None:
-    """The process of the JVM behind the active Spark session, None if there is none."""
+    """Return the process id of the JVM of the active Spark session, None if there is no session."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     jvm = getattr(context, "_jvm", None)
     return None if jvm is None else int(jvm.java.lang.ProcessHandle.current().pid())
@@ -75,7 +76,7 @@ def _remove(file: Path) -> None:
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Only a small file of this user counts, and only texts in it."""
+    """Read the stored errors. Only a small file of this user counts, and only texts in it."""
     try:
         handle = open_own(file, os.O_RDONLY)
     except OSError:

@@ -1,6 +1,6 @@
-"""How a field of a message is declared: once, where its class has it.
+"""Declarations of a message's fields, each in the class that has the field.
 
-The reader of the service's answers, the columns and rows of the source and the logs go by these
+The parser of the service's answers, the columns and rows of the source, and the logs all use these
 declarations.
 """
 
@@ -14,28 +14,31 @@ from typing import Any, get_type_hints
 
 
 class Form(Enum):
-    """What values a field has: by it answers are read, and columns made and stored."""
+    """Type of a field's values.
+
+    The type decides how answers are parsed, and how columns are made and stored.
+    """
 
     QUEUE = auto()
     ID = auto()
     RECEIPT = auto()
     TEXT = auto()
     TIME = auto()
-    """Microseconds since 1970, UNKNOWN_TIME if the answer's could not be read."""
+    """Microseconds since 1970; UNKNOWN_TIME if the answer's time is not readable."""
     MAYBE_TIME = auto()
-    """Microseconds since 1970, None if there is none."""
+    """Microseconds since 1970; None if there is no time."""
     COUNT = auto()
     FLAG = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Marks a field: `dequeue_count: Annotated[int, Field(Form.COUNT, "DequeueCount")]`.
+    """Declaration of a field: `dequeue_count: Annotated[int, Field(Form.COUNT, "DequeueCount")]`.
 
-    element: of the service's answers, "" for none. column: of the source, "" for the name of the
-    field, None for none. since: the first version of the columns of logs that has it; one of a
-    later version needs a default, for what was logged before.
-    The others are filled in by `declared_in`. default: None if it has none.
+    element: element of the service's answers, "" for none. column: column of the source, "" if it
+    has the name of the field, None for none. since: version of the log's columns that introduced
+    the field. A field with a version above 1 needs a default, because older logs do not have it.
+    `declared_in` sets the other fields. default: None if the field has no default.
     """
 
     form: Form
@@ -48,7 +51,7 @@ class Field:
 
 
 def declared_in(*kinds: type[Any]) -> tuple[Field, ...]:
-    """The fields that are marked in these classes, in their order."""
+    """Return the declared fields of these classes, in their order."""
     return tuple(each for kind in kinds for each in _marked(kind))
 
 

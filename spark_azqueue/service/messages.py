@@ -10,20 +10,24 @@ from .encoding import unwritable, utf8_size
 from .message_fields import Field, Form, declared_in
 
 MAX_PER_REQUEST = 32
-"""The most messages that the service returns for one request."""
+"""Most messages that the service returns for one request."""
 
 MAX_DEQUEUE_COUNT = 2**31 - 1
-"""The column `dequeue_count` is an int."""
+"""Highest dequeue count: the column `dequeue_count` is an int."""
 
 UNKNOWN_TIME = 0
-"""A time that could not be read from the service's answer; null in a row."""
+"""A time that is not readable in the service's answer; null in a row."""
 
 LAST_US = 2_000_000
-"""Microseconds: the last second of a life, and one since the service writes whole seconds."""
+"""In microseconds: the last second of a message's life, and one second of rounding by the service.
+"""
 
 
 class QueueRef(NamedTuple):
-    """Which queue: a name is unique within its account only. Both are plain names."""
+    """A queue. The name of a queue is unique only within its account.
+
+    Both fields are plain names.
+    """
 
     account: str
     name: str
@@ -32,12 +36,12 @@ class QueueRef(NamedTuple):
 class Message(NamedTuple):
     """A message as returned by a dequeue or a peek.
 
-    Times are microseconds since 1970 UTC (the service gives whole seconds). `intact` is False if
-    the reply was damaged inside this message. Then `text` counts as undecodable. If it has a
-    character that XML cannot hold, that is all of the damage, see `is_whole`. Otherwise it is only
-    what could be recovered, times may be UNKNOWN_TIME, and the dequeue count may be 0.
+    Times are microseconds since 1970 UTC (the service sends whole seconds).
 
-    An answer need not have a field with a default.
+    `intact` is False if the answer was damaged inside this message; `text` then counts as
+    undecodable. If the only damage is a character that XML cannot hold, the text is complete (see
+    `is_whole`). Otherwise `text` is only what could be recovered, times may be UNKNOWN_TIME, and
+    the dequeue count may be 0. Fields with a default are optional in an answer.
     """
 
     queue: Annotated[QueueRef, Field(Form.QUEUE)]
@@ -51,12 +55,12 @@ class Message(NamedTuple):
 
     @property
     def key(self) -> MessageKey:
-        """Which message this is, whatever its text and receipt are."""
+        """Key of this message, which does not depend on its text and receipt."""
         return MessageKey(self.queue, self.message_id)
 
     @property
     def is_whole(self) -> bool:
-        """True if the text is as it was received, though no XML can hold it."""
+        """True if the text is complete, even if it has a character that XML cannot hold."""
         return self.intact or bool(unwritable(self.text))
 
     @property
@@ -65,9 +69,10 @@ class Message(NamedTuple):
         return utf8_size(self.text)
 
     def is_in_its_last(self, answered_at: int | None) -> bool:
-        """True if it is about to expire: a transaction may have abandoned it. False without proof.
+        """True if the message is about to expire, so that a transaction may have abandoned it.
 
-        answered_at: the `Date` of the answer with the message, microseconds since 1970, if known.
+        False if a time is unknown. answered_at: `Date` of the answer with the message, in
+        microseconds since 1970, if known.
         """
         if answered_at is None or self.expiration_time == UNKNOWN_TIME:
             return False
@@ -75,9 +80,10 @@ class Message(NamedTuple):
 
 
 def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
-    """Say why the service would refuse this pair, or None ("Put Message": delay < time to live).
+    """Return why the service would refuse this pair; None if it accepts it.
 
-    Both in seconds. ttl_s None: the service's default, 7 days.
+    "Put Message" requires delay < time to live. Both in seconds. ttl_s None: the service's default,
+    7 days.
     """
     ttl = WEEK_S if ttl_s is None else ttl_s
     if ttl == NEVER_EXPIRES or delay_s < ttl:
@@ -86,17 +92,19 @@ def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
 
 
 class VisibleAt(NamedTuple):
-    """A delay that ends at this moment, in seconds since 1970, whenever the request is sent."""
+    """A delay until this moment, in seconds since 1970, independent of when the request is sent."""
 
     moment: float
 
 
 Delay: TypeAlias = int | VisibleAt
-"""Until a message is visible: seconds from the request on, or until a moment."""
+"""Delay until a message is visible: seconds from the request on, or until a moment."""
 
 
 def seconds_of(delay: Delay, now: float) -> int:
-    """The delay of a request that is sent now: whole seconds, never too few, 7 days at most."""
+    """Return the delay for a request that is sent now, in whole seconds, rounded up, at most 7
+    days.
+    """
     if isinstance(delay, int):
         return delay
     return min(max(0, math.ceil(delay.moment - now)), MAX_VISIBILITY_S)
@@ -110,7 +118,7 @@ MAX_VISIBILITY_S = 7 * 24 * 3600
 
 
 class MessageKey(NamedTuple):
-    """Which message: an id is unique within its queue only."""
+    """Key of a message. An id is unique only within its queue."""
 
     queue: QueueRef
     message_id: str
@@ -119,8 +127,9 @@ class MessageKey(NamedTuple):
 class Lease(NamedTuple):
     """The right to delete or update one message.
 
-    A renewal or another dequeue makes a new receipt and invalidates this one. The newest is in the
-    ledger; an offset has that of its time, so it survives a restart.
+    A renewal or another dequeue makes a new receipt and invalidates this one. The ledger has the
+    newest receipt. An offset has the receipt of the time when it was written, for use after a
+    restart.
     """
 
     queue: QueueRef
@@ -129,19 +138,19 @@ class Lease(NamedTuple):
 
     @property
     def key(self) -> MessageKey:
-        """Which message it is a lease of."""
+        """Key of the leased message."""
         return MessageKey(self.queue, self.message_id)
 
 
 class Received(NamedTuple):
-    """A message that is leased, and the lease of that time: what a dequeue gives."""
+    """A leased message with its lease: the result of a dequeue."""
 
     message: Message
     lease: Lease
 
 
 FIELDS = declared_in(Message, Lease)
-"""What a message that is received has, each declared once."""
+"""Fields of a received message."""
 
 
 WEEK_S = 7 * 24 * 3600
@@ -150,8 +159,10 @@ WEEK_S = 7 * 24 * 3600
 NEVER_EXPIRES = -1
 
 ENDLESS_US = 250_000_000_000_000_000
-"""An expiry after this moment (of the year 9892, in microseconds) means never: such a message has
-the end of the year 9999 as its time."""
+"""Expiry in microseconds (in the year 9892) above which a message never expires.
+
+A message that never expires has the end of the year 9999 as its expiration time.
+"""
 
 
 _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
@@ -160,7 +171,7 @@ _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*\Z")
 def queue_name(value: str) -> str:
     """Return a legal queue name, stripped (REST reference, "Naming queues and metadata").
 
-    Raises ValueError that says what is allowed.
+    Raises ValueError with the rules.
     """
     name = value.strip()
     if not is_queue_name(name):
@@ -177,16 +188,16 @@ def is_queue_name(value: str) -> bool:
 
 
 MOST_IN_A_BATCH = 100_000
-"""The most leases in a micro-batch (the highest `maxMessagesPerTrigger`)."""
+"""Most leases in a micro-batch (the highest `maxMessagesPerTrigger`)."""
 
 MOST_IN_A_PLAN = 100 * MOST_IN_A_BATCH
-"""The most messages of a batch with leaseOn=executors, if no option says so."""
+"""Most messages of a batch with leaseOn=executors, if no option sets a limit."""
 
 
 def container_name(value: str) -> str:
     """Return a legal container name ("Naming containers"); the rules are those of queue names.
 
-    Raises ValueError that says what is allowed.
+    Raises ValueError with the rules.
     """
     try:
         return queue_name(value)

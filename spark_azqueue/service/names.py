@@ -1,7 +1,7 @@
-"""The names of objects in a folder of a log, whatever holds the folder, and the kinds of logs.
+"""Names of objects in a folder of a log, for every kind of store, and the kinds of logs.
 
-An object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So no name leads out of
-the folder, and none is `.tmp-…`, the name of an object that is not complete yet.
+The name of an object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So no name
+leads out of the folder, and no name is `.tmp-…`, the name of an incomplete object.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _TO_READ = "the SAS letters 'r' and 'l' for blobs or the role 'Storage Blob Data
 
 
 class Kind(NamedTuple):
-    """A kind of log. name: in its identity. option: names its folder. words: for texts.
+    """A kind of log. name: in the log's identity. option: option that names its folder.
 
-    last_resort: what to do if an object cannot be restored. needs: the permissions for a folder in
-    blobs. mounted: where a folder in a file system has to be. version: of the names and keys of its
-    objects, which its identity says.
+    words: the kind in words. last_resort: what to do if an object cannot be restored. needs:
+    permissions for a folder in blobs. mounted: where a folder in a file system has to be mounted.
+    version: format version of object names and keys, which the log's identity contains.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
     version: int = 2
 
     def for_reading(self) -> Kind:
-        """What texts say to who only reads such a log."""
+        """Return this kind with the texts for a reader of the log."""
         last_resort = "leave its batch out with 'startingAt' and 'endingAt'"
         return self._replace(option="readLog", last_resort=last_resort, needs=_TO_READ)
 
@@ -67,17 +67,17 @@ FILES = Kind(
 )
 
 MOST_NAMES = 200_000
-"""A folder with more names than this is not a log; `names` of a store refuses it."""
+"""Most names in a folder of a log. For a folder with more, `names` of a store raises an error."""
 
 _FOLDER = re.compile(r"[a-z-]{1,20}")
 _NAME = re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class Stored(NamedTuple):
-    """An object as a listing shows it. What follows its name only informs: no promise rests on it.
+    """An object in a listing. Only the name is reliable; the other fields are informative.
 
-    size: in bytes. written: when, in seconds since 1970; 0 if unknown. tier: the access tier that
-    was set for it, "" if none was.
+    size: in bytes. written: time of the write, in seconds since 1970; 0 if unknown. tier: the
+    access tier that was set for the object, "" if none was.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Stored(NamedTuple):
 
 
 def checked_object(name: str) -> str:
-    """Return `name` if it is one of an object. Raises ValueError."""
+    """Return `name` if it is the name of an object of a log. Raises ValueError otherwise."""
     folder, slash, rest = name.partition("/")
     if name != "log.json" and not (slash and _FOLDER.fullmatch(folder) and is_listed(rest)):
         raise ValueError(f"{name!r} is no name of an object of a log")
@@ -95,12 +95,12 @@ def checked_object(name: str) -> str:
 
 
 def checked_folder(folder: str) -> str:
-    """Return `folder` if it is the name of one within the log. Raises ValueError."""
+    """Return `folder` if it is the name of a folder within a log. Raises ValueError otherwise."""
     if not _FOLDER.fullmatch(folder):
         raise ValueError(f"{folder!r} is no name of a folder of a log")
     return folder
 
 
 def is_listed(name: str) -> bool:
-    """True for what may follow the slash. A listing leaves out all other names."""
+    """True if the text may follow the slash of a name. A listing leaves out all other names."""
     return _NAME.fullmatch(name) is not None

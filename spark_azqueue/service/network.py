@@ -1,4 +1,4 @@
-"""How this package reaches a server: certificate authorities, proxy and libcurl settings."""
+"""Connection settings for every server: certificate authorities, proxy and libcurl options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_WAIT_S = 1.0
 _NAP_S = 0.001
 
 UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
-"""Errors of libcurl that mean that the server's certificate is not trusted."""
+"""Errors of libcurl for a server whose certificate is not trusted."""
 
 
 def new_handle(url: str) -> pycurl.Curl:
@@ -46,26 +46,29 @@ def new_handle(url: str) -> pycurl.Curl:
 
 
 def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
-    """Wait until a request can continue, at most a second.
+    """Wait until a request can continue, at most one second.
 
-    libcurl does not return for a signal, so Python has to check for one now and then.
+    libcurl does not return on a signal, so Python has to check for signals between waits.
     """
     try:
         ready = multi.select(min(seconds, _LONGEST_WAIT_S))
     except pycurl.error:  # a signal interrupted it, or there are too many files for `select`
         ready = 0
     if not ready:
-        time.sleep(_NAP_S)  # libcurl may wait for a timer alone
+        time.sleep(_NAP_S)  # libcurl may be waiting only for a timer
 
 
 def trusted_authorities() -> str:
-    """Path of the file of trusted authorities: from the environment, else certifi's."""
+    """Return the path of the file of trusted authorities: from the environment, else certifi's."""
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
 
 
 class Proxy(NamedTuple):
-    """`address` is "" for no proxy. The login is separate: libcurl's errors quote the address."""
+    """A proxy. `address` is "" for no proxy.
+
+    The login is separate: libcurl's errors quote the address.
+    """
 
     address: str
     user: bytes | None = None
@@ -73,9 +76,9 @@ class Proxy(NamedTuple):
 
 
 def proxy_for(url: str) -> Proxy:
-    """The proxy that the environment names for this address.
+    """Return the proxy that the environment names for this URL.
 
-    Raises ServiceError, without the text, if it names something that is not a proxy's address.
+    Raises ServiceError, without the text, if the environment names a proxy that is not an address.
     """
     parts = urlsplit(url)
     named = urllib.request.getproxies().get(parts.scheme)

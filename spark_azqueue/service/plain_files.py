@@ -1,4 +1,4 @@
-"""The one way to open a file in a folder that others may write into."""
+"""The only way to open a file in a folder that other users may write into."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import stat
 
 
 def open_plain(path: str, flags: int) -> int:
-    """Open a file and return its descriptor. Never waits, and follows no link.
+    """Open a regular file and return its descriptor. Never blocks, and does not follow links.
 
-    flags: as of `os.open`; a file that is made is for this user alone. Raises OSError also for a
-    pipe, a device or a folder.
+    flags: as of `os.open`. A new file is readable by this user only. Raises OSError for a pipe, a
+    device or a folder, too.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     mode = os.fstat(descriptor).st_mode

@@ -1,8 +1,8 @@
-"""An administrator's policy: which providers, hosts and folders the options of a query may name.
+"""An administrator's policy: the providers, hosts and folders that a query's options may name.
 
-Options are part of a query: anyone who can run one, even in SQL only, sets them. The policy is a
-JSON object in the environment variable AZQUEUE_POLICY, a dict `POLICY` of the installed module
-`azqueue_policy`, or both; then both hold. A policy that cannot be read allows nothing.
+Options are part of a query, so anyone who can run a query, even in SQL only, sets them. The policy
+is a JSON object in the environment variable AZQUEUE_POLICY, or a dict `POLICY` in the installed
+module `azqueue_policy`. If both exist, both apply. An unreadable policy allows nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ not_allowed = partial(InvalidOption, condition=Condition.NOT_ALLOWED)
 VARIABLE = "AZQUEUE_POLICY"
 MODULE = "azqueue_policy"
 PROVIDERS = "AZQUEUE_CREDENTIAL_PROVIDERS"
-"""In the environment: a policy of providers alone, their paths with commas."""
+"""Environment variable with a policy of providers only: their paths, separated by commas."""
 
 _LISTS = ("providers", "hosts", "logRoots")
 _LONGEST = 100_000
@@ -44,7 +44,8 @@ _HOST = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 # https://learn.microsoft.com/azure/storage/common/storage-account-overview: standard endpoints and
-# those of DNS zones; Azure Government and the cloud operated by 21Vianet have their own suffixes.
+# endpoints with a DNS zone. Azure Government and the cloud operated by 21Vianet have their own
+# suffixes.
 _AZURE = re.compile(
     r"[a-z0-9-]+(\.privatelink)?(\.z[0-9]{1,2})?\.(queue|blob)\."
     r"(core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net)"
@@ -53,11 +54,11 @@ _AZURE = re.compile(
 
 @dataclass(frozen=True)
 class Policy:
-    """What options may name. None: whatever the defaults allow.
+    """Values that options may name. A field that is None does not restrict the defaults.
 
-    source: where it is, for texts. providers: `package.module:callable`. hosts: names, `*.`
-    and a suffix, with `:port` or without; https unless `http://` precedes it. log_roots:
-    absolute folders, below which the logs in `file:` have to be.
+    source: the place of the policy, in words. providers: `package.module:callable`. hosts: names,
+    or `*.` and a suffix, with or without `:port`; https unless `http://` precedes. log_roots:
+    absolute folders that must contain every `file:` log.
     """
 
     source: str
@@ -66,7 +67,7 @@ class Policy:
     log_roots: tuple[str, ...] | None = None
 
     def in_words(self) -> str:
-        """Return all of it, for the doctor."""
+        """Return the whole policy in words, for the doctor."""
         lists = zip(
             ("providers", "hosts", "folders of file: logs"),
             (self.providers, self.hosts, self.log_roots),
@@ -80,7 +81,7 @@ class Policy:
         return f"the policy in {self.source} allows {'; '.join(said) or 'what the defaults allow'}"
 
     def allows_host(self, url: str) -> bool | None:
-        """Return whether a request may go to this URL; None if the policy does not say."""
+        """Return whether a request may go to this URL; None if the policy has no hosts."""
         if self.hosts is None:
             return None
         parts = urlsplit(url)
@@ -98,9 +99,9 @@ class Policy:
 
 
 def policies(environment: Mapping[str, str]) -> list[Policy]:
-    """Return the policies that hold here: each of them has to allow what an option names.
+    """Return the policies of this process. Every policy has to allow a value of an option.
 
-    environment: as `os.environ`. Raises InvalidOption if one of them cannot be read.
+    environment: as `os.environ`. Raises InvalidOption if a policy is unreadable.
     """
     found = []
     if (listed := environment.get(PROVIDERS)) is not None:
@@ -126,14 +127,14 @@ def check_provider_allowed(path: str, option: str, environment: Mapping[str, str
 def check_destination(account: Account, option: str, environment: Mapping[str, str]) -> None:
     """Raise InvalidOption unless this account's credential may be sent to its `url`.
 
-    option: which one names the URL, for the error.
+    option: the option that names the URL, for the error.
 
-    A credential of the environment has one place to go, which its own connection string names.
-    Without a policy of hosts, a key, SAS or client secret that the options hold goes where they
-    say, and what a provider or an identity of this machine gives goes to Azure's own hosts, by
-    https.
+    A credential of the environment is sent only to the endpoint in its own connection string, so it
+    is always allowed. Without a policy of hosts, a key, SAS or client secret in the options may be
+    sent to any host that the options name. A token of a machine's identity, or a SAS of a provider,
+    may be sent only to Azure's own hosts, over https.
     """
-    held = policies(environment)  # also here: one that cannot be read allows nothing
+    held = policies(environment)  # also read here: an unreadable policy allows nothing
     if account.of_environment:
         return
     url = account.url
@@ -189,7 +190,10 @@ def _of_text(text: str) -> Policy:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises ValueError if a name is there twice: which one was meant?"""
+    """Return a JSON object.
+
+    Raises ValueError if a name occurs twice, because either could be meant.
+    """
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError
@@ -198,7 +202,10 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @functools.cache
 def installed_policy() -> Policy | None:
-    """The module's, which is looked for where packages are installed, and nowhere else."""
+    """Return the policy of the installed module.
+
+    Only folders of installed packages are searched.
+    """
     source = f"the module {MODULE}"
     spec = _module()
     if spec is None:
@@ -214,14 +221,15 @@ def installed_policy() -> Policy | None:
 
 
 def _module() -> ModuleSpec | None:
-    """Where the module is. By the path, or by an import hook, as of an editable install."""
+    """Return the module's spec, found by path or import hook, as for an editable install."""
     if (spec := PathFinder.find_spec(MODULE, trusted_path())) is not None:
         return spec
     for finder in sys.meta_path:
         find = None if finder is PathFinder else getattr(finder, "find_spec", None)
         if not find or not (spec := find(MODULE, None)):
             continue
-        # Some hooks look along the path themselves: then it is a file that was passed over above.
+        # Some hooks search the path themselves; their result may be the file that was skipped
+        # above.
         if PathFinder.find_spec(MODULE) is None or (spec.origin and is_trusted(spec.origin)):
             return cast("ModuleSpec", spec)
     return None
@@ -261,9 +269,9 @@ def _unreadable(source: str, why: str) -> InvalidOption:
 
 
 def check_installed(module: str, credential: str) -> None:
-    """Raise InvalidOption if the import of this module would run a file of a query's.
+    """Raise InvalidOption if importing this module would run a file that a query brought.
 
-    credential: as in the option of that name, for the error.
+    credential: value of the option `credential`, for the error.
     """
     if file := untrusted_file_of(module):
         raise not_allowed(
@@ -274,44 +282,44 @@ def check_installed(module: str, credential: str) -> None:
 
 
 def trusted_path() -> list[str]:
-    """`sys.path` without the working folder and the files of Spark."""
+    """Return `sys.path` without the working folder and the folders of Spark's files."""
     installed = _installed_folders()
     return [entry for entry in sys.path if entry and is_trusted(entry, installed)]
 
 
 def untrusted_file_of(module: str) -> str | None:
-    """Import a module's parents, and return its file if that must not be run; else None.
+    """Import a module's parents. Return the module's file if it must not run, else None.
 
-    module: "package.module". A parent is imported only if its own file may be run. Raises what
-    the import of a parent raises.
+    module: "package.module". A parent is imported only if its own file may run. Raises what the
+    import of a parent raises.
     """
     installed = _installed_folders()
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         name = ".".join(parts[:count])
         if name in sys.modules and getattr(sys.modules[name], "__spec__", None) is None:
-            continue  # it runs already, and nothing says from where
+            continue  # the module runs already, and its origin is unknown
         spec = importlib.util.find_spec(name)
         if spec is None:
-            return None  # there is no such module: the import says so
+            return None  # no such module: the import will raise the error
         if count == 1 and PathFinder.find_spec(parts[0]) is None:
-            return None  # an editable install by an import hook, which no file brings along
+            return None  # an editable install by an import hook, which a query's files cannot bring
         if spec.has_location and spec.origin and not is_trusted(spec.origin, installed):
             return spec.origin
     return None
 
 
 def is_trusted(path: str, installed: list[str] | None = None) -> bool:
-    """True unless it is a file of Spark or of the working folder, or reached through one of these.
+    """True unless the path is in, or leads through, Spark's files or the working folder.
 
-    installed: what `_installed_folders` returns. A folder above the working folder does not make
-    it an installed one.
+    installed: result of `_installed_folders`. A path in the working folder is trusted if an
+    installed folder within the working folder contains it.
     """
     if _is_in(path, _spark_files()):
         return False
     try:
         here = os.path.realpath(os.getcwd())
-    except OSError:  # it was deleted, so nothing is in it
+    except OSError:  # the folder was deleted, so nothing is in it
         return True
     if not _is_in(path, [here]):
         return True
@@ -322,9 +330,9 @@ def is_trusted(path: str, installed: list[str] | None = None) -> bool:
 
 
 def _is_in(path: str, folders: list[str]) -> bool:
-    """True if a path, as it is written, leads into one of these folders, or through it.
+    """True if a path, as written, leads into or through one of these folders.
 
-    So a link in a folder is in it, wherever it points to.
+    So a link in one of the folders counts, wherever it points.
     """
     written = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     while True:
@@ -338,7 +346,9 @@ def _is_in(path: str, folders: list[str]) -> bool:
 
 
 def _installed_folders() -> list[str]:
-    """Folders of packages, and what PYTHONPATH and `.pth` files name: an operator set those."""
+    """Return the folders of packages, and those in PYTHONPATH and `.pth` files, which an operator
+    sets.
+    """
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     folders |= {*site.getsitepackages(), site.getusersitepackages()}
     named = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -366,12 +376,14 @@ def _linked(folder: str) -> Iterator[str]:
 
 
 def _spark_files() -> list[str]:
-    """The folder into which this process's Spark puts files of queries, if there is one."""
+    """Return the folder into which Spark puts the files of queries in this process, if there is
+    one.
+    """
     module = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
     files: Any = getattr(module, "SparkFiles", None)
     root = getattr(files, "_root_directory", None)
-    if not root and getattr(files, "_sc", None) is not None:  # the process of the driver itself
-        with contextlib.suppress(Exception):  # it has ended, and its files are deleted
+    if not root and getattr(files, "_sc", None) is not None:  # this is the driver's own process
+        with contextlib.suppress(Exception):  # Spark has stopped, and its files are deleted
             root = files.getRootDirectory()
     return [os.path.realpath(root)] if isinstance(root, str) and root else []
 

@@ -1,8 +1,8 @@
-"""Credential objects of the user's own: which callables are providers, and the call of one.
+"""Credential objects of the user: which callables are providers, and the call of a provider.
 
-Anyone who may write a query, even in SQL alone, sets the option. So a callable is called only if it
-says of itself that it gives a credential: it is a class with `get_token`, or a function whose
-return annotation is one.
+Anyone who may write a query, even in SQL only, sets the option. So only a callable that declares
+that it returns a credential is called: a class with `get_token`, or a function whose return
+annotation is such a class.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
 _RUNS_SPARK = ("pyspark", "__main__")
-"""`import pyspark.shell` starts another Spark."""
+"""Packages that are refused: `import pyspark.shell`, for example, starts another Spark."""
 
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def called(text: str) -> tuple[str, str | None]:
-    """Split `package.module:callable(text)` into the path and the text; None without one."""
+    """Split `package.module:callable(text)` into the path and the text; None without a text."""
     path, bracket, rest = text.strip().partition("(")
     return (path, rest[:-1] or None) if bracket and rest.endswith(")") else (text, None)
 
@@ -46,7 +46,7 @@ def check_provider(
 ) -> None:
     """Raise InvalidOption for a path that must not even be imported.
 
-    path: `package.module:callable`. environment: as `os.environ`. option: which one names it.
+    path: `package.module:callable`. environment: as `os.environ`. option: the option that names it.
     """
     found = _PATH.fullmatch(path)
     if found is None:
@@ -59,10 +59,10 @@ def check_provider(
 
 
 def provided_sas(path: str, argument: str | None) -> str:
-    """Import the provider of a SAS, call it, and return the SAS of the credential that it gives.
+    """Import and call the provider of a SAS. Returns the SAS of the provider's credential.
 
-    Raises InvalidOption if it is none; then it is not called. What it raises passes through: the
-    caller removes secrets from it.
+    Raises InvalidOption, without a call, if the callable is not a provider. Errors of the provider
+    pass through, and the caller removes secrets from them.
     """
     provider = _found(path, "sasProvider")
     if not _is_provider(provider, "AzureSasCredential", "signature"):
@@ -82,9 +82,10 @@ def provided_sas(path: str, argument: str | None) -> str:
 
 
 def provided(path: str, argument: str | None) -> TokenCredential:
-    """Import the provider, and call it. argument: None to call it without one.
+    """Import and call the provider of a credential. argument: None to call it without one.
 
-    Raises InvalidOption if it is none (then it is not called), fails, or gives no credential.
+    Raises InvalidOption, without a call, if the callable is not a provider. Raises InvalidOption if
+    the provider fails or returns no credential.
     """
     provider = _found(path, "credentialProvider")
     if not _is_provider(provider, "TokenCredential", "get_token"):
@@ -107,7 +108,7 @@ def provided(path: str, argument: str | None) -> TokenCredential:
 
 
 def _found(path: str, option: str) -> Any:
-    """Import what the path names. Raises InvalidOption."""
+    """Import the object that the path names. Raises InvalidOption."""
     check_provider(path, os.environ, option)
     module, _, name = path.partition(":")
     try:
@@ -126,14 +127,17 @@ def _found(path: str, option: str) -> Any:
 
 
 def _is_provider(found: object, name: str, has: str) -> bool:
-    """True if it says of itself that it gives such a credential. has: what that one has."""
+    """True if the callable declares that it returns such a credential.
+
+    name: class of the credential. has: attribute of the credential.
+    """
     if isinstance(found, type):
         return hasattr(found, has)
     if not isinstance(found, FunctionType):
         return False
     try:
         returned = found.__annotations__.get("return")
-    except NameError:  # from Python 3.14 on, if it is imported for type checkers alone
+    except NameError:  # from Python 3.14 on, if the class is imported for type checkers only
         return False
     if isinstance(returned, str):  # with `from __future__ import annotations`
         returned = found.__globals__.get(returned, returned)

@@ -10,8 +10,8 @@ _SECRETS = re.compile(
     rf"|(?P<field>(?:Account|SharedAccess)(?:Key|Signature)[\"']?\s*(?:{_IS}|:)[=\s\"']*)[^;\s'\"]+"
     r"|(?P<token>\bBearer\s+)[\w.~+/-]{20,}=*"
     r"|(?P<signed>\bSharedKey(?:Lite)?\s+[^\s:]+:)[^\s'\"]+"
-    # Up to where the next could begin: else a text with many beginnings takes the square of its
-    # length.
+    # Each match ends before the next possible beginning. Otherwise a text with many beginnings
+    # takes time that grows with the square of its length.
     r"|(?P<jwt>\beyJ)(?:(?!-eyJ)[\w-]){8,}\.[\w.-]+"
     r"|(?P<key>)[0-9A-Za-z+/]{86}==",  # an account key by itself
     re.IGNORECASE,
@@ -21,7 +21,8 @@ _CONNECTION_STRING = re.compile(
     r"|UseDevelopmentStorage|(?:Queue|Blob|Table|File)Endpoint)\s*=",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(://)(?:(?!://)[^\s'\"])*@")  # to the next address, for the same reason
+# Only up to the next address, for the same reason
+_LOGIN = re.compile(r"(://)(?:(?!://)[^\s'\"])*@")
 _LONGEST_SECRET = 2_048
 
 
@@ -31,15 +32,15 @@ def hide_secrets(text: str) -> str:
 
 
 def looks_like_connection_string(text: str) -> bool:
-    """True if a text has a field that connection strings have."""
+    """True if a text contains a field name of connection strings."""
     return _CONNECTION_STRING.search(text) is not None
 
 
 def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
-    """Make a text from outside fit for an error or a log: one line, about `most` characters.
+    """Prepare a text from outside for an error or a log: one line, about `most` characters.
 
-    Hides secrets, and logins in addresses. Escapes characters that are not printable; `lines`
-    keeps line breaks and tabs.
+    Hides secrets, and logins in addresses. Escapes characters that are not printable; `lines` keeps
+    line breaks and tabs.
     """
     whole = str(text)
     cut = escaped(_LOGIN.sub(r"\1…@", hide_secrets(whole[: most + _LONGEST_SECRET]))[:most], lines)
@@ -47,9 +48,9 @@ def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
 
 
 def escaped(text: str, lines: bool = False) -> str:
-    """Escape characters that are not printable, which a terminal could obey.
+    """Escape characters that are not printable, because a terminal could execute them.
 
-    lines: line breaks and tabs stay.
+    lines: keep line breaks and tabs.
     """
     if text.isprintable():
         return text

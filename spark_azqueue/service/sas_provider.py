@@ -1,7 +1,7 @@
-"""A SAS that a callable of the user's gives, and gives again before it ends.
+"""A SAS from a callable of the user, renewed before it expires.
 
-A SAS that is made with a user delegation key ends after seven days at the latest. A query that runs
-for longer needs the next one.
+A SAS that is made with a user delegation key expires after at most seven days. A query that runs
+for longer needs a new SAS.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .redaction import shown
 _EARLY_S = 300.0
 _AGAIN_S = 30.0
 _WITHOUT_AN_END_S = 3600.0
-"""A SAS by a stored access policy does not say when it ends: it is asked for again after this."""
+"""Time after which a SAS without an expiry is renewed. Its stored access policy has the expiry."""
 _SAS = re.compile(r"[!-~]+")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
 
 
 class RenewedSas:
-    """The SAS of one provider. Thread-safe. now: seconds since 1970."""
+    """The SAS of one provider. Thread-safe. now: returns seconds since 1970."""
 
     def __init__(self, provider: SasProvider, now: Callable[[], float] = time.time) -> None:
         self._provider = provider
@@ -40,11 +40,12 @@ class RenewedSas:
         self._best_before = 0.0
 
     def current(self) -> str:
-        """The SAS to use, without "?".
+        """Return the SAS to use, without "?".
 
-        Asks the provider five minutes before the SAS ends (half of its life before, for a shorter
-        one). If that fails, the one there is serves until it ends, and the provider is asked again
-        every 30 seconds. Raises AccessDenied, InvalidOption.
+        Calls the provider five minutes before the SAS expires; if the SAS is valid for less than
+        ten minutes, after half of its life. If the call fails, the current SAS is used until it
+        expires, and the provider is called again every 30 seconds. Raises AccessDenied,
+        InvalidOption.
         """
         with self._lock:
             now = self._now()
@@ -53,7 +54,7 @@ class RenewedSas:
             return self._sas
 
     def renew(self) -> None:
-        """The service has refused the SAS: the next use asks the provider."""
+        """Drop a SAS that the service has refused. The next use calls the provider."""
         with self._lock:
             self._best_before = self._ends_at = 0.0
 
@@ -99,7 +100,10 @@ class RenewedSas:
 
 
 def end_of(sas: str) -> float | None:
-    """When a SAS, or its user delegation key, ends, in seconds since 1970. None: unknown."""
+    """Return the expiry of a SAS or its user delegation key, in seconds since 1970.
+
+    None: unknown.
+    """
     fields = dict(parse_qsl(sas))
     ends = [_seconds(fields[name]) for name in ("se", "ske") if name in fields]
     return min((end for end in ends if end is not None), default=None)
@@ -115,7 +119,7 @@ _lock = threading.Lock()
 
 
 def renewed_sas(account: Account) -> RenewedSas:
-    """That of this account's provider: one in each process, for all its clients."""
+    """Return the SAS of this account's provider. All clients of a process share it."""
     assert account.sas_provider
     with _lock:
         return _sources.setdefault(account.sas_provider, RenewedSas(account.sas_provider))

@@ -1,4 +1,4 @@
-"""A pool of daemon threads: they never keep the process alive after Spark is done with it.
+"""A pool of daemon threads, which never keep the process alive after Spark has finished.
 
 (`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.)
 """
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 
 class Submits(Protocol):
-    """Runs calls: the pool below, or in tests one that runs them at once."""
+    """Interface that runs calls: the pool below, or in tests a pool that runs them immediately."""
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run call(*arguments); its result or exception is in the future."""
+        """Run call(*arguments); the future holds its result or exception."""
 
 
 class MakeWorkers(Protocol):
-    """Makes a pool of threads (tests make one that works at once)."""
+    """Factory of a pool of threads (tests use one that runs calls immediately)."""
 
     def __call__(self, count: int, name: str) -> Submits:
         """Make a pool of up to `count` threads."""
 
 
 class Workers:
-    """Up to `count` threads, started as needed. They run calls in order of arrival."""
+    """Up to `count` threads, started as needed. The threads run calls in order of arrival."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count
@@ -41,9 +41,9 @@ class Workers:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run call(*arguments) in a thread; its result or exception is in the future.
+        """Run call(*arguments) in a thread; the future holds its result or exception.
 
-        Raises RuntimeError if no thread can be started; then the call does not run.
+        Raises RuntimeError if no thread can be started; the call then does not run.
         """
         future: Future[T] = Future()
 
@@ -62,12 +62,12 @@ class Workers:
             try:
                 self._start_one_more()
             except RuntimeError:
-                if future.cancel():  # no thread has begun it, so none will
+                if future.cancel():  # no thread has begun the call, so none will
                     raise
         return future
 
     def close(self) -> None:
-        """End the threads when the submitted calls are done. Submit nothing after this."""
+        """End the threads when the submitted calls are done. Submit no call after this."""
         with self._lock:
             for _ in range(self._threads):
                 self._work.put(None)
@@ -93,20 +93,20 @@ class Workers:
 
 
 def freeze_loaded_modules() -> None:
-    """Once in a process: leave out of garbage collections what it has loaded so far.
+    """Exclude all objects that exist now from garbage collections. Takes effect once per process.
 
-    Spark's worker collects garbage after each task. With Spark's and Arrow's modules loaded, that
-    took 30 ms, most of what a small task costs. Objects made from now on are collected as before.
+    Spark's worker collects garbage after each task. With Spark's and Arrow's modules loaded, each
+    collection took 30 ms, most of the cost of a small task. Later objects are collected as before.
     """
     if not gc.get_freeze_count():
         gc.freeze()
 
 
 def collect_seldom() -> None:
-    """For the source's own process: look for garbage after 20,000 new objects, and not after 700.
+    """In the source's own process, collect garbage after 20,000 new objects, not after 700.
 
-    A batch is some 100,000 objects, without cycles, that live for seconds. Looking at them again
-    and again took a tenth of the process's time.
+    A batch is some 100,000 objects without cycles that live for seconds. Checking them repeatedly
+    took a tenth of the process's time.
     """
     freeze_loaded_modules()
     gc.set_threshold(20_000, 20, 20)

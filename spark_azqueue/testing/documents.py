@@ -1,4 +1,4 @@
-"""The XML the service reads and writes, and its dates."""
+"""The XML that the service reads and writes, and its dates."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def queue_list(
     queues: Iterable[tuple[str, dict[str, str] | None]],
     next_marker: str,
 ) -> bytes:
-    """Render a page of queue names. asked: elements that repeat what was asked for.
+    """Render a page of queue names. asked: elements that repeat the request's parameters.
 
-    queues: names, with their metadata if they were asked for.
+    queues: names, with their metadata if the request asks for them.
     """
     rows = [
         _element("Name", name) + ("" if metadata is None else _of("Metadata", metadata.items()))
@@ -117,7 +117,7 @@ def _element(tag: str, text: str) -> str:
 
 
 def _element_of(tag: str, inner: str) -> str:
-    """An element with this markup; without any, as the service writes it: `<Tag />`."""
+    """Return an element with this markup; an empty one as the service writes it: `<Tag />`."""
     return f"<{tag}>{inner}</{tag}>" if inner else f"<{tag} />"
 
 

@@ -1,8 +1,8 @@
-"""The service's refusals: one exception type, and a table of them.
+"""The service's refusals: one exception type, and a table of refusals.
 
 Codes and texts: Queue Storage REST reference, "Queue service error codes", "Common REST API error
-codes" and "SAS error codes". The extra elements are those of the service's error body. As on the
-service, 403 AuthenticationFailed gives the reason in `AuthenticationErrorDetail`.
+codes" and "SAS error codes". The extra elements are the elements of the service's error body. As on
+the service, 403 AuthenticationFailed gives the reason in `AuthenticationErrorDetail`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ _NAMES = (
 
 
 class Refusal(Exception):  # noqa: N818
-    """A refused request: HTTP status, error code, message and details. It had no effect.
+    """A refused request: HTTP status, error code, message and details. The request had no effect.
 
-    `details` are (element, text) pairs of the error body, for example
-    ("QueryParameterName", "popreceipt"). hint: a hint for the test, in `str` and in
-    no answer.
+    `details` are (element, text) pairs of the error body, for example ("QueryParameterName",
+    "popreceipt"). hint: a hint for the test, in `str` but not in an answer.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Refusal(Exception):  # noqa: N818
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
-        # The default would call the class with the formatted text alone.
+        # The default would call the class with only the formatted text.
         return type(self), (self.status, self.code, self.message, self.details, self.hint)
 
 
@@ -121,7 +120,7 @@ pop_receipt_mismatch = _Row(
     "The specified pop receipt did not match the pop receipt for a dequeued message.",
 )
 _OUT_OF_RANGE_NAME = _Row(400, "OutOfRangeInput", "One of the request inputs is out of range.")
-# The service spells the text so (recorded).
+# The service spells the text like this (recorded).
 _INVALID_NAME = _Row(
     400, "InvalidResourceName", "The specifed resource name contains invalid characters."
 )
@@ -156,7 +155,7 @@ not_authenticated = _Row(
 # Neither an Authorization header nor a SAS.
 nothing_given = _Row(401, "NoAuthenticationInformation", _SEE_HEADER)
 token_refused = _Row(401, "InvalidAuthenticationInfo", _SEE_HEADER, _DETAIL)
-# An Authorization header that cannot be read. As on the service, it says no more.
+# An Authorization header that is not readable. As on the service, the answer has no details.
 malformed = _Row(
     400,
     "InvalidAuthenticationInfo",
@@ -178,40 +177,43 @@ not_for_a_sas = _Row(403, "AuthorizationFailure", f"{_DENIED}.")
 
 
 def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
-    """400 for an invalid value of a query parameter."""
+    """Return 400 for an invalid value of a query parameter."""
     shown = _shown(value)
     return _INVALID_PARAMETER(name, shown, reason, hint=f"{name}={shown}: {reason}")
 
 
 def out_of_range(name: str, value: int, lowest: int, highest: int) -> Refusal:
-    """400 for a number outside the range of a query parameter."""
+    """Return 400 for a number outside the range of a query parameter."""
     shown = _shown(value)
     hint = f"{name}={shown}; allowed: {lowest} to {highest}"
     return _OUT_OF_RANGE(name, shown, lowest, highest, hint=hint)
 
 
 def invalid_header(name: str, value: str) -> Refusal:
-    """400 for an invalid header."""
+    """Return 400 for an invalid header."""
     return _INVALID_HEADER(name, _shown(value))
 
 
 def invalid_xml(line: int = 1, column: int = 1) -> Refusal:
-    """400 for a body that is not the expected XML. line, column: where, counted from 1."""
+    """Return 400 for a body that is not the expected XML. line, column: of the fault, from 1."""
     return _INVALID_XML(line, column, "Error parsing Xml content")
 
 
 def out_of_range_name(name: str = "") -> Refusal:
-    """400 for a queue name of the wrong length."""
+    """Return 400 for a queue name of the wrong length."""
     return _OUT_OF_RANGE_NAME(hint=f"{_shown(name)!r} has {len(name)} characters; {_NAMES}")
 
 
 def invalid_name(name: str = "") -> Refusal:
-    """400 for a queue name with characters, or hyphens in places, that are not allowed."""
+    """Return 400 for a queue name with forbidden characters, or misplaced hyphens."""
     return _INVALID_NAME(hint=f"{_shown(name)!r}; {_NAMES}")
 
 
 def _shown(value: object) -> str:
-    """A value as text, cut if it is long. Python refuses numbers of more than 4,300 digits."""
+    """Return a value as text, shortened if it is long.
+
+    Python refuses numbers of over 4,300 digits.
+    """
     try:
         text = str(value)
     except ValueError:

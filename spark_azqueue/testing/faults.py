@@ -61,9 +61,7 @@ class Fault:
     with the probability `rate`, or all; at most `times` of them. `seconds`: of `slow` and `late`
     (default: 1), of `being_deleted` (default: 40, by the clock of the messages), or the Retry-After
     of `busy_503` and `busy_429` (default: none). "delivered_twice" and "broken_xml" count only
-    dequeues that find messages.
-
-    Raises ValueError for invalid or contradictory values.
+    dequeues that find messages. Raises ValueError for invalid or contradictory values.
     """
 
     op: str
@@ -93,24 +91,24 @@ class Fault:
 
 
 def duration_of(fault: Fault) -> float:
-    """How long it lasts: its `seconds`, or the default of its kind."""
+    """Return the duration of a fault: its `seconds`, or the default of its kind."""
     return _SECONDS.get(fault.kind, 1.0) if fault.seconds is None else fault.seconds
 
 
 def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
-    """The header that a fault adds to its answer, in whole seconds, if it is to have one."""
+    """Return the header that a fault adds to its answer, in whole seconds, if any."""
     if fault is None or fault.seconds is None or fault.kind not in ("busy_503", "busy_429"):
         return ()
     return (("Retry-After", str(math.ceil(fault.seconds))),)
 
 
 class FaultEffect(NamedTuple):
-    """What happens to one request."""
+    """Effect of the faults on one request."""
 
     fault: Fault | None = None
-    """The fault that hits it, never a "slow" one."""
+    """The fault that hits the request, never a "slow" one."""
     delay: float = 0.0
-    """How long its answer is delayed, in seconds: the sum of the "slow" faults that hit it."""
+    """Delay of the answer in seconds: the sum of the "slow" faults that hit the request."""
 
 
 class _Line:
@@ -133,7 +131,7 @@ class _Line:
         )
 
     def due(self) -> bool:
-        """Count one matching request; return whether to hit it."""
+        """Count one matching request; return whether the fault hits it."""
         self._matched += 1
         fault = self.fault
         if fault.nth is not None:
@@ -149,9 +147,9 @@ class _Line:
 
 
 class FaultScript:
-    """The active faults. They can be changed while requests run. Thread-safe.
+    """The active faults. Faults can be changed while requests run. Thread-safe.
 
-    The same requests in the same order get the same faults: `seed` makes their random numbers.
+    The same requests in the same order get the same faults, with random numbers from `seed`.
     """
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
@@ -176,19 +174,19 @@ class FaultScript:
 
     @property
     def injected(self) -> Counter[str]:
-        """How many requests each kind has hit, as a copy."""
+        """Number of requests that each kind has hit, as a copy."""
         with self._lock:
             return self._injected.copy()
 
     def reset_counters(self) -> None:
-        """Reset `injected`. The faults stay, and so do their counts for `nth` and `times`."""
+        """Reset `injected`. The faults and their counts for `nth` and `times` stay."""
         with self._lock:
             self._injected.clear()
 
     def judge(self, op: str, queue: str, *, finds_messages: bool) -> FaultEffect:
-        """Decide what happens to a request. finds_messages: a dequeue with something to lease.
+        """Return the faults for a request. finds_messages: a dequeue that can lease messages.
 
-        Of several faults that are due, the one added first applies. "slow" combines with any.
+        If several faults are due, the fault that was added first applies. "slow" combines with any.
         """
         if not self._lines:
             return FaultEffect()

@@ -40,9 +40,10 @@ _NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
 class Minter:
     """A source of ids and receipts; the same `seed` gives the same ids. Not thread-safe.
 
-    None is repeated. What the service's receipts hold is recorded (tests/recorded): 12 bytes that
-    stay the same, then the time of the answer's `TimeNextVisible` as a Windows file time, to
-    100 ns; after an update four more. So all messages of one dequeue have the same receipt.
+    No id or receipt is repeated. The contents of the service's receipts are recorded
+    (tests/recorded): 12 constant bytes, then the time of the answer's `TimeNextVisible` as a
+    Windows file time, to 100 ns; after an update four more bytes. So all messages of one dequeue
+    have the same receipt.
     """
 
     def __init__(self, seed: int | str = 0) -> None:
@@ -57,9 +58,9 @@ class Minter:
     def receipt(self, next_visible: float, *, updated: bool = False) -> str:
         """Return a new pop receipt: base64 text with `+`, `/` and `=` in it.
 
-        next_visible: unix seconds. The receipt holds them; in place of their fraction it holds a
-        number that does not repeat, since a frozen clock would repeat receipts.
-        28 characters, or 32 if `updated`.
+        next_visible: unix seconds. The receipt holds the whole seconds and, in place of their
+        fraction, a number that does not repeat, because a frozen clock would repeat receipts. 28
+        characters, or 32 if `updated`.
         """
         self._minted = (self._minted + 1) % _TICKS
         tick = (int(next_visible) + _FROM_1601) * _TICKS + self._minted
@@ -96,20 +97,22 @@ class _Message:
     """Position in the order of insertion."""
     dequeue_count: int = 0
     version: int = 0
-    """Incremented when `visible_at` is set, and at removal; makes older heap entries stale."""
+    """Incremented when `visible_at` is set, and at removal, so that older heap entries become
+    stale.
+    """
 
 
 class ModelQueue:
     """One queue. Every refusal is a `Refusal`, raised before anything has changed.
 
     Dequeue, update, delete and put take O(log n). `minter` makes ids and receipts; queues that
-    share one never repeat each other's receipts.
+    share a minter never repeat each other's receipts.
     """
 
     def __init__(self, minter: Minter | None = None) -> None:
         self._minter = Minter() if minter is None else minter
         self._messages: dict[str, _Message] = {}
-        # Both heaps keep stale entries until they reach the top or outnumber the live ones.
+        # Both heaps keep stale entries until they reach the top or outnumber the live entries.
         self._order: list[tuple[float, int, int, _Message]] = []
         self._expiries: list[tuple[float, int, _Message]] = []
         self._inserted = 0
@@ -215,7 +218,7 @@ class ModelQueue:
         return len(self._messages)
 
     def has_visible(self, *, now: float) -> bool:
-        """Return whether a dequeue would return anything."""
+        """Return whether a dequeue would return a message."""
         self._expire(now)
         self._drop_void()
         return bool(self._order) and self._order[0][0] <= now
@@ -252,10 +255,10 @@ class ModelQueue:
             heapq.heappop(self._order)
 
     def _holding(self, message_id: str, receipt: str, now: float) -> _Message:
-        """Return the message if `receipt` is its newest.
+        """Return the message if `receipt` is its newest receipt.
 
-        For a stale receipt and for a message that is gone, the service answers 404. Only a text
-        that cannot be a receipt is a bad request.
+        For a stale receipt and for a missing message, the service answers 404. Only a text that
+        cannot be a receipt is a bad request.
         """
         self._expire(now)
         message = self._messages.get(message_id)
@@ -294,8 +297,8 @@ class ModelAccount:
     ) -> bool:
         """Create a queue; return False if it existed already with the same metadata.
 
-        now: unix seconds, to see whether the name is free again. Raises Refusal for an illegal name
-        (400), a queue with other metadata (409), or one that is being deleted (409).
+        now: unix seconds, to check whether the name is free again. Raises Refusal for an illegal
+        name (400), a queue with other metadata (409), or one that is being deleted (409).
         """
         check_queue_name(name)
         self._check_not_blocked(name, now)
@@ -324,7 +327,7 @@ class ModelAccount:
     def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
         """Remove the queue with its messages.
 
-        blocked_for: how many seconds after `now` the name gets 409 QueueBeingDeleted, on the
+        blocked_for: seconds after `now` for which the name gets 409 QueueBeingDeleted, on the
         service 40 or more ("Delete Queue").
         """
         self.queue(name, now=now)
@@ -377,7 +380,7 @@ def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
 
 
 def _check_text(text: str) -> None:
-    """Raise Refusal for a text that the service refuses. Its size is that of the UTF-8."""
+    """Raise Refusal for a text that the service refuses. The size limit applies to its UTF-8."""
     if NOT_XML.search(text):
         raise errors.invalid_xml()
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode()) > MAX_MESSAGE_BYTES:

@@ -39,14 +39,14 @@ class Job(NamedTuple):
     account: ModelAccount
     now: float
     fault: Fault | None
-    """One that changes what a dequeue does, or how a queue is deleted."""
+    """A fault that changes a dequeue, or the deletion of a queue."""
 
     def queue(self) -> ModelQueue:
-        """The queue of the call. Raises Refusal."""
+        """Return the queue of the call. Raises Refusal."""
         return self.account.queue(self.call.queue, now=self.now)
 
     def hit_by(self, kind: str) -> bool:
-        """True for a fault of this kind."""
+        """True if the request is hit by a fault of this kind."""
         return self.fault is not None and self.fault.kind == kind
 
 
@@ -72,7 +72,7 @@ def refusal(error: Refusal, request_id: str, now: float) -> Reply:
 
 
 def _put(job: Job) -> Reply:
-    # The service judges the body before it looks for the queue.
+    # The service checks the body before it looks for the queue.
     text = documents.parse_message(job.request.body)
     message = job.queue().put(
         text,
@@ -173,7 +173,10 @@ _ECHOED = (("prefix", "Prefix"), ("marker", "Marker"), ("maxresults", "MaxResult
 
 
 def _from_marker(marker: str, account: str) -> str:
-    """The name with which the page begins. A marker is opaque; the service's is `/account/name`."""
+    """Return the name with which the page begins.
+
+    A marker is opaque; the service's markers are `/account/name`.
+    """
     if not marker:
         return ""
     found = re.fullmatch(rf"/{re.escape(account)}/([a-z0-9-]{{3,63}})", marker)

@@ -14,7 +14,7 @@ from . import errors
 from .wire import HttpRequest, parameters
 
 ANSWERED_AS = "2021-12-02"
-"""The version in an answer if the request names none."""
+"""Version of an answer if the request names none."""
 
 _FIRST_WITH_TOKENS = "2017-11-09"
 
@@ -27,7 +27,7 @@ _TEXT = """
 2025-01-05 2025-05-05 2025-07-05 2025-11-05 2026-02-06 2026-04-06 2026-06-06 2026-10-06
 """
 KNOWN_VERSIONS = frozenset(_TEXT.split())
-"""Every version that the fake accepts by default; `FakeQueueService(versions=…)` sets others."""
+"""Versions that the fake accepts by default; `FakeQueueService(versions=…)` sets others."""
 
 _OF_THE_ACCOUNT = {("GET", "list"): "list"}
 _OF_A_QUEUE = {
@@ -48,7 +48,7 @@ class RoutedCall(NamedTuple):
     queue: str
     message_id: str
     query: dict[str, str]
-    """Decoded parameters. The values of a repeated one are joined with commas."""
+    """Decoded parameters. The values of a repeated parameter are joined with commas."""
 
 
 UNKNOWN = RoutedCall("unknown", "", "", {})
@@ -56,7 +56,7 @@ UNKNOWN = RoutedCall("unknown", "", "", {})
 
 
 def route(request: HttpRequest, account: str) -> RoutedCall:
-    """Parse a request. Raises Refusal for what this subset does not have."""
+    """Parse a request. Raises Refusal for an operation that the fake does not support."""
     query = _query(request.query)
     first, *parts = [unquote(part) for part in request.path.removeprefix("/").split("/")]
     if first != account:
@@ -94,7 +94,7 @@ def _query(text: str) -> dict[str, str]:
 
 
 def check_version(request: HttpRequest, query: dict[str, str], versions: Collection[str]) -> None:
-    """Raise Refusal (400) for an unknown version, or if a required one is missing."""
+    """Raise Refusal (400) for an unknown version, or if a required version is missing."""
     named = request.fields.get("x-ms-version")
     if named is not None and named not in versions:
         raise errors.invalid_header("x-ms-version", named)

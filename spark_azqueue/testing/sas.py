@@ -1,9 +1,9 @@
 """Shared access signatures: for one queue, also by a user delegation key, and for the account.
 
 Written only from the REST reference, "Create a service SAS", "Create a user delegation SAS" and
-"Create an account SAS", because code that signs is tested against it. Not supported: stored access
+"Create an account SAS", because this module tests code that signs. Not supported: stored access
 policies (`si`), and a `sv` before 2015-04-05: its strings to sign differ. The service keeps no list
-of user delegation keys: a SAS holds enough to make its key again, here from the account's key.
+of user delegation keys: a SAS has all values to compute its key again, here from the account's key.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from . import errors
 from .shared_key import sign
 
 QUEUE_LETTERS = "raup"
-"""What a SAS for one queue can permit: read, add, update, process."""
+"""Letters of a SAS for one queue: read, add, update, process."""
 
 LONGEST_KEY_S = 7 * 24 * 3600
-"""How long a user delegation key lasts at most."""
+"""Longest life of a user delegation key, in seconds."""
 
 _ACCOUNT_LETTERS = frozenset("rwdylacuptfix")
 _OLDEST = "2015-04-05"
 _WITH_SCOPE = "2020-12-06"
 _VERSION = "2021-12-02"
-_FIRST_DELEGATED = "2025-07-05"  # the first version in which queues take a delegated SAS
+_FIRST_DELEGATED = "2025-07-05"  # the first version in which queues accept a delegated SAS
 _OF_THE_KEY = ("skoid", "sktid", "skt", "ske", "sks", "skv", "skdutid")
 _CALLER = ipaddress.ip_address("127.0.0.1")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d{1,7})?)?(Z|[+-]\d\d:\d\d))?")
 
 
 class DelegationKey(NamedTuple):
-    """A user delegation key. The names are those of Azure's SDK, whose functions take it."""
+    """A user delegation key. The names are those of Azure's SDK, whose functions accept it."""
 
     signed_oid: str
     signed_tid: str
@@ -52,7 +52,7 @@ class DelegationKey(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a SAS with a verified signature allows."""
+    """Permissions of a SAS with a verified signature."""
 
     letters: frozenset[str]
     services: str | None
@@ -64,7 +64,7 @@ class Grant(NamedTuple):
     protocol: str
     addresses: str
     user: str
-    """The object id of the only user who may use it, with a token; empty: any caller."""
+    """The object id of the only user who may use the SAS, with a token; empty: any caller."""
 
 
 def read(
@@ -132,7 +132,7 @@ def for_account(account: str, key: bytes, *, letters: str, types: str, expiry: f
 
 
 def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
-    """A key of a made-up user that is valid from `now` on, for `life` seconds."""
+    """Return a key of a made-up user that is valid from `now` on, for `life` seconds."""
     oid, tid = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
     fields = (oid, tid, _iso(now), _iso(now + life), "q", _FIRST_DELEGATED, "")
     value = base64.b64encode(_key_value(secret, fields)).decode("ascii")
@@ -142,7 +142,7 @@ def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
 def delegated(
     key: DelegationKey, account: str, queue: str, letters: str, expiry: float, user: str
 ) -> str:
-    """A SAS for one queue. user: the object id of the only user who may use it; "": any."""
+    """Return a SAS for one queue. user: object id of the only user who may use it; "": any."""
     query = {"sv": _FIRST_DELEGATED, "se": _iso(expiry), "sp": letters, "sduoid": user}
     query |= dict(zip(_OF_THE_KEY, key[:6], strict=False))
     query = {name: value for name, value in query.items() if value}
@@ -160,9 +160,9 @@ def _check_given(query: Mapping[str, str], names: Collection[str]) -> None:
 
 
 def _key_of(query: Mapping[str, str], secret: bytes, times: Mapping[str, float]) -> bytes:
-    """The key that a SAS says it is signed with. times: `skt` and `ske` in unix seconds.
+    """Return the key that a SAS names. times: `skt` and `ske` in unix seconds.
 
-    Raises Refusal (403) for one that the service would not have given.
+    Raises Refusal (403) for a key that the service would not have issued.
     """
     _check_given(query, _OF_THE_KEY[:6])
     if query["sv"] < _FIRST_DELEGATED:
@@ -202,7 +202,7 @@ def _texts(query: Mapping[str, str], *names: str) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _moment(text: str) -> float | None:
-    """Parse a time as "Formatting DateTime values" allows, to unix seconds, or None."""
+    """Parse a time to unix seconds, as "Formatting DateTime values" allows. None if invalid."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -223,7 +223,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _iso(at: float) -> str:
-    """Unix seconds as the service writes them, without fractions."""
+    """Return unix seconds in the service's form, without fractions."""
     return datetime.fromtimestamp(int(at), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -27,10 +27,10 @@ _T = TypeVar("_T")
 class FakeClock:
     """A clock that tests advance, so that leases and messages expire without waiting.
 
-    It gives unix time in seconds: real time plus what the tests have added to it. Thread-safe.
-
+    The clock returns unix time in seconds: real time plus the time that tests have added.
+    Thread-safe.
     `start`: the first time, in unix seconds (default: now). With `frozen=True`, only `advance`
-    moves the clock. It never runs backwards, even if the machine's clock is set back.
+    moves the clock. The clock never runs backwards, even if the machine's clock is set back.
     """
 
     def __init__(self, start: float | None = None, *, frozen: bool = False) -> None:
@@ -62,19 +62,19 @@ class FakeClock:
 class FakeQueueService:
     """A queue service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
-    It is as strict as the service, or stricter: every receipt contains `+`, `/` and `=`, and a
-    stale one gives 404. `stop` and `start` simulate an outage: port, queues and messages stay.
-    Methods about queues raise `Refusal` if the service would refuse (404 QueueNotFound, …). They
-    are not counted, and faults do not affect them.
+    The fake is as strict as the service, or stricter: every receipt contains `+`, `/` and `=`, and
+    a stale receipt gives 404. `stop` and `start` simulate an outage: port, queues and messages
+    stay. Methods about queues raise `Refusal` if the service would refuse (404 QueueNotFound, …).
+    These methods are not counted, and faults do not affect them.
 
-    It verifies signatures of keys and of every kind of SAS. Of a bearer token, it checks time and
-    audience, not the signature, and accepts it over http.
+    The fake verifies signatures of keys and of every kind of SAS. For a bearer token, it checks
+    time and audience, not the signature, and accepts the token over http.
 
-    `clock`: the time for messages (default: real time, which tests can advance).
-    `credential_time`: the time for signatures, in unix seconds (default: real time, since clients
-    sign with that). `account`, `key`: for the connection string; the key is base64. `versions`: the
-    allowed values of `x-ms-version`, for clients newer than this package. `seed`: makes message ids
-    and faults repeatable. `port`: 0 for any free one. `log_size`: how many requests `log` keeps.
+    `clock`: the time for messages (default: real time, which tests can advance). `credential_time`:
+    the time for signatures, in unix seconds (default: real time, because clients sign with it).
+    `account`, `key`: for the connection string; the key is base64. `versions`: the allowed values
+    of `x-ms-version`, for clients newer than this package. `seed`: makes message ids and faults
+    repeatable. `port`: 0 for any free port. `log_size`: number of requests that `log` keeps.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class FakeQueueService:
         self._model = ModelAccount(f"{seed}/{account}")
         self._server = HttpServer(self._respond)
         self._port = port
-        # Guards everything below and the model; notified after each request.
+        # Guards the model and all fields below; notified after each request.
         self._changed = threading.Condition()
         self._generation = 0
         self._records = Records(log_size)
@@ -143,7 +143,7 @@ class FakeQueueService:
 
     @property
     def key(self) -> str:
-        """The account's key. Can be set; signatures made with the older key are then refused."""
+        """The account's key. Can be set; signatures with the older key are then refused."""
         return self._gate.key
 
     @key.setter
@@ -160,8 +160,8 @@ class FakeQueueService:
     ) -> str:
         """Return a SAS that is valid for `life` seconds: for one queue, or for the account (None).
 
-        `letters`: what it permits (default: everything). `types`, for the account: the resource
-        types, of s (list queues), c (queues), o (messages).
+        `letters`: its permissions (default: all). `types`, for the account: the resource types, of
+        s (list queues), c (queues), o (messages).
         """
         gate, expiry = self._gate, self._gate.time() + life
         if queue is not None:
@@ -177,7 +177,7 @@ class FakeQueueService:
     ) -> str:
         """Return a SAS for one queue that is signed with a user delegation key (`skoid` …).
 
-        user: an object id. Only with a token of that user (claim `oid`) does the SAS then work.
+        user: an object id. The SAS then works only with a token of that user (claim `oid`).
         """
         key, expiry = self.delegation_key(), self._gate.time() + life
         return sas.delegated(key, self.account, queue, letters, expiry, user)
@@ -192,7 +192,7 @@ class FakeQueueService:
 
     @property
     def permissions(self) -> frozenset[str]:
-        """The letters of what callers may do, as in a SAS. Can be set from any iterable.
+        """The permissions of callers, as letters of a SAS. Can be set from any iterable.
 
         r: peek, properties; a: put; u: update; p: dequeue, delete; c or w: create; d: delete queue,
         clear; w: set metadata; l: list. A SAS for one queue can have only the first four.
@@ -274,7 +274,7 @@ class FakeQueueService:
 
     @property
     def connections(self) -> int:
-        """How many connections to the service are open."""
+        """Number of open connections to the service."""
         return self._server.connections
 
     @property
@@ -308,7 +308,7 @@ class FakeQueueService:
             if value:
                 return value
             with self._changed:
-                # The time also ends if request follows request, such as those of the predicate.
+                # The time also ends during continuous requests, such as those of the predicate.
                 while (remaining := deadline - time.monotonic()) > 0 and self._generation == seen:
                     self._changed.wait(remaining)
                 if remaining <= 0:

@@ -1,7 +1,7 @@
 """Requests signed with the account's key: SharedKey and SharedKeyLite.
 
-Written only from the REST reference, "Authorize with Shared Key", because code that signs is tested
-against it. As with the storage emulators, the account is also in the path, and so appears twice in
+Written only from the REST reference, "Authorize with Shared Key", because this module tests code
+that signs. As with the storage emulators, the account is also in the path, and so appears twice in
 the canonicalized resource.
 """
 
@@ -18,7 +18,7 @@ from . import errors
 from .wire import HttpRequest, parameters
 
 MAX_AGE_S = 15 * 60
-"""How far a request's date may be from its time of arrival, in either direction."""
+"""Largest difference between a request's date and its arrival, in seconds, in either direction."""
 
 _STANDARD = (
     *("content-encoding", "content-language", "content-length", "content-md5", "content-type"),
@@ -82,7 +82,7 @@ def string_to_sign(
 
 @functools.lru_cache(maxsize=1024)
 def _order(name: str) -> tuple[str, str]:
-    """The service's order is that of a dictionary: hyphens count last, `_` sorts before digits."""
+    """Return the sort key of a header in dictionary order: hyphens last, `_` before digits."""
     return name.replace("-", "").replace("_", " "), name
 
 
@@ -121,7 +121,7 @@ def _check_date(fields: dict[str, str], now: float) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _seconds(date: str) -> float | None:
-    """Read an RFC 1123 date as unix seconds."""
+    """Parse an RFC 1123 date to unix seconds."""
     if not _DATE.fullmatch(date):
         return None
     try:

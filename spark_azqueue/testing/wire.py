@@ -1,4 +1,4 @@
-"""A local HTTP/1.1 server: parses requests and sends answers, on each connection one at a time."""
+"""A local HTTP/1.1 server: parses requests and sends answers, one at a time on each connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 MAX_BODY = 1_048_576
-"""The most bytes of a body that are read: 64 KiB of text fit, however they are escaped."""
+"""Most bytes of a body that are read: 64 KiB of text fit, in any escaping."""
 
 _MAX_HEAD = 65_536
 _DIGITS_AT_MOST = 20
@@ -30,10 +30,13 @@ class HttpRequest(NamedTuple):
     headers: list[tuple[str, str]]
     """Names in their original case."""
     fields: dict[str, str]
-    """The same with lower-case names. The values of a repeated one are joined with commas."""
+    """The same headers with lower-case names.
+
+    Values of a repeated header are joined with commas.
+    """
     body: bytes
     too_large: bool = False
-    """The body is too long, and was not read; the connection ends after this."""
+    """The body is too long, and was not read; the connection ends after the answer."""
 
 
 class HttpAnswer(NamedTuple):
@@ -41,7 +44,7 @@ class HttpAnswer(NamedTuple):
 
     data: bytes | None
     delay: float = 0.0
-    """How many seconds to delay it. Only this connection waits."""
+    """Seconds to delay the answer. Only this connection waits."""
     reset: bool = False
     """Without `data`: end the connection with a TCP reset."""
 
@@ -57,7 +60,7 @@ def parameters(query: str) -> list[tuple[str, str]]:
 
 
 def _decoded(text: str) -> str:
-    # Most texts are plain, and the others (those of a SAS) come with every request: cached.
+    # Most texts are plain; the others (those of a SAS) come with every request, so they are cached.
     return _unquoted(text) if "%" in text or "+" in text else text
 
 
@@ -93,8 +96,8 @@ def render(
 class HttpConnection(asyncio.Protocol):
     """The server's side of one connection. All its methods run in the event loop's thread.
 
-    It calls `respond` once per request, in order. The next request of a connection waits until the
-    answer to the last one is sent.
+    A connection calls `respond` once per request, in order. The next request of a connection waits
+    until the previous answer is sent.
     """
 
     def __init__(
@@ -110,12 +113,12 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Add this to the open connections."""
+        """Add this connection to the open connections."""
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove this from the open connections, and drop an answer that is still delayed."""
+        """Remove this connection from the open ones, and drop an answer that is still delayed."""
         self._connections.discard(self)
         if self._held is not None:
             self._held.cancel()
@@ -125,7 +128,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and answer each request that is complete."""
+        """Accept bytes, and answer each complete request."""
         self._buffer += data
         self._advance()
 
@@ -168,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.abort()
 
     def _next_request(self) -> HttpRequest | None:
-        """Take one request from the buffer, or return None if it is not complete."""
+        """Remove one request from the buffer, or return None if it is not complete."""
         if self._head is None:
             end = self._buffer.find(b"\r\n\r\n")
             if end < 0:
@@ -193,7 +196,7 @@ class HttpConnection(asyncio.Protocol):
 class HttpServer:
     """An HTTP server on 127.0.0.1 in a daemon thread; `respond` is called in that thread.
 
-    body_at_most: the most bytes of a body that are read.
+    body_at_most: most bytes of a body that are read.
     """
 
     def __init__(self, respond: Respond, body_at_most: int = MAX_BODY) -> None:
@@ -211,7 +214,7 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     def start(self, port: int) -> int:
@@ -228,7 +231,7 @@ class HttpServer:
         return actual
 
     def stop(self) -> None:
-        """Stop listening and abort every connection. Does nothing if it is not running."""
+        """Stop listening and abort every connection. Does nothing if the server is not running."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
@@ -249,9 +252,9 @@ class HttpServer:
             return
         started.set_result(server.sockets[0].getsockname()[1])
         await self._stopping.wait()
-        # A connection that was just accepted is set up by its own task. That task fails if the
-        # server is closed by then, and leaks the socket. So stop accepting, then abort the accepted
-        # connections, and only then close the server.
+        # A new connection is set up by its own task. If the server is closed before, the task fails
+        # and leaks the socket. So stop accepting, then abort the accepted connections, and only
+        # then close the server.
         for listener in server.sockets:
             self._loop.remove_reader(listener)
         for _ in range(10):  # an aborted connection is closed one round of the loop later

@@ -169,7 +169,7 @@ def test_of_an_exception_inside_pyspark_its_own_place() -> None:
 
 @pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "Traceback\nA: b"])
 def test_a_text_with_half_a_traceback(text: str) -> None:
-    assert explain(text).remedy.startswith("this error names nothing of spark-azqueue")
+    assert explain(text).remedy.startswith("this error does not come from spark-azqueue")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_an_error_of_which_nothing_is_known_says_so() -> None:
 
     assert explanation.error == "KeyError"
     assert "some column" in explanation.sentence
-    assert "names nothing of spark-azqueue" in explanation.remedy
+    assert "does not come from spark-azqueue" in explanation.remedy
     assert explain("").sentence == "no text"
 
 
@@ -345,5 +345,5 @@ def test_a_spark_without_data_sources_in_python_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(__version__="3.5.4"))
     found = explain(text)
-    assert found.sentence == "This is Spark 3.5.4, which has no data sources in Python."
+    assert found.sentence == "This is Spark 3.5.4, which does not support Python data sources."
     assert "4.0 or newer" in found.remedy

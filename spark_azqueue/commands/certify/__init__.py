@@ -1,1 +1,3 @@
-"""`python -m spark_azqueue certify`: tries on an account what this package assumes of it."""
+"""`python -m spark_azqueue certify`: test an account for what this package assumes about the
+service.
+"""

@@ -1,6 +1,7 @@
-"""What this package assumes about the service, in one table: docs/service.md is made of it.
+"""Assumptions of this package about the service, in one table.
 
-`certify` tries it. Values only. The check of each is in `checks.py`, under the same key.
+docs/service.md is generated from this table. Values only. `certify` tests the assumptions;
+`checks.py` has the test of each, under the same key.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import partial
 
 
 class Area(enum.Enum):
-    """Where an assumption belongs, as a title."""
+    """Topic of an assumption, as a title."""
 
     RECEIPTS = "Pop receipts and leases"
     TEXTS = "Texts"
@@ -27,11 +28,11 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True)
 class Assumption:
-    """One row. key: its name in reports, which stays from release to release.
+    """One assumption. key: its name in reports, which never changes between releases.
 
     says: the assumption. where: the code that relies on it. evidence: recording, documentation, an
-    issue of an SDK, or "none". azurite: how Azurite is known to deviate; "" if it does not.
-    untried: why `certify` cannot try it; "" if it does.
+    issue of an SDK, or "none". azurite: the known deviation of Azurite, "" for none. untried: why
+    `certify` cannot test the assumption, "" if it can.
     """
 
     area: Area
@@ -351,4 +352,4 @@ ASSUMPTIONS = (
         RECORDED,
     ),
 )
-"""All of them, in the order of the page and of the reports."""
+"""All assumptions, in the order of the page and of the reports."""

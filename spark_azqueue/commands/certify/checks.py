@@ -1,7 +1,7 @@
-"""How each assumption is tried: a function of its name raises Mismatch or NotTried, or it holds.
+"""Tests of the assumptions: each function raises Mismatch or NotTried, or its assumption holds.
 
-Each looks at its own assumption alone: what else goes wrong on the way is NotTried. Credentials are
-tried by those that the service must refuse, and blobs in a container of its own.
+A test is about its own assumption only: any other failure is NotTried. Tests of credentials use
+credentials that the service must refuse. Tests of blobs use their own container.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def peek_changes_nothing(box: Sandbox) -> None:
 
 
 def _refused(box: Sandbox, old: Lease) -> None:
-    """Mismatch if this receipt still deletes."""
+    """Raise Mismatch if this receipt still deletes."""
     if box.status_of(Delete(old)) == "204":
         raise Mismatch("the old receipt still deletes")
 
@@ -298,7 +298,7 @@ def version(box: Sandbox) -> None:
 
 
 def _life_s(box: Sandbox, ttl_s: int | None) -> int:
-    """From the insertion of a message to its expiration, in seconds."""
+    """Return the seconds from the insertion of a message to its expiration."""
     ref = box.queue()
     box.put(ref, ttl_s=ttl_s)
     (message,) = box.do(Peek(ref, 1)).messages or (None,)
@@ -351,7 +351,10 @@ def _dequeue_status(box: Sandbox, ref: QueueRef, client: QueueClient) -> str:
 def _with_sas(
     box: Sandbox, queue: str, *, letters: str = "raup", life: datetime.timedelta = _HOUR
 ) -> QueueClient:
-    """A client by a SAS of its own, made from the account key. Raises NotTried without a key."""
+    """Return a client with its own SAS, made from the account key.
+
+    Raises NotTried without a key.
+    """
     account = box.account
     if not account.key:
         raise NotTried("it takes an account key, to make such a SAS of")
@@ -423,7 +426,7 @@ def missing_container(box: Sandbox) -> None:
 
 @contextlib.contextmanager
 def _folder(box: Sandbox) -> Iterator[BlobFolder]:
-    """A folder of its own, for up to five requests."""
+    """Yield a new folder, for up to five requests."""
     folder = box.folder()
     with contextlib.closing(folder):
         box.count(5)
@@ -438,4 +441,4 @@ def _put_blob(folder: BlobFolder, data: bytes) -> None:
 CHECKS: dict[str, Callable[[Sandbox], None]] = {
     each.key: globals()[each.key.replace("-", "_")] for each in ASSUMPTIONS if not each.untried
 }
-"""By the keys of their assumptions; those that are `untried` have none."""
+"""Tests by the keys of their assumptions. An assumption that is `untried` has no test."""

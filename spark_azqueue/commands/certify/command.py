@@ -1,11 +1,11 @@
-"""`python -m spark_azqueue certify`: tries what this package assumes on the account of the options.
+"""`python -m spark_azqueue certify`: test the assumptions of this package on the options' account.
 
     python -m spark_azqueue certify --options-file conf/source.options
     python -m spark_azqueue certify --report certified        (certified.md and certified.json)
     python -m spark_azqueue certify --load
 
-Exit status: 0 if no row differs, 1 if one does or the account cannot be used, 2 for a malformed
-command line, 130 after Ctrl-C. What it made is removed in any case.
+Exit status: 0 if no assumption differs, 1 if one differs or the account cannot be used, 2 for a
+malformed command line, 130 after Ctrl-C. The created queues and container are always removed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .trial import Results, Trial, line, rows, write
 
 _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 USUAL_REQUESTS = 400
-"""About how many requests a run takes without `--load`."""
+"""Approximate number of requests of a run without `--load`."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line behind the word `certify`; return the exit status."""
+    """Run the command line after the word `certify`; return the exit status."""
     parser = Parser(
         "certify",
         description="Try on an account what this package assumes about the service, in queues and a"
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         f" {LOAD_REQUESTS:,} requests",
     )
     given = parser.given(arguments)
-    # Where a shell starts it in the background, both are ignored.
+    # A shell that starts the command in the background makes it ignore both signals.
     for number in _INTERRUPTIONS:
         signal.signal(number, signal.default_int_handler)
     try:
@@ -81,11 +81,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 def accounts(options: Mapping[str, Any]) -> tuple[Account, Account | None]:
-    """The account of the queues, and that of the blobs if there is one to try.
+    """Return the account of the queues, and the account of the blobs if the options name one.
 
-    options: parsed, by name.
-
-    Raises InvalidOption.
+    options: parsed, by name. Raises InvalidOption.
     """
     account = read_account(options, os.environ)
     try:
@@ -103,7 +101,9 @@ def run(
     with_load: bool = False,
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Try everything, print it, and return the exit status. wait: sleeps this many seconds."""
+    """Test everything, print the results, and return the exit status. wait: sleeps this many
+    seconds.
+    """
     price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
     if with_load:
         price += f"; with --load up to {LOAD_REQUESTS:,} more in {LOAD_S:.0f} s"

@@ -1,4 +1,4 @@
-"""What only the account knows: how long its answers take, its clock and version, its limits."""
+"""Measurements of an account: duration of answers, clock, version, and limits."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Measure:
 
 
 def introduction(box: Sandbox) -> list[Measure]:
-    """What the service is: its name for itself, version, clock, and whether it takes keys.
+    """Return facts about the service: its own name, version, clock, and whether it accepts keys.
 
-    Raises ServiceError or NotTried if no queue can be made or asked.
+    Raises ServiceError or NotTried if no queue can be created or read.
     """
     ref = box.queue()
     offsets = []
@@ -61,7 +61,7 @@ def introduction(box: Sandbox) -> list[Measure]:
 
 
 def latencies(box: Sandbox) -> list[Measure]:
-    """How long each operation takes, from this machine, one at a time on a kept connection."""
+    """Measure the duration of each operation from this machine, on one kept connection."""
     ref = box.queue()
     for _ in range(ROUNDS):
         lease = box.put(ref)
@@ -77,7 +77,9 @@ def latencies(box: Sandbox) -> list[Measure]:
 
 
 def load(box: Sandbox) -> list[Measure]:
-    """Puts into one queue as fast as may be, for LOAD_S or LOAD_REQUESTS: when it throttles."""
+    """Put into one queue as fast as possible, for LOAD_S or LOAD_REQUESTS, until the service
+    throttles.
+    """
     ref = box.queue()
     ends_at = time.monotonic() + LOAD_S
     began = time.monotonic()
@@ -116,7 +118,7 @@ def load(box: Sandbox) -> list[Measure]:
 
 
 def _made_up_key(box: Sandbox, ref: QueueRef) -> str:
-    """What the service says: possibly that the account takes no keys at all."""
+    """Return the service's answer to a made-up key, perhaps that the account accepts no keys."""
     account, key = box.account, base64.b64encode(bytes(64)).decode("ascii")
     expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
     https = account.url.startswith("https:")

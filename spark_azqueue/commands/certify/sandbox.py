@@ -1,7 +1,7 @@
-"""Where the rows are tried: queues and a container of its own, with a bound on requests and time.
+"""Queues and a container for the tests, with limits on requests and time.
 
-All that was made here, and nothing else, is removed at the end. Each row gets fresh queues, so that
-none spoils another.
+At the end exactly these queues and this container are removed. Each test gets new queues, so that
+tests do not affect each other.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ _LOOK_EVERY_S = 0.25
 
 
 class Mismatch(Exception):  # noqa: N818 (a result, not a failure)
-    """The account does not do what the row says. The text says what it does instead."""
+    """The account does not do what the assumption says. The text says what it does instead."""
 
 
 class NotTried(Exception):  # noqa: N818
-    """The row could not be tried. The text says why."""
+    """The assumption could not be tested. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw(Call[Answer]):
-    """A request as it is, whose answer is given as it comes."""
+    """A call with a fixed request, whose result is the unparsed answer."""
 
     queue: QueueRef
     asked: Request
     doing: ClassVar[str] = "ask"
 
     def request(self, now: float) -> Request:
-        """The request as it was given."""
+        """Return the given request."""
         return self.asked
 
     def result(self, answer: Answer) -> Answer:
-        """The answer as it came."""
+        """Return the answer unparsed."""
         return answer
 
 
 class Sandbox:
-    """The account under trial. Close it: that removes what it made.
+    """The account under test. Close the sandbox to remove what it created.
 
-    blobs: where the container is made; None if there are none to try. wait: sleeps this many
-    seconds. requests: how many were sent. seconds: of each operation, how long each took. server:
-    the service's name for itself.
+    blobs: the account for the container; None for no blobs. wait: sleeps this many seconds.
+    requests: number of requests sent. seconds: durations of each operation. server: the service's
+    own name.
     """
 
     def __init__(
@@ -83,21 +83,27 @@ class Sandbox:
         self.version = ""
         self.client = QueueClient(account)
         self._name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
-        self._mark = {"certify": uuid.uuid4().hex}  # metadata of each of its queues
-        self._queues: dict[str, bool] = {}  # by name: certainly made here
-        self._container_made: bool | None = False  # None: nothing says whether it was made
+        self._mark = {"certify": uuid.uuid4().hex}  # metadata of all its queues
+        # By name: True if this sandbox certainly created the queue
+        self._queues: dict[str, bool] = {}
+        # None: it is unknown whether the container was created
+        self._container_made: bool | None = False
         self._ends_at = time.monotonic() + WITHIN_S
 
     @property
     def prefix(self) -> str:
-        """With which the names of all its queues begin."""
+        """Beginning of the names of all its queues."""
         return self._name
 
     def queue(self) -> QueueRef:
-        """A new, empty queue. Raises NotTried if we may not create one, or its name is taken."""
+        """Return a new, empty queue.
+
+        Raises NotTried if it may not be created, or its name is taken.
+        """
         ref = self.unmade()
         self.count()
-        self._queues[ref.name] = False  # first: it may be made although the answer is lost
+        # Before the request: the queue may be created although the answer is lost
+        self._queues[ref.name] = False
         try:
             with self._timed("create a queue"):
                 made = create_queue(self.account, ref.name, metadata=self._mark)
@@ -111,16 +117,16 @@ class Sandbox:
         return ref
 
     def create_again(self, ref: QueueRef) -> None:
-        """Create a queue of this sandbox once more, as before."""
+        """Create a queue of this sandbox again, with the same metadata."""
         create_queue(self.account, ref.name, metadata=self._mark)
 
     def _is_ours(self, name: str) -> bool:
-        """False if a queue of this name was not made here. Raises ServiceError."""
+        """False if this sandbox did not create the queue with this name. Raises ServiceError."""
         self.requests += 1
         return read_metadata(self.account, name) == self._mark
 
     def unmade(self) -> QueueRef:
-        """The name of a queue that was never made."""
+        """Return the name of a queue that never existed."""
         return QueueRef(self.account.name, f"{self._name}-{uuid.uuid4().hex[:6]}")
 
     def remove(self, ref: QueueRef) -> None:
@@ -130,7 +136,7 @@ class Sandbox:
         del self._queues[ref.name]
 
     def count(self, requests: int = 1) -> None:
-        """Note requests that are sent now. Raises NotTried if it is too many, or too late."""
+        """Count requests that are sent now. Raises NotTried if a limit is reached."""
         if self.requests + requests > MOST_REQUESTS:
             raise NotTried(f"the bound of {MOST_REQUESTS:,} requests is reached")
         if time.monotonic() > self._ends_at:
@@ -151,13 +157,13 @@ class Sandbox:
         raise AssertionError("the last attempt returns or raises")
 
     def answer(self, call: Call[Any], client: QueueClient | None = None) -> Answer:
-        """The answer to the request of this call. Raises ServiceError for a refusal."""
+        """Return the answer to the request of this call. Raises ServiceError for a refusal."""
         answer = self.do(Raw(call.queue, call.request(time.time())), client)
         self.server = self.server or answer.headers.get("server", "")
         return answer
 
     def status_of(self, call: Call[Any], client: QueueClient | None = None) -> str:
-        """What the service says to the request of this call: "204", or "404 MessageNotFound".
+        """Return the service's answer to the request of this call: "204", or "404 MessageNotFound".
 
         Raises NotTried if a permission is missing, or no answer comes.
         """
@@ -173,7 +179,9 @@ class Sandbox:
             return status_and_code(error)
 
     def attempt(self, act: Callable[[], object], requests: int = 1) -> str:
-        """As `status_of`, for an act that sends this many requests: "done", or status and code."""
+        """Return "done", or status and code as `status_of`, for an act that sends this many
+        requests.
+        """
         self.count(requests)
         try:
             act()
@@ -184,21 +192,21 @@ class Sandbox:
         return "done"
 
     def put(self, ref: QueueRef, text: str = "x", **more: Any) -> Lease:
-        """Put a message; return the lease of the answer."""
+        """Put a message; return the lease in the answer."""
         lease = self.do(Put(ref, text, wants_lease=True, **more))
         if lease is None:
             raise NotTried("the answer to a put has no receipt that can be read")
         return lease
 
     def take(self, ref: QueueRef, visibility_s: int = 60) -> Received:
-        """Dequeue the one message that is visible. Raises NotTried if there is not just one."""
+        """Dequeue the only visible message. Raises NotTried unless exactly one is visible."""
         received = self.do(Dequeue(ref, 32, visibility_s)).received
         if len(received) != 1:
             raise NotTried(f"a dequeue gave {len(received)} messages in place of one")
         return received[0]
 
     def leased(self, text: str = "x", visibility_s: int = 60) -> Received:
-        """A message on lease, in a queue of its own."""
+        """Return a leased message in a new queue."""
         ref = self.queue()
         self.put(ref, text)
         return self.take(ref, visibility_s)
@@ -208,7 +216,7 @@ class Sandbox:
         return bool(self.do(Peek(ref, 1)).messages)
 
     def until_visible(self, ref: QueueRef) -> None:
-        """Wait until a message is visible. Raises NotTried if that takes too long."""
+        """Wait until a message is visible. Raises NotTried after 15 seconds."""
         waited = 0.0
         while not self.visible(ref):
             if waited > _SOON_S:
@@ -217,13 +225,13 @@ class Sandbox:
             waited += _LOOK_EVERY_S
 
     def folder(self) -> BlobFolder:
-        """A folder in the container of its own. Raises NotTried."""
+        """Return a new folder in the sandbox's container. Raises NotTried."""
         if self.blobs is None:
             raise NotTried("the options name no blob endpoint")
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()
-            self._container_made = None  # first: as with queues
+            self._container_made = None  # before the request, as with queues
             try:
                 self._container_made = folder.container.create()
             except AccessDenied as error:
@@ -236,7 +244,7 @@ class Sandbox:
         return folder
 
     def close(self) -> list[str]:
-        """Remove what was made. Returns what could not be removed, with the reason."""
+        """Remove what was created. Returns what could not be removed, with the reason."""
         left = []
         for name, is_ours in self._queues.items():
             try:
@@ -270,7 +278,7 @@ class Sandbox:
 
 
 def status_and_code(error: ServiceError) -> str:
-    """The status and code of a refusal. Raises NotTried if the service is busy, or silent."""
+    """Return the status and code of a refusal. Raises NotTried if the service is busy or silent."""
     if error.status is None:
         raise NotTried("no answer came") from None
     if error.outcome is Outcome.RETRY:
@@ -279,7 +287,7 @@ def status_and_code(error: ServiceError) -> str:
 
 
 def missing(error: AccessDenied) -> str:
-    """The permission that is missing, in the words of the error."""
+    """Return the missing permission, in the words of the error."""
     _, _, needs = error.sentence.partition("this needs ")
     return (
         f"needs {needs.removesuffix(': add that.')}" if needs else f"HTTP {status_and_code(error)}"

@@ -1,4 +1,4 @@
-"""Tries each assumption. The results are lines, and Markdown and JSON that are fit for an issue.
+"""Tests of all assumptions. The results are lines, and Markdown and JSON for an issue.
 
 No report has a secret, the account's name, an address, or the id of a message.
 """
@@ -25,7 +25,7 @@ from .sandbox import Mismatch, NotTried, Sandbox, missing
 
 
 class TrialOutcome(str, enum.Enum):
-    """The result of a row."""
+    """Result of an assumption."""
 
     HOLDS = "holds"
     DIFFERS = "differs"
@@ -48,7 +48,9 @@ _HOST = re.compile(
 
 @dataclass(frozen=True)
 class Trial:
-    """An assumption and its result. detail: what the account does instead, or why not."""
+    """An assumption and its result. detail: what the account does instead, or why it was not
+    tested.
+    """
 
     assumption: Assumption
     outcome: TrialOutcome
@@ -56,7 +58,7 @@ class Trial:
 
 
 def rows(box: Sandbox, assumptions: Iterable[Assumption] = ASSUMPTIONS) -> Iterator[Trial]:
-    """Try them one after the other. Never raises for what the account answers."""
+    """Test the assumptions one after the other. Never raises for an answer of the account."""
     for each in assumptions:
         yield _row(box, each)
 
@@ -84,7 +86,7 @@ def _row(box: Sandbox, assumption: Assumption) -> Trial:
 
 @dataclass(frozen=True)
 class Results:
-    """What a run found. left: what could not be removed."""
+    """Results of a run. left: what could not be removed."""
 
     rows: Sequence[Trial]
     measures: Sequence[Measure]
@@ -94,12 +96,12 @@ class Results:
 
     @property
     def differ(self) -> int:
-        """How many rows differ, and are not known to."""
+        """Number of assumptions that differ, without known deviations."""
         return sum(row.outcome is TrialOutcome.DIFFERS for row in self.rows)
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """The results in one line."""
         counts = Counter(row.outcome for row in self.rows)
         counted = ", ".join(
             f"{each.value}: {counts[each]}" for each in TrialOutcome if counts[each]
@@ -108,7 +110,7 @@ class Results:
 
 
 def line(row: Trial) -> str:
-    """A row as it is printed."""
+    """Return a result as a printed line."""
     text = f"{_MARKS[row.outcome]}  {row.assumption.key}"
     text += f": {escaped(row.detail)}" if row.detail else ""
     if row.outcome is TrialOutcome.DIFFERS:
@@ -117,7 +119,7 @@ def line(row: Trial) -> str:
 
 
 def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
-    """Write file.md and file.json; return their paths. account: the name that must not show.
+    """Write file.md and file.json; return their paths. account: name to leave out of the files.
 
     Raises OSError.
     """
@@ -133,13 +135,13 @@ def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
 
 
 def clean(text: str, account: str) -> str:
-    """A text in one line, without secrets, ids, addresses and the account's name."""
+    """Return a text in one line, without secrets, ids, addresses and the account's name."""
     hidden = _HOST.sub("…", _ID.sub("…", hide_secrets(text)))
     return escaped(re.sub(rf"\b{re.escape(account)}\b", "…", hidden) if account else hidden)
 
 
 def markdown(results: Results) -> str:
-    """The report as a page."""
+    """Return the report as a page."""
     lines = [
         "# What this package assumes, on one account",
         "",
@@ -159,7 +161,7 @@ def markdown(results: Results) -> str:
 
 
 def as_json(results: Results) -> str:
-    """The same for programs."""
+    """Return the report for programs."""
     return json.dumps(
         {
             "package": f"spark-azqueue {__version__}",
@@ -180,5 +182,5 @@ def _bold(row: Trial) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text from outside as Markdown shows it: nothing of it is Markdown or HTML."""
+    """Return a text from outside for Markdown, with all Markdown and HTML escaped."""
     return _IN_MARKDOWN.sub(r"\\\g<0>", html.escape(escaped(text), quote=False))

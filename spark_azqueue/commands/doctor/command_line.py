@@ -6,8 +6,8 @@
     python -m spark_azqueue --remote sc://spark.example.com
     python -m spark_azqueue check --checkpoint /data/checkpoint --output /data/orders
 
-Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line.
-It changes nothing in the queue and prints no secrets.
+Exit status: 0 if all is well, 1 if there are problems, 2 for a malformed command line. The doctor
+changes nothing in the queue and prints no secrets.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .statements import of_defaults, of_server
 
 _MOST_CHARACTERS = 1_000_000
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
-# Anything but a name before "=" may be part of a secret, so it is not repeated.
+# Anything but a name before "=" may be part of a secret, so it is not printed.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
 _REPEATED = re.compile(
     r"(invalid choice|ignored explicit argument|ambiguous option):? .*?( \(choose from .*)?\Z", re.S
 )
-"""Where `argparse` repeats what was given, which may be a secret in the wrong place."""
+"""Texts with which `argparse` repeats an argument, which may be a misplaced secret."""
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of every command: names are written out, and no value is repeated in an error."""
+    """Parser of every command. Names cannot be abbreviated, and errors repeat no value."""
 
     def __init__(self, command: str, **given: Any) -> None:
         """command: its name. given: for `ArgumentParser`."""
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         self.command = command
 
     def given(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The arguments, parsed. Ends the process with status 2 if they are malformed."""
+        """Return the parsed arguments. Ends the process with status 2 if they are malformed."""
         found, more = self.parse_known_args(arguments)
         if more:
             self.error(
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Print how it is used, and this; end the process with status 2."""
+        """Print the usage and this message; end the process with status 2."""
         super().error(_REPEATED.sub(r"\1 (not shown)\2", message))
 
 
@@ -84,15 +84,19 @@ def main(arguments: list[str] | None = None) -> int:
         help="a Connect server, sc://host:port: does its event log show secrets?",
     )
     parser.add_argument(
-        "--checkpoint", metavar="FOLDER", help="of a query: does its --output skip its batches?"
+        "--checkpoint",
+        metavar="FOLDER",
+        help="a query's checkpoint: would its --output skip batches?",
     )
     parser.add_argument(
-        "--output", metavar="FOLDER", help="of this query's file sink, or Delta table"
+        "--output",
+        metavar="FOLDER",
+        help="this query's output: folder of a file sink, or Delta table",
     )
     parser.add_argument(
         "--txn-app-id",
         metavar="NAME",
-        help="txnAppId, if foreachBatch writes into --output with one",
+        help="the txnAppId with which foreachBatch writes into --output, if any",
     )
     given = parser.given(arguments)
     if (given.checkpoint is None) != (given.output is None):
@@ -117,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments that `options_of` reads."""
+    """Add the arguments that `options_of` reads."""
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="as for Spark"
     )
@@ -127,7 +131,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
-    """What --options-file and --option say. Ends the process if that is malformed."""
+    """Return the options in --options-file and --option. Ends the process if they are malformed."""
     try:
         options = options_in(given.options_file) if given.options_file else {}
         options.update(map(_pair, given.option))
@@ -141,7 +145,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> di
 def taken_options(
     parser: Parser, given: argparse.Namespace, *, of_log: bool = False
 ) -> ParsedOptions:
-    """What of --option and --options-file the command takes; those without effect are named.
+    """Return the options that the command uses. Options without effect are printed.
 
     of_log: the command reads a write-ahead log. Raises InvalidOption.
     """
@@ -154,7 +158,7 @@ def taken_options(
 
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
     try:
-        # Imported here: they need libraries, and a missing one is a finding.
+        # Imported here: they need libraries, and a missing library is a finding.
         from .profile import compare_with_profile
         from .queue_checks import examine
     except ImportError as error:
@@ -170,7 +174,7 @@ def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
 
 
 def tell(findings: Iterable[Finding]) -> int:
-    """Print findings as they come; return how many are bad."""
+    """Print findings as they come; return the number of bad findings."""
     bad = 0
     for finding in findings:
         bad += finding.good is False
@@ -186,10 +190,10 @@ def _count(problems: int) -> str:
 
 
 def options_in(file: Path) -> dict[str, str]:
-    """The options in a file, one NAME=VALUE per line. Skips empty lines and `#` comments.
+    """Return the options in a file, one NAME=VALUE per line. Skips empty lines and `#` comments.
 
     Raises OSError, UnicodeError, and ValueError for any other line (without its text) and for a
-    file that is no such file by its size.
+    file that is too large.
     """
     with file.open(encoding="utf-8") as opened:
         text = opened.read(_MOST_CHARACTERS + 1)

@@ -1,4 +1,4 @@
-"""A finding of the doctor, and how it and the commands speak to people."""
+"""Findings of the doctor, and texts of the doctor and the commands for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_azqueue.service.redaction import escaped, hide_secrets
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `good` None: for information. `advice`: what to do about it.
+    """The result of one check. `good` None: for information. `advice`: the remedy.
 
     Raises ValueError for a bad result without advice.
     """
@@ -29,28 +29,30 @@ class Finding:
 
 
 def say(text: str, *, is_error: bool = False) -> None:
-    """Print a text for people, which may have lines; to stderr if it is about an error.
+    """Print a text of one or more lines for people; to stderr if it is about an error.
 
-    What the service, a log or a message says may be in it: so secrets are hidden, and what a
-    terminal could obey is escaped.
+    The text may contain text from the service, a log or a message. So secrets are hidden, and
+    control characters for a terminal are escaped.
     """
     printable = escaped(hide_secrets(text), lines=True)
     print(printable, file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
 def advice_on(error: AzQueueError) -> str:
-    """What happened, and what to do, on a line each."""
+    """Return the error and its remedy, on a line each."""
     return f"{error}\nWhat to do: {explain(error).remedy}"
 
 
 def moment_of(seconds: float) -> str:
-    """A time in seconds since 1970, for texts."""
+    """Return a time in seconds since 1970 as text."""
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def credential_in_words(account: Account) -> str:
-    """An account's credential without its value, such as "Microsoft Entra (managedIdentity)"."""
+    """Return an account's credential without its value, such as "Microsoft Entra
+    (managedIdentity)".
+    """
     if account.key:
         return "account key"
     sas = "shared access signature" if account.sas else ""

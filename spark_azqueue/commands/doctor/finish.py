@@ -1,10 +1,10 @@
-"""`python -m spark_azqueue finish <log>`: shows, or deletes, what a transaction log still hides.
+"""`python -m spark_azqueue finish <log>`: show or delete the hidden messages of a transaction log.
 
     python -m spark_azqueue finish file:/data/answers --options-file sink.options
     python -m spark_azqueue finish file:/data/answers --options-file sink.options --execute
     python -m spark_azqueue finish blob:logs/answers --queue a,b --discard --execute
 
-Exit status: 0 if all was done, or it was a dry run; 1 if something is left; 2 for a malformed
+Exit status: 0 if all was done, or it was a dry run; 1 if messages are left; 2 for a malformed
 command line.
 """
 
@@ -32,15 +32,15 @@ from .finding import advice_on, say
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line behind the word `finish`; return the exit status.
+    """Run the command line after the word `finish`; return the exit status.
 
-    Raises AzQueueError; the log and its messages stay as they are if the options do not work.
+    Raises AzQueueError; with wrong options, the log and its messages stay unchanged.
     """
     parser = Parser(
         "finish",
-        description="Show the messages that the records of a transaction log still hide, or delete"
-        " them. A dry run without --execute. A query that starts again shows its own by itself."
-        " End the query first.",
+        description="Show the messages that the records of a transaction log still hide, or"
+        " delete them. A dry run without --execute. A restarted query shows its own"
+        " messages itself. Stop the query first.",
     )
     parser.add_argument("log", help="as in 'transactionLog': blob:<container>/<folder>, or file:/…")
     parser.add_argument(
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--queue",
         metavar="QUEUES",
-        help="the queues whose messages are meant: a,b (default: 'queue' and 'rowErrorQueue' of the"
+        help="the queues of these messages: a,b (default: 'queue' and 'rowErrorQueue' of the"
         " options)",
     )
     parser.add_argument("--execute", action="store_true", help="do it")
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: bool) -> int:
     assert config.transaction
-    # Whatever queues its records name: they are compared before a request is sent.
+    # The log may name any queues: they are compared with the given ones before a request is sent.
     with (
         closing(TransactionLog.of(config.transaction, config.account)) as log,
         closing(QueueClient(config.account)) as client,
@@ -91,7 +91,7 @@ def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run: what is left afterwards."""
+    """One run over the records of a log."""
 
     config: SinkConfig
     log: TransactionLog
@@ -120,7 +120,7 @@ class _Run:
         return 1 if left else 0
 
     def _one(self, each: FoundTransaction) -> tuple[bool, str]:
-        """Whether something of a record is left, and what was done. Raises AzQueueError."""
+        """Return whether messages of a record are left, and what was done. Raises AzQueueError."""
         head = each.record.head
         names = self.log.queues(each.record, each.done)
         where = ", ".join(f"'{name}'" for name in sorted(names))

@@ -1,6 +1,6 @@
-"""Checks the installation: Python, Spark, Java, libraries, and whether Spark finds this package.
+"""Checks of the installation: Python, Spark, Java, libraries, and whether Spark finds this package.
 
-It starts no program except `java -version` and the Python of Spark's workers.
+The checks start no program except `java -version` and the Python of Spark's workers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def surroundings() -> Iterator[Finding]:
 
 
 def hosted() -> Iterator[Finding]:
-    """Say on which platform this is, if that is known, and where its page is."""
+    """Yield the name and the docs page of the platform, if it is known."""
     if runtime := os.environ.get("DATABRICKS_RUNTIME_VERSION"):
         text = f"Databricks Runtime {shown(runtime, 40)}"
         yield Finding(None, text, _ON_A_PLATFORM.format(page="docs/databricks.md"))
@@ -76,15 +76,18 @@ _CHOSEN = (
 
 
 def _is_there(module: str) -> bool:
-    """Whether this Python has a module, without an import of it."""
+    """Return whether this Python has a module, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ValueError:  # it runs already, and nothing says from where
+    except ValueError:  # the module runs already, and its origin is unknown
         return True
 
 
 def policy() -> Iterator[Finding]:
-    """What an administrator allows. Processes that Spark starts may see another environment."""
+    """Yield an administrator's policies.
+
+    Processes that Spark starts may have another environment.
+    """
     try:
         found = policies(os.environ)
     except InvalidOption as error:
@@ -138,14 +141,15 @@ print(json.dumps({**found, "ours": ours, "missing": missing}))
 def warn_of_another_python() -> None:
     """Log a warning if Spark will not find the format "azqueue" in the Python that it starts.
 
-    For a driver in which `interpreter.is_in_doubt`. Silent where a platform chooses the Python.
+    Called on a driver with `interpreter.is_in_doubt`. Logs nothing if a platform chooses the
+    Python.
     """
     if _has_workers() and not any(hosted()) and (found := workers()).good is False:
         log.warning("%s; %s", found.text, found.advice)
 
 
 def _has_workers() -> bool:
-    """Whether this Python's Spark starts Python here, and not beside a server elsewhere."""
+    """Return whether this Python's Spark starts Python here, and not beside a server elsewhere."""
     return bool(_version("pyspark")) or not _version("pyspark-client")
 
 
@@ -183,7 +187,7 @@ def workers() -> Finding:
 
 
 def _look_into(python: str) -> dict[str, Any] | None:
-    """What this Python says of itself, None if it does not run."""
+    """Return what this Python reports about itself, None if it does not run."""
     try:
         said = subprocess.run(  # noqa: S603 (the Python that Spark itself would start)
             [python, "-c", _LOOK], capture_output=True, text=True, timeout=_AT_MOST_S, check=True
@@ -215,7 +219,7 @@ def java() -> Finding:
 
 
 def libraries() -> Finding:
-    """Check the packages that this one requires, according to its metadata."""
+    """Check the packages that this package requires, according to its metadata."""
     required = _required()
     if required is None:
         advice = "it was copied rather than installed: pip install it, so that Spark finds it"
@@ -232,11 +236,11 @@ _EXTRAS = {
     "prometheus": "spark_azqueue.metrics.prometheus",
     "opentelemetry": "spark_azqueue.metrics.opentelemetry",
 }
-"""The extras that users install, and what needs them."""
+"""The extras that users install, and the modules that need them."""
 
 
 def extras() -> Finding:
-    """Say which extras are installed. A missing one is a problem for what needs it alone."""
+    """List the installed extras. A missing extra affects only the module that needs it."""
     required = _required() or []
     found: list[str] = []
     missing: dict[str, str] = {}
@@ -259,7 +263,7 @@ def extras() -> Finding:
 
 
 def _required() -> list[str] | None:
-    """What the package's metadata require, None if there are none."""
+    """Return the requirements in the package's metadata, None if there is no metadata."""
     try:
         return importlib.metadata.requires(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -267,7 +271,7 @@ def _required() -> list[str] | None:
 
 
 def _name_in(requirement: str) -> str:
-    """The name of the package in a requirement such as "certifi>=2024; extra == 'prometheus'"."""
+    """Return the package's name in a requirement such as "certifi>=2024; extra == 'prometheus'"."""
     return re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
 
 
@@ -305,7 +309,7 @@ def _version(package: str) -> str | None:
 
 
 def _imported_version(module: str) -> str | None:
-    """The version of a module that is on the path, but not installed (SPARK_HOME, Databricks)."""
+    """Return the version of a module on the path that is not installed (SPARK_HOME, Databricks)."""
     try:
         return str(importlib.import_module(module).__version__)
     except (ImportError, AttributeError):

@@ -1,7 +1,7 @@
-"""Checks a write-ahead log: can it be used, is it this query's, what is in it, what may harm it.
+"""Checks of a write-ahead log: whether it works, belongs to this query, is complete, and is safe.
 
-It never claims the log, so a running query continues. It writes one object beside the segments, and
-removes it. A query that writes meanwhile may be further than the findings say.
+The checks never claim the log, so a running query continues. The checks write one object beside the
+segments, and remove it. If a query writes meanwhile, it may be ahead of the findings.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .plan_checks import of_its_queues, plan_findings
 _MANY_UNCOMMITTED = 3
 
 _PROBE_BYTES = 64 * 2**10
-"""Enough that a full disk refuses them."""
+"""Size of a test object. A full disk refuses this many bytes."""
 
 
 def examine_log(
     config: SourceConfig, settings: LogConfig, store: LogStore | None = None
 ) -> Iterator[Finding]:
-    """Check the log of these options. store: where it is, if not where they say.
+    """Check the log of these options. store: the log's store, if not the one in the options.
 
     Never raises: an error becomes a finding.
     """
@@ -62,9 +62,9 @@ def examine_log(
 
 
 def _disk(subject: str, folder: str, most: int) -> Finding:
-    """Is the folder there, or can the first start make it, and is there room for a batch?"""
+    """Check that the folder exists or can be created, and that there is room for a batch."""
     there = folder
-    for _ in range(2):  # the first start makes two folders at most
+    for _ in range(2):  # the first start creates at most two folders
         if not os.path.lexists(there):
             there = os.path.dirname(there)
     if not os.path.isdir(there):
@@ -89,10 +89,14 @@ def _disk(subject: str, folder: str, most: int) -> Finding:
 
 
 def _writing(subject: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
-    """Create an object, read it and delete it. In a claim's place, under a name that claims not."""
+    """Create, read and delete an object.
+
+    The object is in the folder of claims, but its name claims nothing.
+    """
     place = settings.place
     if place.container is None and not os.path.isdir(os.path.join(place.folder, CLAIMS)):
-        yield Finding(True, f"{subject}: files can be made there")  # `open` has made and linked one
+        # `open` has created and linked a file
+        yield Finding(True, f"{subject}: files can be made there")
         return
     probe, data = f"{CLAIMS}/doctor-{uuid.uuid4().hex}", os.urandom(_PROBE_BYTES)
     created = store.put_new(probe, data)
@@ -144,7 +148,10 @@ def _kept_longer(subject: str, found: Protection) -> Iterator[Finding]:
 def _contents(
     subject: str, store: LogStore, config: SourceConfig, settings: LogConfig
 ) -> Iterator[Finding]:
-    """Whose log it is, and what it holds. subject: begins each finding. Raises AzQueueError."""
+    """Yield the owner and the contents of the log. subject: begins each finding.
+
+    Raises AzQueueError.
+    """
     log = LogContents(store, config.account.name, settings)
     if log.is_new:
         advice = "if a query has used it before, restore it: its checkpoint needs it"
@@ -152,7 +159,7 @@ def _contents(
         return
     yield Finding(True, f"{subject} belongs to account '{config.account.name}'")
     if not log.queues:
-        is_lost = log.state.head > log.state.floor  # a mark knows of batches
+        is_lost = log.state.head > log.state.floor  # a mark proves that there were batches
         none = Finding(None, f"{subject} holds no batch yet")
         yield _held(subject, log, ()) if is_lost else none
         return
@@ -172,7 +179,7 @@ def _contents(
 
 
 def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
-    """The connector sets no tier. If a blob has one, a lifecycle rule covers the folder."""
+    """Check for access tiers. The connector sets none, so a lifecycle rule must have set them."""
     tiers = sorted({each.tier for each in listed if each.tier})
     if tiers:
         text = f"{subject}: something has set access tiers in it ({', '.join(tiers)})"
@@ -214,5 +221,5 @@ def _progress(subject: str, log: LogContents) -> Finding:
 
 
 def _size(size: int) -> str:
-    """Bytes, for texts."""
+    """Return a size in bytes as text."""
     return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"

@@ -1,8 +1,8 @@
-"""Compares a checkpoint with the output of its query: are batches that come next skipped?
+"""Comparison of a checkpoint with its query's output, to find batches that would be skipped.
 
-Spark's file sink and Delta skip a batch whose number they have. So behind a new, restored or
-foreign checkpoint rows are lost, and their messages deleted. Folders of this machine are read, and
-nothing is written.
+Spark's file sink and Delta skip a batch if they have its number already. So with a new, restored or
+foreign checkpoint, rows are lost, and their messages are deleted. The check reads folders of this
+machine, and writes nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from spark_azqueue.journal.file_system import names_in, read_start
 from .finding import Finding
 
 NAMES_AT_MOST = 1_000_000
-"""So many names of a folder are looked at."""
+"""Most names of a folder that are read."""
 
 DELTA_BYTES_AT_MOST = 256 * 2**20
-"""So many bytes of a table's log are read, the newest commits first."""
+"""Most bytes of a table's log that are read, the newest commits first."""
 
 APPS_AT_MOST = 1000
-"""So many applications of a table are remembered, beside the one that is asked for."""
+"""Most applications of a table that are remembered, besides the requested one."""
 
 METADATA_AT_MOST = 4096
-"""Bytes of a checkpoint's file `metadata`."""
+"""Most bytes of a checkpoint's file `metadata`."""
 
 _COMMIT_AT_MOST = 16 * 2**20
 _ACTION_AT_MOST = 64 * 2**10
@@ -45,7 +45,7 @@ _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
 class _NotRead(Exception):  # noqa: N818
-    """A folder that was not read; the text says why, and the advice what to do."""
+    """A folder that was not read; the text says why, and the advice is the remedy."""
 
     def __init__(self, text: str, advice: str) -> None:
         super().__init__(text)
@@ -56,7 +56,7 @@ class _NotRead(Exception):  # noqa: N818
 class Checkpoint:
     """The newest batches that a checkpoint has planned and committed (-1: none), and its query.
 
-    query: its id, "" if the checkpoint does not say it, as a new one.
+    query: its id, "" if the checkpoint has none, as a new checkpoint.
     """
 
     planned: int = -1
@@ -68,7 +68,7 @@ class Checkpoint:
 class Versions:
     """The newest version of each application, by the `txn` actions of a Delta table.
 
-    is_whole: the log was read to its beginning, so an application without a version has none.
+    is_whole: the log was read to its beginning, so a missing application has no version.
     """
 
     newest: dict[str, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Versions:
 def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Finding]:
     """Compare the folders of a checkpoint and of an output. Never raises.
 
-    app: the `txnAppId` with which the query writes into Delta tables in `foreachBatch`, if it does.
+    app: the `txnAppId` of the query's writes to Delta tables in `foreachBatch`, if any.
     """
     try:
         known = read_checkpoint(_folder("checkpoint", checkpoint))
@@ -103,7 +103,7 @@ def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Fi
 
 
 def of_file_sink(output: str, known: Checkpoint, newest: int) -> Finding:
-    """What Spark's file sink does. newest: the newest batch that it has, -1 for none."""
+    """Return what Spark's file sink would do. newest: its newest batch, -1 for none."""
     if newest > known.planned:
         return _skipping(f"output {output}", known, newest)
     if newest < known.committed:
@@ -119,7 +119,7 @@ def of_file_sink(output: str, known: Checkpoint, newest: int) -> Finding:
 def of_delta(
     output: str, known: Checkpoint, versions: Versions, app: str | None
 ) -> Iterator[Finding]:
-    """What Delta does with batches of this query, or of the application `app`."""
+    """Yield what Delta would do with batches of this query, or of the application `app`."""
     who, wanted = (f"txnAppId {_cut(app)}", app) if app else ("this query's id", known.query)
     subject = f"Delta table {output}"
     newest = versions.newest.get(wanted, -1)
@@ -148,7 +148,7 @@ def _of_others(subject: str, known: Checkpoint, versions: Versions) -> Iterator[
 
 
 def of_none(output: str, known: Checkpoint, why: str) -> Finding:
-    """What is known of an output that does not say which batches it has."""
+    """Return the finding for an output without a record of its batches."""
     newest = f"the newest batch of the checkpoint is {known.planned}"
     text = f"output {output} {why}; {newest if known.planned >= 0 else 'the checkpoint is new'}"
     return Finding(None, text, "Is it this query's output? If so, its sink skips no batch")
@@ -179,7 +179,7 @@ def _cut(name: str) -> str:
 
 
 def _folder(role: str, given: str) -> Path:
-    """The folder of this machine that is meant. Raises _NotRead for a remote one."""
+    """Return a folder of this machine. Raises _NotRead for a remote folder."""
     text = given.removeprefix("file://").removeprefix("file:")
     if text == given and _REMOTE.match(given):
         advice = (
@@ -191,9 +191,9 @@ def _folder(role: str, given: str) -> Path:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """What a checkpoint's folder says. One that is missing, or empty, is new.
+    """Read a checkpoint's folder. A missing or empty folder counts as a new checkpoint.
 
-    Raises _NotRead if the folder is no checkpoint, and OSError.
+    Raises _NotRead if the folder is not a checkpoint, and OSError.
     """
     offsets, metadata = folder / "offsets", folder / "metadata"
     if any(map(os.path.lexists, (offsets, metadata))):
@@ -207,7 +207,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _query(metadata: Path) -> str:
-    """The query's id; "" if the file is missing or says none. Raises OSError."""
+    """Return the query's id; "" if the file is missing or has none. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         return query_in(read_start(str(metadata), METADATA_AT_MOST))
     return ""
@@ -229,12 +229,12 @@ def batches_in(names: Iterable[str]) -> list[int]:
 
 
 def _newest(folder: Path) -> int:
-    """The largest number of a batch in one of Spark's logs, -1 if there is none."""
+    """Return the largest batch number in one of Spark's logs, -1 if there is none."""
     return max(batches_in(_names(folder)), default=-1)
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The names in a folder, none if it is missing. Raises _NotRead if too many, OSError."""
+    """Yield the names in a folder, none if it is missing. Raises _NotRead if too many, OSError."""
     with contextlib.suppress(FileNotFoundError):
         for count, name in enumerate(names_in(str(folder))):
             if count >= NAMES_AT_MOST:
@@ -244,7 +244,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def read_versions(log: Path, wanted: str) -> Versions:
-    """What a table's log says, newest commits first, until `wanted` is found. Raises OSError."""
+    """Read a table's log, newest commits first, until `wanted` is found. Raises OSError."""
     numbers = [int(match[1]) for name in _names(log) if (match := _OF_DELTA.fullmatch(name))]
     found = Versions(is_whole=not numbers or min(numbers) == 0)
     left = DELTA_BYTES_AT_MOST
@@ -264,7 +264,7 @@ def read_versions(log: Path, wanted: str) -> Versions:
 
 
 def _txn(line: bytes) -> tuple[str | None, int]:
-    """Application and version of an action `txn`; (None, 0) for another action."""
+    """Return application and version of an action `txn`; (None, 0) for another action."""
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         if b'"txn"' in line and len(line) <= _ACTION_AT_MOST:
             action: Any = json.loads(line)

@@ -1,4 +1,4 @@
-"""Checks what is in the folder of a query with leaseOn=executors. Changes nothing."""
+"""Checks of the folder of a query with leaseOn=executors. The checks change nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .finding import Finding
 
 
 def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterator[Finding]:
-    """Whose folder it is, and what its plans gave. subject: begins each finding.
+    """Yield the owner of the folder, and the results of its plans. subject: begins each finding.
 
     Raises AzQueueError.
     """
@@ -39,7 +39,7 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
 
 
 def of_its_queues(subject: str, queues: Collection[QueueRef], config: SourceConfig) -> Finding:
-    """Whether the query of a log reads one of the queues that the log is of."""
+    """Check that the query reads one of the queues that wrote the log."""
     names = sorted(queue.name for queue in queues)
     text = f"{subject} was written from the queues {names}"
     if any(map(config.selection.includes, queues)):

@@ -1,4 +1,4 @@
-"""Compares a source with the production profile, conf/production.options. Sends nothing."""
+"""Comparison of a source with the production profile, conf/production.options. Sends nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .finding import Finding
 
 
 def compare_with_profile(given: Mapping[str, str]) -> Finding:
-    """What these options of a source lack of the profile: advice, since a query may do without.
+    """Return which lines of the profile a source lacks, as advice: a query may not need them.
 
     Raises InvalidOption for options that do not work.
     """
@@ -20,7 +20,7 @@ def compare_with_profile(given: Mapping[str, str]) -> Finding:
     lacks = {
         "writeAheadLog": log is None,
         "deleteOnCommit=true": not source.delete_on_commit,
-        # leaseOn=executors works in no other way
+        # leaseOn=executors always does this
         "deleteAfter=commit": log and log.delete_after is DeleteAfter.LOG and not source.executors,
         "onUndecodable=poison": source.on_undecodable is OnUndecodable.FAIL
         and "onUndecodable" not in left_to_queue,

@@ -1,7 +1,7 @@
-"""Checks queues: whether they exist, what the credential may do, how their bodies are encoded.
+"""Checks of queues: whether they exist, what the credential may do, how bodies are encoded.
 
-Changes nothing. It peeks, and it tries to update, delete and put what the service must refuse: the
-refusal shows whether the credential has the permission.
+The checks change nothing. The checks peek, and send updates, deletes and puts that the service must
+refuse: the kind of refusal shows whether the credential has the permission.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .finding import Finding, advice_on, credential_in_words
 _PATIENT = RetryPolicy(5.0)
 
 _MOST_CHECKED = 20
-"""The most queues of a pattern that are checked one by one."""
+"""Most queues of a pattern that are checked one by one."""
 
 
 def examine(
@@ -95,7 +95,7 @@ def examine(
 def _matching(
     client: QueueClient, selection: QueueSelection
 ) -> tuple[tuple[QueueRef, ...], Finding]:
-    """The queues that a pattern matches and no name says, and what there is to say about them."""
+    """Return the queues that match a pattern and are not named, and a finding about them."""
     patterns = selection.patterns_in_words
     try:
         names = _PATIENT(client.names, selection.prefix)
@@ -117,7 +117,7 @@ def _is_there(client: QueueClient, ref: QueueRef) -> bool:
     except QueueNotFound:
         return False
     except AzQueueError:
-        pass  # the checks that follow report it better
+        pass  # the checks that follow report the error better
     return True
 
 
@@ -145,7 +145,7 @@ def _queue(
                 yield Finding(True, f"queue '{ref.name}': may {what}")
         yield _count(client, ref)
         yield from _bodies(queue, encoding, kind)
-    except AzQueueError as error:  # no queue, no account, no access: all checks would say the same
+    except AzQueueError as error:  # no queue, account or access: all checks would report the same
         yield Finding(False, f"queue '{ref.name}' cannot be used", advice_on(error))
 
 
@@ -206,5 +206,8 @@ def _unfit(message: Message, encoding: Encoding, kind: BodyType) -> str | None:
 
 
 def _looks_encoded(text: str) -> bool:
-    """At least eight characters of base64 that hold text: a short word like "abcd" does, too."""
+    """True for at least eight characters of base64 that contain text.
+
+    A short word may look so, too.
+    """
     return len(text) >= 8 and looks_like_base64(text, BodyType.STRING)

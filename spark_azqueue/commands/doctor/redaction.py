@@ -7,20 +7,20 @@ STATEMENTS = (
     r"""(?i)\b(?:AccountKey|SharedAccess(?:Key|Signature))\s*"""
     r"""(?:=[=\s]*[^=;,)"'\\\s][^;,)"'\\\s]*|[=\\][\s\S]*)"""
     r"""|(?:\b|%3F|%26)sig(?:=|%3D)[^&;,)"'\\\s]+|[0-9A-Za-z+/]{86}=="""
-    # An option and its value, in SQL or in Connect's text of a plan. If they are not together
-    # in a form that is known here, the rest of the text is hidden: the value is in it somewhere.
+    # An option and its value, in SQL or in Connect's text of a plan. If their form is not known
+    # here, the rest of the text is hidden, because it contains the value.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
     r"""(?!\w|=\*+\(redacted\))"""
     r"""(?:(?:\\*["'`])?\s*(?:(?:value:|=|->|:)\s*)?r?(\\*["'])[^"'\\]*"""
     r"""(?=\1\s*(?:[,)}]|(?![\s\S])))|[\s\S]*)"""
 )
-"""For `spark.redaction.string.regex`: what Spark replaces by asterisks in statements and plans.
+"""For `spark.redaction.string.regex`: text that Spark replaces by asterisks.
 
-It is a regular expression for Java and for Python.
+Spark replaces it in statements and plans. The regular expression works in Java and in Python.
 """
 
 PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
-"""Spark uses the first of these that is set."""
+"""Spark uses the first of these settings that is set."""
 
 _NAMES = (
     "secret|password|passwd|token|access[.]?key"  # Spark's own

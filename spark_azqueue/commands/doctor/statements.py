@@ -1,7 +1,7 @@
 """Checks whether Spark hides secrets in its statements.
 
-In a plan, Spark hides an option by its name. A Connect server also writes each statement as text;
-there, it hides what a pattern in its settings matches.
+In a plan, Spark hides an option by its name. A Connect server also writes each statement as text,
+and hides there what a pattern in its settings matches.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _VALUES = (
     ("sasToken", f"sv=2021-12-02&sp=raup&sig={_VALUE}"),
     ("secret.connectionString", f"AccountName=shop;AccountKey={_VALUE};EndpointSuffix=e.net"),
     ("secret.blobConnectionString", f"AccountName=shop;AccountKey={_VALUE}"),
-    # A secret in an option that is none.
+    # A secret in an option that should not contain one.
     ("accountUrl", _KEY),
     ("queue", f"AccountName=shop;AccountKey={_VALUE}"),
 )
 
 _BY_NAME_ALONE = ("accountAccessKey", "clientSecret")
-"""Nothing in their values says what they are."""
+"""Options whose values do not look like secrets."""
 
 _BETWEEN = (
     *(" ", "\t", "\n", "\r\n", "=", " == ", "\t=\n", "  ->  ", "\f"),
     *(" /* a comment */ ", "/*'*/", " -- it's a comment\n", " = -- , 'a'\n", "/**/=/**/"),
 )
-"""What may be between an option and its value in a statement."""
+"""Texts that may be between an option and its value in a statement."""
 
 _USUAL_SHAPES = (
     'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',
@@ -54,13 +54,13 @@ _USUAL_SHAPES = (
 _OTHER_SHAPES = (
     *(f"OPTIONS (`{{name}}`{between}'{{value}}', queue 'orders')" for between in _BETWEEN),
     *(f'OPTIONS ({{name}}{between}"{{value}}")' for between in _BETWEEN),
-    # The same as Connect writes it, in which a tab is a backslash and a letter.
+    # The same texts as Connect writes them: a tab, for example, is a backslash and a letter.
     *(
         f"query: \"OPTIONS (`{{name}}`{written}\\'{{value}}\\')\""
         for between in _BETWEEN
         if (written := between.encode("unicode_escape").decode().replace("'", "\\'")) != between
     ),
-    "OPTIONS ({name} 'a' '{value}')",  # which are one text
+    "OPTIONS ({name} 'a' '{value}')",  # SQL joins the two into one text
     "OPTIONS ({name} 'a'\n'{value}')",
 )
 
@@ -77,7 +77,7 @@ _ADVICE = (
 
 
 def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
-    """The options whose secrets remain in a statement after `hide` was applied."""
+    """Return the options whose secrets remain in a statement after `hide` was applied."""
     return tuple(
         name
         for name, value in _VALUES
@@ -86,14 +86,14 @@ def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
 
 
 def _shapes(name: str) -> tuple[str, ...]:
-    """The forms to try for an option. A server takes its time for each, so not all for all."""
+    """Return the forms to test for an option. A server needs time for each form."""
     return _USUAL_SHAPES + (_OTHER_SHAPES if name in _BY_NAME_ALONE else ())
 
 
 def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
-    """The finding for a Spark that shows the values of these options in statements.
+    """Return the finding for a Spark that shows the values of these options in statements.
 
-    logged: it writes an event log. where: names the Spark in the finding.
+    logged: Spark writes an event log. where: names the Spark in the finding.
     """
     if not shown:
         return Finding(True, f"{where}: Spark hides secret options in the text of statements")
@@ -115,7 +115,7 @@ def of_defaults() -> Iterator[Finding]:
     where = "spark-defaults.conf"
     try:
         shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
-    except re.error:  # Java's patterns can be more than Python's
+    except re.error:  # Python cannot compile every pattern of Java
         text = f"{where}: could not check whether {PATTERNS[1]} hides secrets; ask the server with"
         yield Finding(None, f"{text} --remote", _ADVICE)
         return
@@ -123,7 +123,7 @@ def of_defaults() -> Iterator[Finding]:
 
 
 def of_server(address: str) -> Finding:
-    """Ask a Connect server what it hides. The address may hold a token, so it is never shown."""
+    """Check what a Connect server hides. The address may hold a token, so it is never shown."""
     try:
         parts = urllib.parse.urlsplit(address)
         host, port = parts.hostname, parts.port or _CONNECT_PORT
@@ -154,7 +154,7 @@ def of_server(address: str) -> Finding:
 
 
 def _explained(spark: SparkSession, text: str) -> str:
-    """A plan with this text in it, as the server shows it.
+    """Return a plan that contains this text, as the server shows the plan.
 
     The same pattern hides secrets in plans and in statements. The server does not show the pattern
     itself: Spark hides the value of a setting that contains the word "secret".
@@ -168,7 +168,7 @@ def _explained(spark: SparkSession, text: str) -> str:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Settings of a spark-defaults.conf, a Java properties file: `\\\\` is one `\\`."""
+    """Return the settings of a spark-defaults.conf, a Java properties file: `\\\\` is one `\\`."""
     found = {}
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         match = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)", line)

@@ -1,4 +1,4 @@
-"""Checks a transaction log: whose it is, and which messages are still hidden."""
+"""Checks of a transaction log: its owner, and its messages that are still hidden."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from spark_azqueue.sink.transaction.inspect import FoundTransaction, Transaction
 from .finding import Finding, advice_on, moment_of
 
 _WRITERS_AT_MOST = 20
-"""At most this many writers of one log have findings of their own."""
+"""Most writers of one log that have findings of their own."""
 
 
 def examine_transactions(
     account: Account, settings: TransactionConfig, store: LogStore | None = None
 ) -> Iterator[Finding]:
-    """Check the log of these options. store: where it is, if not where they say.
+    """Check the log of these options. store: the log's store, if not the one in the options.
 
-    Changes nothing. Never raises: an error becomes a finding.
+    The check changes nothing. Never raises: an error becomes a finding.
     """
     log = TransactionLog.of(settings, account, store)
     subject = f"transaction log {log.where}"

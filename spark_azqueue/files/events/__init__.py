@@ -1,1 +1,1 @@
-"""Bodies that Event Grid puts into a queue: their events, and the blobs that they name."""
+"""Bodies that Event Grid puts into a queue: their events, and the blobs in these events."""

@@ -1,4 +1,4 @@
-"""Events of Azure Storage to the blobs that they name."""
+"""Extraction of blobs from events of Azure Storage."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _DATA = (
 )
 _SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
 _URL = r"(?i)\Ahttps?://."
-# A path that leads elsewhere if a reader joins or decodes it: from the root, up, or through a
-# character that ends a name or a line. Some readers take a backslash for a slash.
+# A path that leads elsewhere if a reader joins or decodes it: from the root, up, or with a
+# character that ends a name or a line. Some readers treat a backslash as a slash.
 _UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
-_UNKNOWN = "\ufffd"  # what Event Grid is reported to put in place of an emoji
+_UNKNOWN = "\ufffd"  # Event Grid is reported to send this in place of an emoji
 
 
 def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
-    """Add the events in `body` as columns, as `parsed_events` does, and the blobs they are about.
+    """Add the events in `body` as columns, as `parsed_events` does, and the blobs of these events.
 
     `df` is a DataFrame with a column `body`, as for `parsed_events`. `trusted` names the containers
     that the events may be about: `<account>/<container>` such as ``"shopdata/landing"``, or the URL
@@ -62,13 +62,13 @@ def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
     `etag`          STRING   without quotation marks
     `blob_type`     STRING   `BlockBlob`, `PageBlob`, …
     `api`           STRING   the operation, such as `PutBlob`, `FlushWithClose`
-    `sequencer`     STRING   of two events of one blob the later has the greater one, as strings
+    `sequencer`     STRING   of two events of a blob, the later has the greater string
     ==============  =======  ==================================================================
 
     The columns are null for events of other types. `reason` is also set if container, path or URL
     are missing, contradict each other, are not trusted or lead out of the container, or if the
-    length is no number. `account` to `https` are then null; else they are made from what `trusted`
-    says, never from the text of a message. Raises ValueError if `df` has one of these
+    length is no number. `account` to `https` are then null; else they are made from `trusted`,
+    never from the text of a message. Raises ValueError if `df` has one of these
     columns already, or if `trusted` names no container.
     """
     check_free(df, COLUMNS)
@@ -109,9 +109,9 @@ def _change(event_type: Column) -> Column:
 
 
 def _place(known: tuple[TrustedPlace, ...]) -> Column:
-    """The trusted container that both subject and URL name, and the path in the URL; else null.
+    """Return the trusted container that both subject and URL name, and the URL's path; else null.
 
-    raw: the path as the URL has it. old: the same of the URL before a rename, in that container.
+    raw: the path as in the URL. old: the path of the URL before a rename, if in the same container.
     """
     url = F.col("_url")
     found = [
@@ -132,26 +132,26 @@ def _place(known: tuple[TrustedPlace, ...]) -> Column:
     return F.coalesce(*found)
 
 
-# The subject has the path as it is. A URL has it percent-encoded or, after some operations, as it
-# is.
+# The subject has the unencoded path. A URL has the path percent-encoded or, after some operations,
+# unencoded.
 
 
 def _is_incomplete() -> Column:
-    """Whether the subject lacks characters of the path that the URL has."""
+    """Return whether the subject lacks characters of the path that the URL has."""
     found = F.col("_decoded").isNotNull() & ~F.col("_decoded").contains(_UNKNOWN)
     return F.coalesce(F.col("_path").contains(_UNKNOWN) & found, F.lit(False))
 
 
 def _is_safe(path: Column) -> Column:
-    """Whether a path stays in its container, also if a reader decodes it once more."""
+    """Return whether a path stays in its container, even if a reader decodes it once more."""
     decoded = F.coalesce(_decoded(path), path)
     return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
 
 
 def _is_in_another(path: Column) -> Column:
-    """Whether a path of the root container begins with the name of another container.
+    """Return whether a path of the root container begins with the name of another container.
 
-    URLs leave the root container's name out, and its blobs have no slash in theirs.
+    URLs leave out the root container's name, and its blobs have no slash in their names.
     """
     return (F.col("_place")["container"] == "$root") & path.contains("/")
 
@@ -170,7 +170,7 @@ def _columns(data: Column) -> list[Column]:
         "wasbs": F.concat(place["wasbs"], path),
         "https": F.concat(place["https"], _encoded(path)),
     }
-    # Spark's names do not differ by case alone, so `etag` is not in `_data`.
+    # Spark's field names may not differ only by case, so `etag` is not in `_data`.
     etag = F.when(data.isNotNull(), F.coalesce(data["eTag"], F.get_json_object("data", "$.etag")))
     return [
         F.col("change"),
@@ -205,12 +205,12 @@ def _reason(data: Column) -> Column:
 
 
 def _group(text: Column, pattern: str, number: int) -> Column:
-    """What a group of the pattern matches; null if the pattern does not match."""
+    """Return what a group of the pattern matches; null if the pattern does not match."""
     return F.when(text.rlike(pattern), F.regexp_extract(text, pattern, number))
 
 
 def _decoded(path: Column) -> Column:
-    """A percent-decoded path; null if it is no percent-encoding. A plus stays a plus."""
+    """Return the percent-decoded path; null for an invalid encoding. A plus stays a plus."""
     return F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))
 
 

@@ -1,9 +1,8 @@
-"""Bodies to events: Event Grid's own schema and CloudEvents 1.0, single or several in one body.
+"""Parsing of bodies to events: Event Grid's schema and CloudEvents 1.0, single or in lists.
 
-Whatever a body holds, its row stays, with the body as it is. A row whose event could not be read
-has a `reason`. Spark's readers of JSON see only what is short and not deeply nested: some of them
-call themselves for each level, so a small text of many brackets would end the process with a
-StackOverflowError.
+No row is lost, whatever its body, and the body stays unchanged. A row whose event is not readable
+has a `reason`. Spark's JSON parsers get only short texts without deep nesting. Some parsers recurse
+once per level, so a small text of many brackets would crash the process with a StackOverflowError.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType, VariantType
 
 MOST_BODY_BYTES = 2**20
-"""The longest body, as JSON: Event Grid's own limit for an event."""
+"""Longest body, as JSON: Event Grid's own limit for an event."""
 
 MOST_EVENTS = 5_000
-"""The most events in a body: Event Grid's own limit for what it sends at once."""
+"""Most events in a body: Event Grid's own limit for one delivery."""
 
 MOST_LEVELS = 64
-"""How deeply brackets may be nested in a body, as in .NET's readers of JSON."""
+"""Most levels of nested brackets in a body, as in .NET's JSON parsers."""
 
 COLUMNS = (
     *("event_index", "event", "event_schema", "id", "type", "source", "subject", "time", "data"),
@@ -32,7 +31,7 @@ _DATA = COLUMNS.index("data")
 
 EVENT_GRID, CLOUD_EVENTS = "EventGridSchema", "CloudEventSchemaV1_0"
 
-# Top-level names of both schemas, read as texts. `data` stays JSON, or the text that it was.
+# Top-level names of both schemas, read as texts. `data` stays JSON, or the original text.
 _FIELDS = (
     *("id", "subject", "data"),
     *("eventType", "eventTime", "topic"),
@@ -50,9 +49,9 @@ _CORRUPT = "_corrupt"
 
 
 def _nested(levels: int) -> str:
-    """A pattern for texts in which brackets are balanced outside of strings, up to these levels.
+    """Return a pattern for texts with balanced brackets outside of strings, up to these levels.
 
-    Every repetition is possessive. So Java reads a text once, without a stack that grows with it.
+    Every repetition is possessive. So Java scans a text once, without a stack that grows with it.
     """
     plain = r'[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+"?+'
     found = f"(?:{plain})*+"
@@ -65,11 +64,11 @@ _BALANCED = _nested(MOST_LEVELS)
 
 
 def parsed_events(df: DataFrame, schema: StructType | VariantType | str | None = None) -> DataFrame:
-    """Add the events in `body` as columns: one row for each event, and none fewer than before.
+    """Add the events in `body` as columns: one row per event; no row is lost.
 
     `df` is any DataFrame, streaming or not, with a column `body` (string or binary): JSON, or
-    base64 of JSON, of one event or of a list of events. All its columns stay; of a list, the first
-    row alone has the `body`. `schema` is the schema of `data`, as a StructType or as DDL such as
+    base64 of JSON, of one event or of a list of events. All its columns stay; only the first row
+    of a list has the `body`. `schema` is the schema of `data`: a StructType or DDL such as
     ``"api STRING, contentLength BIGINT"``, or ``"variant"``.
 
     ==============  =========  ================================================================
@@ -77,7 +76,7 @@ def parsed_events(df: DataFrame, schema: StructType | VariantType | str | None =
     ==============  =========  ================================================================
     `event_index`   INT        the event's place in its body, from 0; null if the body has no event
     `event`         STRING     this event alone, as JSON
-    `event_schema`  STRING     `EventGridSchema`, `CloudEventSchemaV1_0`, or null if it is neither
+    `event_schema`  STRING     `EventGridSchema`, `CloudEventSchemaV1_0`, or null for neither
     `id`            STRING     unique within `source`; an event that was sent twice keeps its id
     `type`          STRING     such as `Microsoft.Storage.BlobCreated`
     `source`        STRING     who sent it; in Event Grid's schema this is `topic`
@@ -86,17 +85,17 @@ def parsed_events(df: DataFrame, schema: StructType | VariantType | str | None =
     `data`          STRING     its data: JSON, or the text itself if it is a string. With `schema` a
                                struct of that schema, or a VARIANT
     `traceparent`   STRING     W3C trace context (CloudEvents only)
-    `reason`        STRING     null if the event was read in full, else what is wrong with it
+    `reason`        STRING     null if the event was read in full, else its fault
     ==============  =========  ================================================================
 
-    A row with a `reason` has in its columns what could be read. A body of more than 1 MiB, 5,000
+    A row with a `reason` has the readable values in its columns. A body of more than 1 MiB, 5,000
     events or 64 levels of nested JSON is not read, and gives one row with its reason. Raises
     ValueError if `df` has one of these columns already, and TypeError if `schema` is neither a
     struct nor `variant`.
     """
     check_free(df, COLUMNS)
-    # Each step is a projection of its own, so that Spark computes what it holds once. It would copy
-    # the fields of a struct that is made here into every expression that uses them.
+    # Each step is its own projection, so that Spark computes each column once. Otherwise Spark
+    # would copy the fields of a new struct into every expression that uses them.
     names = ", ".join(f"`{name}` STRING" for name in _FIELDS)
     text, value, event = F.col("_text"), F.col("_value"), bounded(F.col("event"))
     read = (
@@ -131,16 +130,16 @@ def parsed_events(df: DataFrame, schema: StructType | VariantType | str | None =
 
 
 def bounded(text: Column) -> Column:
-    """The text; null if its brackets are not balanced, or nested more deeply than MOST_LEVELS."""
+    """Return the text; null if its brackets are not balanced, or nested deeper than MOST_LEVELS."""
     return F.when(text.rlike(_BALANCED), text)
 
 
 def bounded_json(text: Column, longest: int = MOST_BODY_BYTES) -> Column:
-    """The text if a reader of JSON may see it, else null: for `F.try_parse_json(bounded_json(…))`.
+    """Return the text if a JSON parser may read it, else null.
 
-    Null if it is longer than `longest` bytes, if brackets outside of strings do not match, or if
-    they are nested in more than 64 levels: some of Spark's functions call themselves for each
-    level. Whether it is JSON is not checked.
+    Use it as `F.try_parse_json(bounded_json(…))`. Null for a text longer than `longest` bytes, with
+    unbalanced brackets outside of strings, or with more than 64 nested levels: some of Spark's
+    functions recurse once per level. The text may be invalid JSON.
     """
     return F.when(F.octet_length(text) <= longest, bounded(text))
 
@@ -153,7 +152,7 @@ def check_free(df: DataFrame, columns: Collection[str]) -> None:
 
 
 def quoted(names: list[str]) -> list[Column]:
-    """Columns by their names, whatever is in a name."""
+    """Return columns by their names, which may have any characters."""
     return [F.col("`" + name.replace("`", "``") + "`") for name in names]
 
 
@@ -162,13 +161,13 @@ def _others(df: DataFrame) -> list[str]:
 
 
 def _as_before(df: DataFrame) -> list[Column]:
-    """The columns of the DataFrame, in their order, with the body that `_rows` gives."""
+    """Return the DataFrame's columns, in their order, with the body from `_rows`."""
     columns = zip(df.columns, quoted(df.columns), strict=True)
     return [F.col("_body").alias(n) if n.lower() == "body" else column for n, column in columns]
 
 
 def _rows(body: Column, events: Column, why: Column) -> Column:
-    """What is to be a row: each event with its place, and the whole body once."""
+    """Return the future rows: each event with its place, and the whole body once."""
     listed = F.transform(
         events, lambda event, at: _row(at, event, F.when(at == 0, body).otherwise(F.lit(None)))
     )
@@ -181,7 +180,9 @@ def _row(index: Column, event: Column, body: Column) -> Column:
 
 
 def _text(body: Column) -> Column:
-    """The JSON text of a body, which may be base64 of it; null if it is neither, or too long."""
+    """Return the JSON text of a body, perhaps from its base64; null if there is none or it is too
+    long.
+    """
     short = F.when(~_is_too_long(body), body)
     plain = F.trim(F.try_validate_utf8(short.cast("string")), F.lit(_BLANK))
     decoded = F.trim(_unbase64(plain), F.lit(_BLANK))
@@ -198,28 +199,28 @@ def _begins_json(text: Column) -> Column:
 
 
 def _unbase64(text: Column) -> Column:
-    """The text that is in base64; null if it is no base64 of UTF-8."""
+    """Decode base64 to a text; null if the text is not base64 of UTF-8."""
     return F.try_validate_utf8(F.try_to_binary(text, F.lit("base64")).cast("string"))
 
 
 def _one(text: Column) -> Column:
-    """The JSON value of a text; null if it is not one value.
+    """Return the JSON value of a text; null unless the text is exactly one value.
 
-    It is read in brackets, because Spark ignores what follows a JSON value, such as a second one.
-    They enclose the whole text, because its own brackets are balanced.
+    The text is parsed in brackets, because Spark ignores text after a JSON value, such as a second
+    value. The brackets enclose the whole text, because its own brackets are balanced.
     """
     values = F.from_json(F.concat(F.lit("["), bounded(text), F.lit("]")), "ARRAY<STRING>", _STRICT)
     return F.when(F.size(values) == 1, F.get(values, F.lit(0)))
 
 
 def _events(text: Column, one: Column) -> Column:
-    """The events of a text, each as JSON, in an array."""
+    """Return the events of a text, each as JSON, in an array."""
     listed = F.from_json(one, "ARRAY<STRING>", _STRICT)
     return F.when(text.startswith("["), listed).when(one.isNotNull(), F.array(one))
 
 
 def _unread(body: Column, text: Column, events: Column) -> Column:
-    """Why a body gives no event; null if it gives one."""
+    """Return why a body has no event; null if it has one."""
     return (
         F.when(body.isNull(), "the body is null")
         .when(_is_too_long(body), f"the body is longer than {MOST_BODY_BYTES:,} bytes")
@@ -248,13 +249,13 @@ def _time(fields: Column, schema: Column) -> Column:
 
 
 def _timestamp(text: Column) -> Column:
-    """An RFC 3339 time, also without a zone, as some of Azure's events have it; else null."""
+    """Parse an RFC 3339 time, also without a zone, as some Azure events have; null if invalid."""
     zoned = F.when(text.rlike(r"(Z|[+-]\d\d:\d\d)$"), text).otherwise(F.concat(text, F.lit("Z")))
     return F.when(text.rlike(_RFC_3339), zoned.try_cast("timestamp"))
 
 
 def _wrong(value: Column) -> Column:
-    """The names of an event whose values are not strings, as they should be."""
+    """Return the names in an event whose values should be strings, but are not."""
     found = {n: F.to_json(F.try_variant_get(value, f"$.{n}", "variant")) for n in _TEXTS}
     wrong = [
         F.when(~(json.startswith('"') | (json == "null")), F.lit(name))
@@ -278,7 +279,7 @@ def _columns(fields: Column) -> list[Column]:
 
 
 def _reason(fields: Column, value: Column) -> Column:
-    """What is wrong with an event; null if nothing is."""
+    """Return what is wrong with an event; null if nothing is."""
     missing = [
         F.when(F.coalesce(F.col("_schema") == schema, F.lit(False)) & _is_empty(fields[name]), name)
         for schema, names in _NEEDED.items()
@@ -307,7 +308,7 @@ def _is_empty(text: Column) -> Column:
 
 
 def _variant(event: Column) -> Column:
-    """The data of an event, from the whole event as a variant, or from its base64."""
+    """Return the data of an event, from the whole event as a variant, or from its base64."""
     data = F.try_variant_get(event, "$.data", "variant")
     binary = F.col("_binary")
     as_text = F.variant_get(F.parse_json(F.to_json(F.array(binary))), "$[0]", "variant")

@@ -1,6 +1,6 @@
-"""The containers that a caller trusts: how their addresses begin, and which URLs are in them.
+"""The containers that a caller trusts: the beginnings of their addresses, and their URLs.
 
-Everything that leads to a blob is made from these values, never from the text of an event.
+Every path to a blob is made from these values, never from the text of an event.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ _STORAGE = re.compile(r"([a-z0-9-]+)((?:\.[a-z0-9]+)?)\.(?:blob|dfs)\.([a-z0-9.-
 
 
 class TrustedPlace(NamedTuple):
-    """A container. Its roots end where the path of a blob begins.
+    """A container. The roots of a container end where the path of a blob begins.
 
-    pattern: a regular expression for the URLs of its blobs, of which group 1 is the path. https:
-    begins with http:// for an endpoint without TLS. abfss, wasbs: None if the host is none of
-    Azure's.
+    pattern: a regular expression for the URLs of its blobs; group 1 is the path. https: begins with
+    http:// for an endpoint without TLS. abfss, wasbs: None if the host is not one of Azure's.
     """
 
     account: str
@@ -33,9 +32,9 @@ class TrustedPlace(NamedTuple):
 
 
 def places(trusted: str | Iterable[str]) -> tuple[TrustedPlace, ...]:
-    """The containers that these texts name: `account/container`, or the URL of a container.
+    """Return the containers that these texts name: `account/container`, or the URL of a container.
 
-    Raises ValueError for any other text, and if there is none.
+    Raises ValueError for any other text, and for no text.
     """
     texts = (trusted,) if isinstance(trusted, str) else tuple(trusted)
     if not texts:
@@ -97,13 +96,13 @@ def _root(endpoint: str, container: str) -> str:
 
 
 def _pattern(root: str, container: str) -> str:
-    # Schemes and hosts have no case, paths do. The root container need not be named.
+    # Schemes and hosts ignore case, paths do not. The root container's name is optional.
     named = r"(?:\$root/)?" if container == "$root" else f"{_quoted(container)}/"
     return rf"(?s)\A(?i:{root})/{named}(.+)\z"
 
 
 def _quoted(text: str) -> str:
-    """A text as a pattern of itself, for Java as for Python."""
+    """Return a pattern that matches this text literally, in Java and in Python."""
     return re.sub(r"([^0-9A-Za-z/:-])", r"\\\1", text)
 
 

@@ -1,4 +1,4 @@
-"""Packed messages: two formats for many rows in one body, and what tasks of `pack` and `unpack` do.
+"""Packed messages: two formats for many rows in one body, and the tasks of `pack` and `unpack`.
 
-Nothing else of the package knows of packs, except the commands that show and split them.
+Outside of this package, only the commands that show and split packs use them.
 """

@@ -3,10 +3,11 @@
 | bytes | |
 |---|---|
 | 0-5 | 6B 3A A9 69 C9 35: in base64 the text `azqpack1`, whose last digit is the version |
-| 6-13 | the stream's length when opened, a whole number without sign, the lowest byte first |
+| 6-13 | the stream's length when opened, an unsigned whole number, the lowest byte first |
 | 14 on | the stream, compressed with zstd |
 
-It is compressed as a whole, not by Arrow, where each buffer names its own length.
+The stream is compressed as a whole, because with Arrow's own compression every buffer would declare
+its own length, which a reader could not bound.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ MAGIC = base64.b64decode("azqpack1")
 _HEADER = struct.Struct("<6sQ")
 _LEVEL = 3
 _NEEDED = (14, 0, 1)
-"""Before this version Arrow ran code that a stream brought (CVE-2023-47248)."""
+"""Older versions of Arrow ran code that a stream brought (CVE-2023-47248)."""
 
 
 class ArrowFormat:
-    """Writes packs. What it packs are record batches of one schema."""
+    """Writer of packs from record batches of one schema."""
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as they are written: times in UTC, without the metadata of Spark's columns.
+        """Return the rows as they are written: times in UTC, without metadata of Spark's columns.
 
-        Raises InvalidRow for a value that no reader would take.
+        Raises InvalidRow for a value that readers refuse.
         """
         columns = [in_spark(column) for column in rows.columns]
         fields = [
@@ -53,7 +54,7 @@ class ArrowFormat:
 
     @staticmethod
     def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """One batch of several."""
+        """Join several batches into one."""
         if len(pieces) == 1:
             return pieces[0]
         (joined,) = pa.Table.from_batches(pieces).combine_chunks().to_batches()
@@ -61,19 +62,19 @@ class ArrowFormat:
 
     @staticmethod
     def size(rows: pa.RecordBatch) -> int:
-        """About how many bytes the rows take when opened."""
+        """Return the approximate size of the rows in bytes, when opened."""
         return int(rows.nbytes)
 
     @staticmethod
     def packed(rows: pa.RecordBatch) -> bytes:
-        """The bytes of a pack."""
+        """Return the bytes of a pack."""
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, rows.schema) as writer:
             writer.write_batch(rows)
         opened = stream.getvalue()
         compressed = pa.Codec("zstd", _LEVEL).compress(opened, asbytes=True)
         packed = _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
-        if opened.size > LARGE_BYTES:  # one row: others share a message only up to this size
+        if opened.size > LARGE_BYTES:  # a single row: rows share a message only up to this size
             try:
                 open_arrow(packed, rows.schema, PackBounds())
             except CorruptPack as error:
@@ -82,7 +83,7 @@ class ArrowFormat:
 
 
 def _check_readable(rows: pa.RecordBatch) -> None:
-    """Raise InvalidRow for a value that `unpack` would refuse, with all rows of its message."""
+    """Raise InvalidRow for a value for which `unpack` would refuse the whole message."""
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         try:
             column.validate(full=True)
@@ -98,7 +99,7 @@ def _check_readable(rows: pa.RecordBatch) -> None:
 
 
 def open_arrow(data: bytes, wanted: pa.Schema | None, bounds: PackBounds) -> list[pa.RecordBatch]:
-    """The rows of a pack, with the columns of `wanted`; None: with all it has.
+    """Return the rows of a pack, with the columns of `wanted`; None: with all columns of the pack.
 
     Raises CorruptPack, and errors of Arrow.
     """
@@ -142,10 +143,10 @@ def _checked(
     budget = Budget(bounds.max_bytes)
     rows = [batch for batch in batches if batch.num_rows]
     for batch in rows:
-        # Each as often as it is named: sixteen columns may name the same bytes.
+        # Each buffer counts as often as columns name it: sixteen columns may name the same bytes.
         budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
         batch.validate(full=True)
     if wanted is None or not rows:
         return rows
-    # As one: a column takes its time in each batch, however few rows that has.
+    # As one batch, because a column costs time per batch, however few rows the batch has.
     return [fitted(ArrowFormat.joined(rows), wanted, Budget(bounds.max_bytes))]

@@ -1,4 +1,4 @@
-"""What a message's body is: a pack of one of the formats, a JSON object, or something else."""
+"""Classification of a message's body: a pack in either format, a JSON object, or other text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from .json_format import JsonFormat, lines_in, unzipped
 from .json_values import parsed, rows_of_lines
 
 FULL_BYTES = 44 * 1_024
-"""Up to where a pack is filled, before base64: its dead letter's envelope fits, too."""
+"""Size up to which a pack is filled, before base64, so that the envelope of a dead letter fits,
+too.
+"""
 
 _MARK = "azqpack"
 _VERSION = "1"
@@ -32,13 +34,13 @@ _EVENTS: dict[str, frozenset[str]] = {
 
 
 class BodyKind(str, enum.Enum):
-    """What a body is. The values are the names of the formats."""
+    """Kind of a body. The values are the names of the formats."""
 
     ARROW = "arrow"
     JSON = "json"
     OBJECT = "object"
     UNKNOWN = "unknown"
-    """A pack of a version that this release does not know."""
+    """A pack of a version that this release cannot read."""
     OTHER = "other"
 
     @property
@@ -48,19 +50,19 @@ class BodyKind(str, enum.Enum):
 
 
 class Format(Protocol):
-    """Writes packs. What it packs has a length and slices."""
+    """Interface of a writer of packs. The rows of a format have a length and slices."""
 
     def prepared(self, rows: pa.RecordBatch, /) -> Any:
-        """The rows as they are kept until they are packed."""
+        """Return the rows in the form in which they wait to be packed."""
 
     def joined(self, pieces: Any, /) -> Any:
-        """One of several."""
+        """Join several pieces into one."""
 
     def size(self, rows: Any, /) -> int:
-        """About how many bytes rows take when opened."""
+        """Return the approximate size of the rows in bytes, when opened."""
 
     def packed(self, rows: Any, /) -> bytes:
-        """The bytes of a pack."""
+        """Return the bytes of a pack."""
 
 
 FORMATS: Mapping[str, Format] = {"arrow": ArrowFormat(), "json": JsonFormat()}
@@ -68,7 +70,7 @@ FORMATS: Mapping[str, Format] = {"arrow": ArrowFormat(), "json": JsonFormat()}
 
 @dataclass(frozen=True, slots=True)
 class PackBody:
-    """A body. data: the bytes of a pack. text: of an object, or of what is neither."""
+    """A body. data: the bytes of a pack. text: the text of any other body."""
 
     kind: BodyKind
     data: bytes = b""
@@ -77,9 +79,9 @@ class PackBody:
 
 
 def body_of(body: str | bytes, most: int) -> PackBody:
-    """What a body is. most: how many bytes it may have.
+    """Classify a body. most: largest allowed size in bytes.
 
-    Raises CorruptPack for one that is larger, and ValueError if it is not base64.
+    Raises CorruptPack for a larger body, and ValueError if the body is not base64.
     """
     if isinstance(body, bytes):
         if len(body) > most:
@@ -96,7 +98,7 @@ def body_of(body: str | bytes, most: int) -> PackBody:
 
 
 def _pack(text: str, data: bytes) -> PackBody:
-    """text: how the base64 of it begins."""
+    """Return a pack. text: beginning of its base64."""
     if text.startswith(_ZIPPED):
         return PackBody(BodyKind.JSON, data, version=_VERSION)
     version = text[len(_MARK) : len(_MARK) + 1]
@@ -107,10 +109,13 @@ def _pack(text: str, data: bytes) -> PackBody:
 def rows_of(
     body: str | bytes | None, wanted: pa.Schema, bounds: PackBounds
 ) -> list[pa.RecordBatch]:
-    """The rows of a message, with the columns of `wanted`. Raises CorruptPack, which says why not.
+    """Return the rows of a message, with the columns of `wanted`.
 
-    An object is a message of one row. Nothing of a body gets around: whatever a library raises on
-    it, MemoryError included, is about the message.
+    Raises CorruptPack with the reason.
+
+    A JSON object is a message of one row. Any error of a library counts as CorruptPack, even
+    MemoryError, because the message caused it. The exception is ImportError, which is raised as it
+    is.
     """
     if body is None:
         raise CorruptPack(
@@ -144,7 +149,7 @@ def _rows(body: PackBody, wanted: pa.Schema, bounds: PackBounds) -> list[pa.Reco
 
 
 def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
-    """Refuse an object that is no row, though it may have a column of the schema."""
+    """Refuse an object that is not a row, even if it has a column of the schema."""
     if text.startswith(MARK):
         raise CorruptPack("it refers to a blob: read the queue with largeBody=blob")
     if envelope_of(text) is not None:
@@ -157,9 +162,9 @@ def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
 
 
 def all_rows(body: PackBody, bounds: PackBounds) -> list[pa.RecordBatch] | list[bytes]:
-    """What a pack holds, in its own columns: record batches or lines.
+    """Return all columns of a pack's rows, as record batches or lines.
 
-    Raises CorruptPack, and what libraries raise. Lines are not looked into.
+    Raises CorruptPack, and errors of libraries. Lines are not parsed.
     """
     if body.kind is BodyKind.ARROW:
         return open_arrow(body.data, None, bounds)

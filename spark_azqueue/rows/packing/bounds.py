@@ -1,4 +1,4 @@
-"""How much a message may ask for when it is opened. Bodies come from anybody."""
+"""Limits on a message when it is opened, because anyone may have sent its body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_BYTES = 16 * 2**20
 MAX_ROWS = 100_000
 
 LARGE_BYTES = 4 * 2**20
-"""Rows that share a message take no more: a reader opens up to 16 MiB, and may take wider types."""
+"""Most bytes of rows that share a message. A reader opens up to 16 MiB, and may use wider types."""
 
 
 class CorruptPack(Exception):  # noqa: N818
@@ -17,21 +17,21 @@ class CorruptPack(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class PackBounds:
-    """Of one message: bytes of its rows when opened, and how many rows."""
+    """Limits for one message: bytes of its rows when opened, and number of rows."""
 
     max_bytes: int = MAX_BYTES
     max_rows: int = MAX_ROWS
 
 
 class Budget:
-    """What is left of a message's bytes. Taken before anything is allocated."""
+    """Bytes that a message may still use. Bytes are counted before memory is allocated."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._left: float = size
 
     def take(self, size: float) -> None:
-        """Count bytes. Raises CorruptPack if there are not so many left."""
+        """Count bytes. Raises CorruptPack if fewer bytes are left."""
         self._left -= size
         if self._left < 0:
             raise CorruptPack(f"its rows would take more than max_bytes={self._size:,} when opened")

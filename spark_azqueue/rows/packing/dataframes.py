@@ -1,6 +1,6 @@
 """`pack` and `unpack`: many rows in one message. See docs/packing.md.
 
-Both take a DataFrame of a stream, a batch or a Connect client.
+Both accept a DataFrame of a stream, a batch or a Connect client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["pack", "unpack"]
 
 Through = Callable[[Iterator[Any]], Iterator[Any]]
-"""Passes record batches on."""
+"""A function that passes record batches on."""
 
 _BODIES = {"text": StringType(), "binary": BinaryType()}
 _ROUTES = ("queue", "visibility_delay", "visible_at", "time_to_live")
@@ -48,20 +48,20 @@ def pack(
     route: Sequence[str] = (),
     max_rows: int = MAX_ROWS,
 ) -> DataFrame:
-    """Pack rows into as few messages as hold them, to write with `format("azqueue")`.
+    """Pack rows into as few messages as possible, to write with `format("azqueue")`.
 
         pack(orders).writeStream.format("azqueue").options(**azure).option("queue", "orders")
 
-    df: rows of any columns; docs/packing.md lists the types.
+    df: rows with any columns; docs/packing.md lists the types.
     format: "arrow", or "json" for readers without Arrow: gzip of lines of JSON.
-    body: "text" for a sink without `messageEncoding`, "binary" for one with base64.
-    route: columns that the sink reads, of `queue`, `visibility_delay`, `visible_at` and
-        `time_to_live`. They are not packed; a message has rows of one route.
-    max_rows: rows of a message, at most; no more than 100,000, which is what `unpack` opens.
+    body: "text" for a sink without `messageEncoding`, "binary" for a sink with base64.
+    route: columns for the sink, of `queue`, `visibility_delay`, `visible_at` and `time_to_live`.
+        These columns are not packed; all rows of a message have the same route.
+    max_rows: most rows of a message, up to 100,000, the limit of `unpack`.
 
-    A task fills a message up to 44 KiB before base64, and sends what is left at its end: `coalesce`
-    makes fuller ones. Returns `body` and the columns of the route. Raises InvalidOption and
-    InvalidSchema; a value that no reader takes fails its task with InvalidRow.
+    A task fills each message up to 44 KiB before base64, and sends the remaining rows at its end:
+    `coalesce` makes fuller messages. Returns `body` and the columns of the route. Raises
+    InvalidOption and InvalidSchema; a value that readers refuse fails its task with InvalidRow.
     """
     _check_choice("pack", "format", format, FORMATS)
     _check_choice("pack", "body", body, _BODIES)
@@ -96,23 +96,22 @@ def unpack(
     max_bytes: int = MAX_BYTES,
     max_rows: int = MAX_ROWS,
 ) -> DataFrame:
-    """Open messages: one row for each row that `pack` put into them, in their order.
+    """Open messages: return one row for each packed row, in the packed order.
 
         unpack(spark.readStream.format("azqueue")….load(), "order_id BIGINT, total DECIMAL(10,2)")
 
-    df: with the column `body`, as the source gives it. Both formats are read, as text or binary,
-        and a body that is one JSON object is a message of one row.
+    df: with the source's column `body`. Both formats are read, as text or binary, and a body that
+        is one JSON object is a message of one row.
     schema: the columns of rows, a text or a StructType, found by name (capitals do not count). A
-        value has to fit its type as it is.
+        value has to fit its type without a change.
     corrupt: "fail": a message that cannot be opened fails its task with UndecodableBody. "column":
-        it becomes one row of NULLs with its text in `_corrupt_record`.
+        such a message becomes one row of NULLs with its text in `_corrupt_record`.
     keep_body: keep `body`, the same for all rows of a message.
-    max_bytes, max_rows: of one message, when opened. A message with more cannot be opened.
+    max_bytes, max_rows: limits of one message when opened. A larger message cannot be opened.
 
     Returns all columns of df but `body`, then `message_row` and the columns of schema.
-    **`(message_id, message_row)` is a row's identity**; `message_id` alone is the message's. Set
-    a watermark behind it: Spark drops one that was set before. Raises InvalidOption and
-    InvalidSchema.
+    **`(message_id, message_row)` identifies a row**; `message_id` alone identifies the message. Set
+    a watermark after `unpack`: Spark drops an earlier one. Raises InvalidOption and InvalidSchema.
     """
     _check_choice("unpack", "corrupt", corrupt, ("fail", "column"))
     check_number("unpack", "max_bytes", max_bytes)
@@ -124,10 +123,10 @@ def unpack(
 def unpack_telling(
     df: DataFrame, schema: StructType | str, reason: str, through: Through
 ) -> DataFrame:
-    """Open messages as `unpack(corrupt="column")` does, with a last column that says why not.
+    """Open messages as `unpack(corrupt="column")` does, with a last column for the reason.
 
-    reason: its name. through: gets the record batches that leave a task, and returns them; its last
-    column is this one.
+    reason: name of the column that says why a message cannot be opened. through: takes and returns
+    the record batches that leave a task.
     """
     return _unpacked(df, schema, PackBounds(), reason=reason, through=through)
 
@@ -174,7 +173,7 @@ def _unpacked(
 
 
 def _numbered(df: DataFrame, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
-    """These columns, numbered: for Spark a name must not occur twice, nor have a dot."""
+    """Select these columns under numbers, because Spark allows here no repeated name and no dot."""
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
     return df.select(*quoted).toDF(*(field.name for field in _numbers(fields, 0)))
 

@@ -1,4 +1,4 @@
-"""What a task of `pack` does: rows become the bodies of as few messages as hold them."""
+"""The tasks of `pack`: they pack rows into the bodies of as few messages as possible."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _BODIES_IN_A_BATCH = 64
 _NEARLY_FULL = 0.9
 _ROWS_AT_FIRST = 64
 _GUESSES = 8
-"""Rows may differ so much that a guess by their size does not get nearer; then halves are taken."""
+"""Guesses by size, after which halves are tried. Rows may differ too much in size for guesses."""
 
 
 class Filled(NamedTuple):
-    """A message. rows: how many of the first ones are in it. data: the bytes of the pack."""
+    """A message. rows: number of the first rows that it contains. data: the bytes of the pack."""
 
     rows: int
     data: bytes
 
 
 class Filling:
-    """Rows of one group that wait until they fill a message. In their order."""
+    """Rows of one group that wait until they fill a message, in their order."""
 
     def __init__(self, chosen: Format, max_rows: int) -> None:
         self._format = chosen
@@ -37,12 +37,12 @@ class Filling:
         self._pieces: list[Any] = []
         self._rows = 0
         self.size = 0
-        """Bytes of the rows that wait."""
+        """Bytes of the waiting rows."""
         self._row_bytes = 0.0
-        """Of a packed row, as the last message had it; 0: unknown."""
+        """Bytes per packed row in the last message; 0: unknown."""
 
     def add(self, rows: Any) -> Iterator[Filled]:
-        """Take rows. Returns the messages that are full."""
+        """Add rows. Yields the messages that are full."""
         self._pieces.append(rows)
         self._rows += len(rows)
         self.size += self._format.size(rows)
@@ -53,7 +53,7 @@ class Filling:
             yield found
 
     def rest(self) -> Iterator[Filled]:
-        """The messages of all rows that wait."""
+        """Yield the messages of all waiting rows."""
         while self._rows:
             found = self._next(is_last=True)
             assert found is not None
@@ -67,7 +67,7 @@ class Filling:
         return self._rows * self._row_bytes >= FULL_BYTES
 
     def _next(self, *, is_last: bool) -> Filled | None:
-        """The next message; None if the rows would not fill it, and more may come."""
+        """Return the next message; None if the rows do not fill a message, and more may come."""
         rows = self._format.joined(self._pieces)
         count, data = self._filled(rows, self._limit(rows))
         self._row_bytes = len(data) / count
@@ -82,7 +82,7 @@ class Filling:
         return Filled(count, data)
 
     def _limit(self, rows: Any) -> int:
-        """How many of the first rows a reader opens at once; at least one."""
+        """Return how many of the first rows a reader can open at once; at least one."""
         share = self._rows * LARGE_BYTES // max(1, self.size)
         limit = max(1, min(self._rows, self._max_rows, share))
         # The first rows may be larger than the others.
@@ -91,7 +91,7 @@ class Filling:
         return limit
 
     def _filled(self, rows: Any, limit: int) -> tuple[int, bytes]:
-        """How many of the first rows to take, and their pack: as many as fit, at least one."""
+        """Return a number of the first rows, as many as fit but at least one, and their pack."""
         guess = int(FULL_BYTES / self._row_bytes * 0.98) if self._row_bytes else _ROWS_AT_FIRST
         count = max(1, min(limit, guess))
         best: tuple[int, bytes] | None = None
@@ -115,10 +115,10 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """What a task of `pack` does. It goes to the tasks.
+    """Work of one task of `pack`. Spark sends this object to the tasks.
 
-    names: the columns to pack. Batches have them first, under other names, and behind them the
-    columns of the route. is_text: bodies are base64 in a string, else binary.
+    names: the columns to pack. Batches have these columns first, under other names, then the
+    columns of the route. is_text: bodies are base64 in a string, otherwise binary.
     """
 
     format: str
@@ -127,7 +127,7 @@ class PackWork:
     max_rows: int
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Messages: `body`, and the columns of the route. Raises InvalidRow."""
+        """Yield messages: `body`, and the columns of the route. Raises InvalidRow."""
         groups: dict[tuple[Any, ...], _Group] = {}
         out = _Out(self.is_text)
         for batch in batches:
@@ -180,7 +180,7 @@ class PackWork:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """route: one row, with the columns of the route alone."""
+    """Waiting rows of one route. route: one row, with only the columns of the route."""
 
     route: pa.RecordBatch
     filling: Filling

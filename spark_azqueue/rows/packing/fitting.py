@@ -1,6 +1,6 @@
-"""Columns of Arrow as the columns that a reader asked for: each value as it is, or not at all.
+"""Conversion of Arrow columns to the columns of a reader's schema, without changing a value.
 
-What is asked for is charged to the message's budget before it is allocated.
+Memory is charged to the message's budget before it is allocated.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TEXTS_AT_ONCE = 8_192
 
 
 def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
-    """The columns of `wanted` of these rows, in its order and types.
+    """Return the columns of `wanted` of these rows, in the order and types of `wanted`.
 
-    rows: validated in full. A column that is missing is NULL, and costs nothing. Raises
-    CorruptPack, which names the column, and errors of Arrow.
+    rows: validated in full. A missing column is NULL, and costs no memory. Raises CorruptPack with
+    the column's name, and errors of Arrow.
     """
     places = places_in(rows.schema.names)
     found: list[pa.Array | None] = []
@@ -48,10 +48,10 @@ def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.Record
 def with_nulls(
     columns: Sequence[pa.Array | None], wanted: pa.Schema, length: int
 ) -> pa.RecordBatch:
-    """The columns as rows; one that is None is NULL in all of them.
+    """Return the columns as rows. A column that is None is NULL in all rows.
 
-    The sender of a few bytes would take memory for all columns that a reader knows. So all NULL
-    columns share their bytes, as the fields of one struct.
+    All NULL columns share their bytes, as the fields of one struct. Otherwise a sender of a few
+    bytes could allocate memory for every column that a reader knows.
     """
     missing = [
         field.with_nullable(True)
@@ -65,9 +65,10 @@ def with_nulls(
 
 
 def in_spark(array: Any) -> pa.Array:
-    """The values in the type that `as_spark` says. Raises ArrowInvalid if one would be changed.
+    """Convert the values to the type of `as_spark`. Raises ArrowInvalid if a value would change.
 
-    Part by part: a cast of Arrow refuses a NULL struct of what is NOT NULL.
+    Each part is converted separately, because a cast of Arrow refuses a NULL struct with NOT NULL
+    fields.
     """
     kind = as_spark(array.type)
     if kind == array.type:
@@ -82,7 +83,7 @@ def in_spark(array: Any) -> pa.Array:
 
 
 def places_in(names: Iterable[str]) -> dict[str, list[int]]:
-    """Where each name is, in small letters."""
+    """Return the places of each name, in lower case."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name.lower(), []).append(place)
@@ -90,9 +91,11 @@ def places_in(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
-    """Where a column is; capitals do not count. None: nowhere. Raises CorruptPack if it is twice.
+    """Return the place of a column, ignoring case; None if it is missing.
 
-    places: what `places_in` returns.
+    Raises CorruptPack for two.
+
+    places: result of `places_in`.
     """
     found = places.get(name.lower(), [])
     if len(found) > 1:
@@ -101,7 +104,7 @@ def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
 
 
 def _fit(array: pa.Array, field: pa.Field, path: str, budget: Budget, absent: int = 0) -> pa.Array:
-    """absent: how many are NULL because what they are in is."""
+    """Convert one column. absent: number of values that are NULL because their struct is NULL."""
     kind = field.type
     if not field.nullable and array.null_count > absent:
         raise CorruptPack(f"the column '{path}' has a NULL, and it is NOT NULL in the schema")
@@ -140,14 +143,16 @@ def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
     lengths = pc.fill_null(array.value_lengths(), 0)
     ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    # Without its empty bitmap of NULLs: before 26, pyarrow takes no such offsets beside a mask.
+    # Without the empty bitmap of NULLs: before version 26, pyarrow refuses such offsets with a
+    # mask.
     offsets = pa.Array.from_buffers(pa.int32(), len(offsets), [None, offsets.buffers()[1]])
     return pa.ListArray.from_arrays(offsets, values, type=kind, mask=_mask(array))
 
 
 def _mask(array: pa.Array) -> pa.Array | None:
-    """Where it is NULL. None for nowhere: before 17, pyarrow ends the process for a map whose
-    entries have such a mask.
+    """Return where the array is NULL; None if it is NULL nowhere.
+
+    Before version 17, pyarrow crashes for a map whose entries have a mask without NULLs.
     """
     return array.is_null() if array.null_count else None
 
@@ -168,7 +173,7 @@ def _fit_map(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
 
 
 def as_pairs(array: Any) -> pa.Array:
-    """An array of maps as one of lists of structs; the same bytes."""
+    """Return an array of maps as an array of lists of structs, with the same bytes."""
     kind = array.type
     fields = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
     pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
@@ -176,7 +181,10 @@ def as_pairs(array: Any) -> pa.Array:
 
 
 def _relabelled(lists: Any, kind: pa.DataType, inner: pa.Array) -> pa.Array:
-    """The same offsets around `inner`. A view would refuse a NULL struct of what is NOT NULL."""
+    """Return the same offsets around `inner`.
+
+    A view would refuse a NULL struct with NOT NULL fields.
+    """
     offsets = lists.buffers()[:2]
     return pa.Array.from_buffers(kind, len(lists), offsets, offset=lists.offset, children=[inner])
 
@@ -198,7 +206,10 @@ def _fit_leaf(array: pa.Array, kind: pa.DataType, path: str, budget: Budget) -> 
 
 
 def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None:
-    """The values in another type, None if it is of another sort. Raises if one would be changed."""
+    """Convert the values; None if the types are of different sorts.
+
+    Raises if a value would change.
+    """
     given, types = array.type, pa.types
     for is_text, is_large in (
         (types.is_string, types.is_large_string),
@@ -230,10 +241,10 @@ def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None
 
 
 def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The nearest values; one that is too large is none."""
+    """Return the nearest values. Raises OverflowError for a value that is too large."""
     if pa.types.is_decimal(array.type):
-        # By its digits: Arrow divides by a power of ten, which rounds a second time. In pieces,
-        # since a text takes several times the bytes of its number.
+        # Converted by its digits, because Arrow divides by a power of ten, which rounds a second
+        # time. In pieces, because a text takes several times the bytes of its number.
         pieces = [
             array.slice(start, _TEXTS_AT_ONCE).cast(pa.string()).cast(kind)
             for start in range(0, len(array), _TEXTS_AT_ONCE)
@@ -248,7 +259,7 @@ def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_within(array: pa.Array) -> bool:
-    """False for a date or time that Python cannot hold, or a time that no day has."""
+    """False for a date or time that Python cannot hold, or a time outside of a day."""
     kind, types = array.type, pa.types
     if types.is_date(kind):
         numbers, first, last = array.view(pa.int32()), FIRST_DAY, LAST_DAY

@@ -1,8 +1,8 @@
-"""An Arrow IPC stream, looked at before Arrow reads it: its messages, and what each announces.
+"""Check of an Arrow IPC stream before Arrow reads it: its messages and the sizes they declare.
 
-Arrow allocates what a message announces, and opens what is compressed inside, before anything can
-be checked. So only a stream that has one schema, plain record batches and an end is given to it.
-The layout: https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and Message.fbs.
+Arrow allocates the declared sizes, and decompresses inner buffers, before anything can be checked.
+So Arrow gets only a stream of one schema, plain record batches and an end. The layout:
+https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and Message.fbs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _CONTINUES = 0xFFFFFFFF
 _METADATA_AT_MOST = 2**20
 _BATCHES_AT_MOST = 1_024
 _NAMED_AT_MOST = 4 * 2**20
-"""Bytes of a stream's fields, names and metadata, when Arrow has made them."""
+"""Most bytes of a stream's fields, names and metadata after Arrow has parsed them."""
 
 _EXTENSION = b"ARROW:extension:"
-"""How the keys begin that name an extension type. Arrow gives what a sender wrote beside them to
-that type's own parser while it builds the schema, before any type can be refused."""
+"""Beginning of the keys that name an extension type.
+
+While Arrow builds the schema, it passes the sender's text to the parser of this type, before any
+type can be refused.
+"""
 
 _FIELD_BYTES = 256
 _TIMESTAMP, _UNION = 10, 14
@@ -30,7 +33,10 @@ _READ = {kind: struct.Struct(f"<{kind}").unpack_from for kind in "BHhIiq"}
 
 
 def check_stream(data: memoryview, max_rows: int) -> int:
-    """The rows that an IPC stream announces. Raises CorruptPack for one that is not to be read."""
+    """Return the number of rows that an IPC stream declares.
+
+    Raises CorruptPack for an unsafe stream.
+    """
     try:
         return _checked(data, max_rows)
     except struct.error:
@@ -80,10 +86,10 @@ def _checked(data: memoryview, max_rows: int) -> int:
 
 
 def _schema_size(schema: _Table, most: int) -> int:
-    """Bytes of what Arrow makes of a schema, about. Raises CorruptPack for more than `most`.
+    """Return the approximate bytes of a parsed schema. Raises CorruptPack for more than `most`.
 
-    Two offsets may point to one table or one text, and it is made as often as it is named: 100 KB
-    would take 60 GB.
+    Two offsets may point to one table or one text, which Arrow makes as often as it is named: 100
+    KB could take 60 GB.
     """
     size = _named(schema, most, 2)
     waiting = [(schema, 1)]
@@ -99,7 +105,7 @@ def _schema_size(schema: _Table, most: int) -> int:
 
 
 def _named(table: _Table, most: int, number: int) -> int:
-    """Bytes of the pairs of texts in this field.
+    """Return the bytes of the pairs of texts in this field.
 
     Raises CorruptPack for more than `most`, and for a pair that names an extension type.
     """
@@ -117,7 +123,7 @@ def _named(table: _Table, most: int, number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of a flatbuffer: fields by number. All reads are checked by struct's own bounds."""
+    """A table of a flatbuffer: fields by number. The bounds of `struct` check all reads."""
 
     data: memoryview
     start: int
@@ -127,7 +133,7 @@ class _Table:
         return cls(data, _at("I", data, 0))
 
     def _field(self, number: int) -> int:
-        """Where the field is, 0 if it is left out."""
+        """Return the place of a field, 0 if it is left out."""
         entries = self.start - _at("i", self.data, self.start)
         if 4 + 2 * number >= _at("H", self.data, entries):
             return 0
@@ -148,12 +154,12 @@ class _Table:
         return _Table(self.data, place + _at("I", self.data, place))
 
     def length(self, number: int) -> int:
-        """Of a text or a vector, 0 if it is left out."""
+        """Return the length of a text or a vector, 0 if it is left out."""
         place = self._field(number)
         return _at("I", self.data, place + _at("I", self.data, place)) if place else 0
 
     def text(self, number: int, most: int) -> bytes:
-        """The first `most` bytes of a text, none if it is left out."""
+        """Return the first `most` bytes of a text, none if it is left out."""
         place = self._field(number)
         if not place:
             return b""
@@ -161,7 +167,7 @@ class _Table:
         return bytes(self.data[place + 4 :][: min(most, _at("I", self.data, place))])
 
     def tables(self, number: int) -> Iterator[_Table]:
-        """Those of a vector."""
+        """Yield the tables of a vector."""
         place = self._field(number)
         if not place:
             return

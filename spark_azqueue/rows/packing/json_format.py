@@ -1,4 +1,4 @@
-"""The format `json`: gzip of lines, each of them a JSON object; easy in any language.
+"""The format `json`: gzip of lines that are JSON objects; easy to read in any language.
 
 No value is lost: whole and decimal numbers have all their digits, times six digits and a zone.
 """
@@ -36,11 +36,11 @@ _Written = Callable[[Any], str]
 
 
 class JsonFormat:
-    """Writes packs. What it packs are lines, without their ends."""
+    """Writer of packs from lines without line ends."""
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> list[bytes]:
-        """A line for each row. Raises InvalidRow for a value that JSON does not hold."""
+        """Return a line for each row. Raises InvalidRow for a value that JSON cannot represent."""
         lines = [line.encode() for line in lines_of(rows)]
         try:
             for line in lines:
@@ -52,18 +52,19 @@ class JsonFormat:
 
     @staticmethod
     def joined(pieces: Sequence[list[bytes]]) -> list[bytes]:
-        """One list of several."""
+        """Join several lists into one."""
         return [line for piece in pieces for line in piece]
 
     @staticmethod
     def size(rows: list[bytes]) -> int:
-        """How many bytes the lines take when opened."""
+        """Return the bytes of the lines when opened."""
         return sum(map(len, rows)) + len(rows)
 
     @staticmethod
     def packed(rows: list[bytes]) -> bytes:
-        """The bytes of a pack. Raises InvalidRow for a row that no reader would open."""
-        if JsonFormat.size(rows) > MAX_BYTES:  # one row: others share a message only if small
+        """Return the bytes of a pack. Raises InvalidRow for a row that readers would refuse."""
+        # A single row: rows share a message only if they are small
+        if JsonFormat.size(rows) > MAX_BYTES:
             raise InvalidRow(
                 f"pack(format='json'): no reader would open a row of {JsonFormat.size(rows):,}"
                 f" bytes; a message has {MAX_BYTES:,} at most. Split it"
@@ -72,7 +73,7 @@ class JsonFormat:
 
 
 def unzipped(data: bytes, bounds: PackBounds) -> bytes:
-    """What gzip compressed, in one member or more. Raises CorruptPack."""
+    """Decompress gzip data of one or more members. Raises CorruptPack."""
     opened = bytearray()
     place = 0
     for _ in range(_MEMBERS_AT_MOST):
@@ -83,10 +84,10 @@ def unzipped(data: bytes, bounds: PackBounds) -> bytes:
 
 
 def _unzip(data: memoryview, place: int, opened: bytearray, most: int) -> int:
-    """Add what one member holds, from `place` on. Returns where the next begins."""
+    """Append the contents of the member at `place`. Returns the place of the next member."""
     member = zlib.decompressobj(wbits=31)
     while not member.eof:
-        # A member keeps a copy of all that it was given and does not need.
+        # A member keeps a copy of the input that it does not need, so it gets small pieces.
         piece = data[place : place + _PIECE_BYTES]
         if not piece:
             raise CorruptPack("its gzip ends early")
@@ -101,7 +102,10 @@ def _unzip(data: memoryview, place: int, opened: bytearray, most: int) -> int:
 
 
 def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
-    """The lines of an opened pack; the last may have no end. Raises CorruptPack if too many."""
+    """Yield the lines of an opened pack; the last may have no end.
+
+    Raises CorruptPack for too many.
+    """
     if data.count(b"\n") + (not data.endswith(b"\n")) > bounds.max_rows and data:
         raise CorruptPack(f"it has more rows than max_rows={bounds.max_rows:,}")
     start = 0
@@ -113,9 +117,12 @@ def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
 
 
 def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
-    """A line of JSON for each row, with all columns. Raises InvalidRow for what JSON cannot say.
+    """Yield a line of JSON for each row, with all columns.
 
-    Of a row with very many values, too: in Python each takes a hundred times its bytes.
+    Raises InvalidRow if JSON cannot hold a value.
+
+    A row with very many values is refused, too, because a Python value takes a hundred times its
+    bytes.
     """
     count = sum(map(_values, rows.columns))
     if count <= VALUES_AT_MOST:
@@ -129,12 +136,12 @@ def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
 
 
 def _values(array: pa.Array) -> int:
-    """How many values an array has, with those inside."""
+    """Return the number of values of an array, including nested ones."""
     return len(array) + sum(_values(inner) for _, inner in _inside(array))
 
 
 def least_bytes(rows: pa.RecordBatch) -> int:
-    """Bytes that the rows take as JSON at least: their names, and a digit a value."""
+    """Return the least bytes that the rows take as JSON: their names, and a digit per value."""
     columns = zip(rows.schema.names, rows.columns, strict=True)
     return sum(_least_bytes(name, column) for name, column in columns)
 
@@ -145,7 +152,7 @@ def _least_bytes(name: str, array: pa.Array) -> int:
 
 
 def _inside(array: Any) -> Iterator[tuple[str, pa.Array]]:
-    """The arrays in a nested one, with the names that JSON repeats; "" for elements."""
+    """Yield the arrays within a nested array, with the names that JSON repeats; "" for elements."""
     kind = array.type
     if pa.types.is_struct(kind):
         yield from zip((each.name for each in kind), array.flatten(), strict=True)
@@ -182,11 +189,11 @@ def _cause(error: Exception) -> str:
 
 
 class _NotInJson(ValueError):  # noqa: N818
-    """A value that JSON cannot say."""
+    """A value that JSON cannot represent."""
 
 
 def _writer(kind: pa.DataType) -> _Written:
-    """What writes a value of a type; NULL is null."""
+    """Return a function that writes a value of a type; NULL is null."""
     write = _writer_of_values(kind)
 
     def or_null(value: Any) -> str:
@@ -261,6 +268,6 @@ def _time(microseconds: int) -> str:
 
 
 def duration_text(microseconds: int) -> str:
-    """A day-time interval in ISO 8601, in seconds."""
+    """Return a day-time interval in ISO 8601, in seconds."""
     seconds = Decimal(abs(microseconds)).scaleb(-6)
     return f"{'-' if microseconds < 0 else ''}PT{seconds:f}S"

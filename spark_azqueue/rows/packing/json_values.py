@@ -1,4 +1,4 @@
-"""Values of JSON as values of the columns that a reader asked for: each as it is, or not at all."""
+"""Conversion of JSON values to the columns of a reader's schema, without changing a value."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from .fitting import FIRST_US, LAST_US, with_nulls
 from .kinds import VARIANT, in_numbers, spark_name
 
 VALUES_AT_MOST = 250_000
-"""Values of one line, and about how many are held at once: a value takes some 60 bytes."""
+"""Most values of one line, and about the most that are held at once.
+
+A value takes some 60 bytes.
+"""
 
 _ROW_VALUES = 4
-"""What a row takes besides, in values."""
+"""Overhead of a row, in values."""
 
 _DIGITS_AT_MOST = 4_000
 _EXACT = Context(prec=80)
@@ -39,7 +42,9 @@ _Read = Callable[[Any], Any]
 
 
 class _Misfit(ValueError):  # noqa: N818
-    """A value is not of the type that was asked for. path: where, from within."""
+    """A value does not have the type of the schema. path: place of the value, built from the
+    inside.
+    """
 
     def __init__(self, path: str = "") -> None:
         super().__init__()
@@ -49,9 +54,9 @@ class _Misfit(ValueError):  # noqa: N818
 def rows_of_lines(
     lines: Iterable[bytes | str], wanted: pa.Schema, bounds: PackBounds
 ) -> list[pa.RecordBatch]:
-    """The rows of lines that are JSON objects, with the columns of `wanted`.
+    """Return the rows of lines that are JSON objects, with the columns of `wanted`.
 
-    Raises CorruptPack, and what Python and Arrow raise on values that they cannot hold.
+    Raises CorruptPack, and errors of Python and Arrow for values that they cannot hold.
     """
     read = _Rows(wanted)
     budget = Budget(bounds.max_bytes)
@@ -72,7 +77,7 @@ def rows_of_lines(
 
 
 def parsed(line: bytes | str) -> Any:
-    """The value that a text of JSON is: objects with each name once, numbers with all digits.
+    """Parse a JSON text. Numbers keep all digits, and an object with a repeated name is refused.
 
     Raises CorruptPack, ValueError and RecursionError.
     """
@@ -82,7 +87,7 @@ def parsed(line: bytes | str) -> Any:
 
 
 def count_values(line: bytes | str) -> int:
-    """About how many values a text of JSON has. Raises CorruptPack for too many."""
+    """Return the approximate number of values of a JSON text. Raises CorruptPack for too many."""
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(line, str) else (b",", b"[", b"{")
     found = sum(line.count(mark) for mark in marks)
     if found > VALUES_AT_MOST:
@@ -123,14 +128,14 @@ _DECODER = json.JSONDecoder(
 
 
 class _Rows:
-    """Reads rows. is_found: one of them had a column of the schema."""
+    """Parser of rows. is_found: at least one row had a column of the schema."""
 
     def __init__(self, wanted: pa.Schema) -> None:
         self.is_found = False
         self._fields = _Fields(list(wanted))
 
     def row(self, line: bytes | str) -> dict[int, Any]:
-        """The values that are there, by the place of their column."""
+        """Return the values that the row has, by the place of their column."""
         value = parsed(line)
         if not isinstance(value, dict):
             raise CorruptPack("one of its lines is no JSON object")
@@ -143,7 +148,7 @@ class _Rows:
 
 
 class _Fields:
-    """Reads the fields of a struct from an object, by their names; capitals do not count."""
+    """Parser of a struct's fields from an object, by name; capitals do not count."""
 
     def __init__(self, fields: list[pa.Field]) -> None:
         self._fields = fields
@@ -152,12 +157,12 @@ class _Fields:
         self._required = [n for n, field in enumerate(fields) if not field.nullable]
 
     def read(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The values of all fields, by name."""
+        """Return the values of all fields, by name."""
         found = self.found(value)
         return {field.name: found.get(place) for place, field in enumerate(self._fields)}
 
     def found(self, value: dict[str, Any]) -> dict[int, Any]:
-        """The values of the fields that the object has, by place."""
+        """Return the values of the fields that the object has, by place."""
         found: dict[int, Any] = {}
         for name, each in value.items():
             place = self._places.get(name.lower())
@@ -262,10 +267,10 @@ def _float(value: Any) -> float:
 
 
 def _float32(value: Any) -> float:
-    """A number whose nearest FLOAT is that of the value, too.
+    """Return a number that rounds to the same FLOAT as the value.
 
-    One that was rounded gets an odd last bit: it is then not half way between two, where the
-    second rounding would go to the wrong one.
+    A rounded number gets an odd last bit. So it is not half way between two FLOATs, where the
+    second rounding could go to the wrong one.
     """
     number = _float(value)
     if number != value and not struct.unpack("<q", struct.pack("<d", number))[0] & 1:
@@ -301,7 +306,7 @@ def _date(value: Any) -> int:
 
 
 def _fraction(digits: str | None) -> int:
-    """Microseconds. Raises if digits would be lost."""
+    """Return microseconds. Raises if digits would be lost."""
     digits = (digits or "").ljust(6, "0")
     if digits[6:].strip("0"):
         raise _Misfit
@@ -309,7 +314,7 @@ def _fraction(digits: str | None) -> int:
 
 
 def _moment(value: Any) -> tuple[int, str | None]:
-    """Microseconds, as if in UTC, and the zone that the text names."""
+    """Return microseconds, as if in UTC, and the zone that the text names."""
     found = _TIMESTAMP.fullmatch(_a(str, value))
     if not found:
         raise _Misfit

@@ -1,4 +1,4 @@
-"""The types that a pack may have: from Spark's schema, in Arrow, and what a value takes."""
+"""Types that a pack may have: from Spark's schema, in Arrow, and the bytes of their values."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _LEAVES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def arrow_schema(schema: Mapping[str, Any], call: str) -> pa.Schema:
-    """The Arrow schema of Spark's (`StructType.jsonValue()`), for rows to read.
+    """Return the Arrow schema of a Spark schema (`StructType.jsonValue()`), to read rows.
 
-    call: who asks, for errors. Raises InvalidSchema, which names a column of a type that no pack
-    has, or that says more than Arrow can hold.
+    call: calling function, for errors. Raises InvalidSchema, with the column's name, for a type
+    that packs do not have or that Arrow cannot represent exactly.
     """
     return pa.schema(_fields(schema, call, "", is_read=True))
 
 
 def check_packable(schema: Mapping[str, Any], call: str, *, as_json: bool) -> None:
-    """Raise InvalidSchema for a column that cannot be packed, which it names.
+    """Raise InvalidSchema, with the column's name, for a column that cannot be packed.
 
-    schema: of Spark's rows, as `StructType.jsonValue()`. as_json: JSON has no VARIANT, and objects
-    only have texts as names.
+    schema: of Spark's rows, as `StructType.jsonValue()`. as_json: check for format JSON, which has
+    no VARIANT, and whose objects have only texts as names.
     """
     for field in _fields(schema, call, "", is_read=False):
         if as_json:
@@ -147,7 +147,7 @@ def _check_json(kind: pa.DataType, call: str, path: str) -> None:
 
 
 def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
-    """The fields of a nested type, none for any other."""
+    """Yield the fields of a nested type, none for any other type."""
     if pa.types.is_struct(kind):
         yield from kind
     elif pa.types.is_map(kind):
@@ -157,7 +157,7 @@ def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def is_allowed(kind: pa.DataType) -> bool:
-    """True for a type that is read from a stream of Arrow: by a fixed list, also inside."""
+    """True for a type that may be read from an Arrow stream: a fixed list, also inside types."""
     if isinstance(kind, pa.BaseExtensionType):
         return False
     if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
@@ -171,7 +171,7 @@ def is_allowed(kind: pa.DataType) -> bool:
 
 
 def width(kind: pa.DataType) -> float:
-    """Bytes that a value takes in an array at least, also NULL: without texts and elements."""
+    """Return the least bytes of a value in an array, even if NULL, without texts and elements."""
     if pa.types.is_struct(kind):
         return _BIT + sum(width(each.type) for each in kind)
     try:
@@ -181,7 +181,7 @@ def width(kind: pa.DataType) -> float:
 
 
 def as_spark(kind: pa.DataType) -> pa.DataType:
-    """The type with dates and times as Spark has them: instants in UTC, whatever a session's zone.
+    """Return the type with dates and times as in Spark: instants in UTC, in any session's zone.
 
     Other writers may have other units.
     """
@@ -199,9 +199,10 @@ def as_spark(kind: pa.DataType) -> pa.DataType:
 
 
 def in_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type, of `as_spark`, with whole numbers as dates and times: the bytes are the same.
+    """Return a type of `as_spark` with whole numbers for dates and times: the bytes are the same.
 
-    What is inside may be NULL: where a struct is NULL, so is in Spark what is NOT NULL in it.
+    Nested fields become nullable: where a struct is NULL, Spark has NULL in its NOT NULL fields,
+    too.
     """
 
     def changed(kind: pa.DataType) -> pa.DataType:
@@ -233,7 +234,7 @@ def _mapped(
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """A type as Spark's SQL writes it, for a text to a user."""
+    """Return a type's name in Spark SQL, for a text to a user."""
     if kind == VARIANT:
         return "VARIANT"
     for name, each in _SIMPLE.items():

@@ -1,4 +1,4 @@
-"""What a task of `unpack` does: a row for each row of a message, message by message."""
+"""The tasks of `unpack`: they return a row for each row of a message, message by message."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 MESSAGE_ROW = "message_row"
 CORRUPT = "_corrupt_record"
 _GIVEN_AT_MOST = 4 * 2**20
-"""Bytes of a record batch that leaves the task, about; a row more if that is larger."""
+"""Approximate bytes of a record batch that leaves the task. A larger single row exceeds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackWork:
-    """What a task of `unpack` does. It goes to the tasks.
+    """Work of one task of `unpack`. Spark sends this object to the tasks.
 
-    kept: the names of the columns to keep; batches have them first, under other names, and behind
-    them `body`. wanted: the columns of rows. fails: raise for a message that is corrupt, else its
-    text goes into a column. batch_rows: rows of a record batch, at most. tells: the last column
-    says why a message cannot be opened.
+    kept: names of the columns to keep. Batches have these columns first, under other names, then
+    `body`. wanted: the columns of rows. fails: raise for a corrupt message; otherwise its text goes
+    into a column. batch_rows: most rows of a record batch. tells: the last column says why a
+    message cannot be opened.
     """
 
     kept: tuple[str, ...]
@@ -43,8 +43,8 @@ class UnpackWork:
     tells: bool = False
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows: the columns to keep, `message_row`, those of the schema, and _corrupt_record if
-        it is asked for. Raises UndecodableBody.
+        """Yield rows: the columns to keep, `message_row`, the columns of the schema, and
+        _corrupt_record if it is wanted. Raises UndecodableBody.
         """
         noted = _Noted()
         for batch in batches:
@@ -85,7 +85,7 @@ class UnpackWork:
 
 
 def _body(stored: pa.Scalar) -> str | bytes | None:
-    """A body. One that is a string and not UTF-8, which Spark allows, is its bytes."""
+    """Return a body. A string that is not UTF-8, which Spark allows, is returned as its bytes."""
     try:
         body: str | bytes | None = stored.as_py()
     except UnicodeDecodeError:
@@ -94,7 +94,7 @@ def _body(stored: pa.Scalar) -> str | bytes | None:
 
 
 def _text(body: str | bytes | None) -> str | None:
-    """A body as the source's `_corrupt_record` has it: as text."""
+    """Return a body as text, in the form of the source's `_corrupt_record`."""
     return base64.b64encode(body).decode() if isinstance(body, bytes) else body
 
 
@@ -118,7 +118,7 @@ class _Noted:
 
 
 class _Pending:
-    """Rows of messages of one batch that wait to leave the task together."""
+    """Rows of one batch's messages that wait to leave the task together."""
 
     def __init__(self, work: UnpackWork, batch: pa.RecordBatch) -> None:
         self._work = work
@@ -136,7 +136,7 @@ class _Pending:
     def add(
         self, place: int, first: int, rows: pa.RecordBatch, body_size: int
     ) -> Iterator[pa.RecordBatch]:
-        """Take rows of a message. first: the number of the first of them."""
+        """Add rows of a message. first: number of the first row."""
         row_bytes = self._kept.slice(place, 1).nbytes
         row_bytes += body_size if self._body is not None else 0
         own = rows.nbytes // max(1, rows.num_rows)
@@ -155,7 +155,7 @@ class _Pending:
             self._size += size
 
     def add_corrupt(self, place: int, text: str | None, reason: str) -> Iterator[pa.RecordBatch]:
-        """Take a message that cannot be opened: one row."""
+        """Add a message that cannot be opened, as one row."""
         nulls = [pa.nulls(1, field.type) for field in self._work.wanted]
         fields = [field.with_nullable(True) for field in self._work.wanted]
         row = pa.RecordBatch.from_arrays(nulls, schema=pa.schema(fields))
@@ -170,7 +170,7 @@ class _Pending:
         return is_few and self._size + size <= _GIVEN_AT_MOST
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """All rows that wait, as one batch, if there are any."""
+        """Yield all waiting rows as one batch, if there are any."""
         if not self._places:
             return
         places = pa.array(self._places, pa.int32())
@@ -189,7 +189,9 @@ class _Pending:
         yield pa.RecordBatch.from_arrays(columns, names=[f"_{n}" for n in range(len(columns))])
 
     def _add_texts(self, columns: list[pa.Array]) -> None:
-        """Put the texts into the source's own column if it is there, else behind the others."""
+        """Put the texts into the source's own column if it exists, otherwise into a new last
+        column.
+        """
         texts = pa.array(self._texts, pa.string())
         if CORRUPT in self._work.kept:
             place = self._work.kept.index(CORRUPT)

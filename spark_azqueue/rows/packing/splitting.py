@@ -1,4 +1,4 @@
-"""A stored pack as packs of fewer rows, and as lines of JSON, for the command line."""
+"""Splitting of a stored pack into packs of fewer rows or lines of JSON, for the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .json_format import least_bytes, lines_of
 from .json_values import parsed
 
 ALONE_AT_MOST = 1_000
-"""A pack with more rows is split into this many parts: isolation halves no single message."""
+"""Parts of a pack that has more rows. Isolation cannot halve a single message."""
 
 PARTS = 32
 _NAMES_AT_MOST = 1_000
@@ -27,15 +27,15 @@ _BOUNDS = PackBounds()
 
 @dataclass(frozen=True, slots=True)
 class StoredPack:
-    """A pack as a queue stores it. wraps: makes the text to store of its bytes."""
+    """A pack as a queue stores it. wraps: converts the bytes of a pack to the text to store."""
 
     body: PackBody
     wraps: Callable[[bytes], str]
 
     def about(self) -> dict[str, Any]:
-        """What it is, for people and scripts: format, version, rows and bytes.
+        """Return the pack's format, version, rows and bytes, for people and scripts.
 
-        Without rows if it cannot be opened; then `error` says why.
+        If the pack cannot be opened, `rows` is missing and `error` says why.
         """
         fields: dict[str, Any] = {"format": self.body.kind.value, "version": self.body.version}
         fields["bytes"] = len(self.body.data)
@@ -47,9 +47,9 @@ class StoredPack:
             return fields | {"error": str(error)}
 
     def lines(self) -> list[str]:
-        """Its rows as JSON. Raises CorruptPack, and InvalidRow for what JSON does not hold.
+        """Return the rows as JSON. Raises CorruptPack, and InvalidRow if JSON cannot hold a value.
 
-        The bytes of the lines have the bound that those of rows have: JSON repeats the names.
+        The limit on the bytes of rows applies to the lines, too, because JSON repeats the names.
         """
         lines: list[str] = []
         pieces = self._pieces()
@@ -70,10 +70,12 @@ class StoredPack:
         return lines
 
     def parts(self) -> Iterator[str]:
-        """The texts of packs with one row each, or of 32 if it has very many. In its order.
+        """Yield the texts of packs with one row each, or of 32 packs for more than 1,000 rows.
 
-        None if it has one row, or none. Raises CorruptPack, and InvalidRow for a part that no
-        reader would open.
+        In order.
+
+        Yields nothing for a pack of at most one row. Raises CorruptPack, and InvalidRow for a part
+        that readers would refuse.
         """
         chosen = FORMATS[self.body.kind.value]
         pieces = self._pieces()
@@ -98,10 +100,13 @@ class StoredPack:
 
 
 def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
-    """The lines, of which each first one of `size` also has the names of all others, with null.
+    """Return the lines.
 
-    A reader refuses a message with none of its columns; together with others `{}` is a row of
-    NULLs. Lines that no reader takes stay as they are, and so do all if they have too many names.
+    Every first line of `size` lines also has the names of all others, with null.
+
+    A reader refuses a message that has none of its columns, although `{}` beside other rows is a
+    row of NULLs. Lines that readers refuse stay unchanged, and so do all lines if they have too
+    many names.
     """
     names: dict[str, str] = {}
     objects: list[dict[str, Any]] = []
@@ -127,9 +132,9 @@ def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
 
 
 def stored_pack(text: str) -> StoredPack | None:
-    """The pack that a message's text is, as stored, whatever `messageEncoding` is. None: no pack.
+    """Return the pack in a message's text, for any `messageEncoding`; None if there is no pack.
 
-    A text pack in a queue in base64 is base64 twice.
+    In a queue with base64, a text pack is encoded in base64 twice.
     """
     for wraps, inner in ((_once, text), (_twice, _decoded(text))):
         try:
@@ -142,9 +147,10 @@ def stored_pack(text: str) -> StoredPack | None:
 
 
 def split(text: str) -> list[str]:
-    """The texts to put in place of a message's: the parts of a pack, else the text itself.
+    """Return the texts that replace a message's text: the parts of a pack, or the text itself.
 
-    Also if one of the parts is no message: another writer may have compressed them better.
+    Returns the text itself, too, if a part does not fit into a message: another writer may have
+    compressed the rows better.
     """
     pack = stored_pack(text)
     if pack is None or not pack.body.kind.is_pack:

@@ -1,1 +1,1 @@
-"""`try_apply` in a task: a function is called for pieces of rows, and failing rows are found."""
+"""`try_apply` in a task: call a function on pieces of rows, and find the rows on which it fails."""

@@ -1,4 +1,4 @@
-"""The rows that a user's function gets, and what it returns as columns of the wanted types."""
+"""Conversion of rows for a user's function, and of its result to columns of the wanted types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Change = Callable[[datetime.datetime], datetime.datetime]
 
 
 def uses_arrow(function: Function) -> bool:
-    """True if the hint of the function's parameter is a pyarrow Table, also as a text."""
+    """True if the type hint of the function's parameter is a pyarrow Table, even as a text."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -27,7 +27,10 @@ def uses_arrow(function: Function) -> bool:
 
 
 def is_zone(name: str) -> bool:
-    """True if pyarrow and pandas know a session's time zone; Spark knows more, such as UTC+3."""
+    """True if pyarrow and pandas have a session's time zone.
+
+    Spark has more zones, such as UTC+3.
+    """
     try:
         pa.scalar(0, pa.timestamp("us", name)).as_py()
     except Exception:  # noqa: BLE001 - of pyarrow, of zoneinfo or of pytz
@@ -38,10 +41,10 @@ def is_zone(name: str) -> bool:
 def called_with_pandas(
     function: Function, rows: pa.RecordBatch, wanted: Sequence[pa.Field], zone: str
 ) -> list[pa.Array]:
-    """Call a function with a pandas DataFrame of these rows, and convert what it returns.
+    """Call a function with a pandas DataFrame of these rows, and convert its result.
 
     wanted: the columns to take from the result, nullable. zone: of times without a time zone.
-    Raises what the function raises, ResultMismatch, and errors of pyarrow and pandas.
+    Raises the function's errors, ResultMismatch, and errors of pyarrow and pandas.
     """
     import pandas as pd
 
@@ -64,9 +67,9 @@ def called_with_pandas(
 def called_with_arrow(
     function: Function, rows: pa.RecordBatch, wanted: Sequence[pa.Field], zone: str
 ) -> list[pa.Array]:
-    """Call it with a pyarrow Table, which has no index: the order of the rows says which is which.
+    """Call a function with a pyarrow Table, and convert its result: a Table or a record batch.
 
-    A record batch as the result does, too.
+    A Table has no index, so the order of the result's rows has to be the order of the given rows.
     """
     result = function(pa.Table.from_batches([rows]))
     if not isinstance(result, (pa.Table, pa.RecordBatch)):
@@ -93,7 +96,9 @@ def _place(names: Sequence[Any], name: str) -> int:
 
 
 def _frame(rows: pa.RecordBatch, zone: str) -> Any:
-    """A copy of the rows as `mapInPandas` gives them: instants have no time zone, but are of it."""
+    """Return a copy of the rows as in `mapInPandas`: instants as local times of `zone`, without a
+    zone.
+    """
     table = pa.Table.from_batches([rows])
     frame = table.to_pandas(maps_as_pydicts="lossy", ignore_metadata=True)
     for place, field in enumerate(table.schema):
@@ -155,12 +160,12 @@ def _not_convertible(error: Exception, field: pa.Field) -> ResultMismatch | Memo
 
 
 def _has_instants(kind: pa.DataType) -> bool:
-    """True for Spark's type TIMESTAMP, and for what has it inside."""
+    """True for Spark's type TIMESTAMP, and for types that contain it."""
     return "tz=" in str(kind)
 
 
 def _each_time(value: Any, change: _Change) -> Any:
-    """The value, and what is in it, with each time changed."""
+    """Return the value, including nested values, with each time changed."""
     if isinstance(value, datetime.datetime):
         return change(value)
     if isinstance(value, dict):
@@ -173,7 +178,7 @@ def _each_time(value: Any, change: _Change) -> Any:
 
 
 def _without_zone(value: Any, kind: pa.DataType, zone: str) -> Any:
-    """A value of such a type, with the local times of its instants; maps as dictionaries."""
+    """Return a value of such a type, with the local times of its instants; maps as dictionaries."""
     import pandas as pd
 
     if value is None:

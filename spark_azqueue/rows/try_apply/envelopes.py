@@ -1,4 +1,4 @@
-"""What a task of `dead_letters` does: envelopes of rows that failed."""
+"""The tasks of `dead_letters`: they make envelopes of rows that failed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SCHEMA = pa.schema({"body": pa.string(), "time_to_live": pa.int32()})
 
 
 def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row to send for each row.
+    """Yield a row to send for each row.
 
-    Its columns: those of `Given`, insertion_time in microseconds, dequeue_count, and perhaps
-    message_row. Raises InvalidRow for a row without a body.
+    Columns of the rows: the fields of `Given`, insertion_time in microseconds, dequeue_count, and
+    optionally message_row. Raises InvalidRow for a row without a body.
     """
     for batch in batches:
         texts = [_text(**row) for row in batch.to_pylist()]
@@ -31,16 +31,16 @@ def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RowEnvelopes:
-    """The same for rows of packed messages: each is packed by itself.
+    """Envelopes of rows from packed messages. Every row is packed by itself.
 
-    names: of the row's own columns. Batches have them last, under other names, and in place of
+    names: of the row's own columns. Batches have these columns last, under other names, in place of
     `body`.
     """
 
     names: tuple[str, ...]
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row to send for each row. What could not be unpacked keeps its text."""
+        """Yield a row to send for each row. A message that cannot be unpacked keeps its text."""
         for batch in batches:
             first = batch.num_columns - len(self.names)
             own = pa.RecordBatch.from_arrays(batch.columns[first:], names=list(self.names))

@@ -1,4 +1,4 @@
-"""Halve a piece of rows until those on which a function fails are alone; notice an outage."""
+"""Halving of rows until the rows on which a function fails are alone; detection of an outage."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from .reasons import reason_of
 T = TypeVar("T")
 
 _NOT_OF_A_ROW = (ImportError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Raised at once. Others may be about a row, also a BaseException: a panic of a Rust library."""
+"""Errors that are raised immediately. Any other error may be about a row, even a BaseException,
+such as a panic of a Rust library.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried(Generic[T]):
-    """What a function gave for rows next to each other. failed: why, for a single row."""
+    """Result of a function for consecutive rows. failed: reason why a single row failed."""
 
     start: int
     count: int
@@ -29,9 +31,9 @@ class Tried(Generic[T]):
 
 
 class Failures:
-    """Failures of a task and of the batches before it: are they still about rows?
+    """Failures of a task and of earlier batches, to decide whether the cause is single rows.
 
-    limit: how many rows in a row may not fail alike; None: any number may.
+    limit: number of consecutive rows that fail alike at which the task fails; None: no limit.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -40,15 +42,15 @@ class Failures:
         self._place = ""
         self._reason = ""
         self.in_a_row = 0
-        """How many rows have failed alike, up to the last one. 0 without a limit."""
+        """Rows at the end that failed alike. 0 without a limit."""
 
     def succeeded(self, rows: int) -> None:
-        """Note rows for which the function gave a result."""
+        """Note rows for which the function returned a result."""
         self._rows += rows
         self.in_a_row = 0
 
     def failed(self, place: str, reason: str) -> None:
-        """Note a single row that failed. Raises FunctionFailed if it is one too many."""
+        """Note a single row that failed. Raises FunctionFailed if the limit is reached."""
         self._rows += 1
         self._failed += 1
         if self._limit is None:
@@ -59,7 +61,10 @@ class Failures:
             raise self._error(f"{self.in_a_row:,} rows in a row failed at the same place")
 
     def ended(self) -> None:
-        """Note the end of the task. Raises FunctionFailed if all of enough rows have failed."""
+        """Note the end of the task.
+
+        Raises FunctionFailed if all rows failed, and they reach the limit.
+        """
         if self._limit is not None and self._failed == self._rows >= self._limit:
             raise self._error(f"all {self._rows:,} rows since the start failed")
 
@@ -68,7 +73,7 @@ class Failures:
 
 
 def outage(what: str, reason: str) -> FunctionFailed:
-    """The error for failures that are about no single row. reason: of the last one."""
+    """Make the error for failures that are not about single rows. reason: of the last failure."""
     return FunctionFailed(
         f"try_apply: {what}, so the cause is not one row. The last error: {reason}."
         " Mend the function or what it calls; if the rows are all bad, raise 'limit', or set"
@@ -77,7 +82,7 @@ def outage(what: str, reason: str) -> FunctionFailed:
 
 
 def name_of(function: Callable[..., object]) -> str:
-    """Name a function: the same for each copy that a batch or a task has of it."""
+    """Return the function's name, which is the same for every copy in a batch or a task."""
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
@@ -86,7 +91,9 @@ def name_of(function: Callable[..., object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamTask:
-    """A task of a stream. run: of the query, and the function. part: its number in the batch."""
+    """A task of a stream. run: the run of the query, and the function. part: its number in the
+    batch.
+    """
 
     run: tuple[str, str]
     batch: str
@@ -95,9 +102,9 @@ class StreamTask:
 
 @dataclass(slots=True)
 class EarlierTasks:
-    """What a Python process knows of a stream's tasks that it ran. Spark uses it again for others.
+    """Failures of a stream's tasks that this Python process ran before. Spark reuses the process.
 
-    A task that runs again counts no row twice: it begins without what is known.
+    A task that runs again counts no row twice: it starts without earlier failures.
     """
 
     _newest: dict[tuple[str, str], tuple[str, frozenset[int], Failures]] = field(
@@ -105,14 +112,14 @@ class EarlierTasks:
     )
 
     def before(self, task: StreamTask | None, limit: int | None) -> Failures:
-        """The failures with which this task begins. task: None outside of streams."""
+        """Return the failures with which this task begins. task: None outside of streams."""
         batch, parts, failures = self._newest.get(task.run, _NOTHING) if task else _NOTHING
         if failures is None or (task and task.batch == batch and task.part in parts):
             return Failures(limit)
         return copy.copy(failures)
 
     def ended(self, task: StreamTask | None, failures: Failures) -> None:
-        """Keep the failures up to the end of this task, for the next one."""
+        """Keep the failures up to the end of this task, for the next task."""
         if task is None:
             return
         batch, parts, _ = self._newest.get(task.run, _NOTHING)
@@ -130,17 +137,17 @@ _RUNS_AT_MOST = 100
 
 
 class BatchesOfFailures:
-    """Rows of the newest batches of a stream in which no row was good. Used by `split_apply`."""
+    """Failed rows of a stream's newest batches, while no row was good. Used by `split_apply`."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], int] = {}
 
     def with_batch(self, stream: tuple[str, str], *, good: int, dead: int) -> int:
-        """How many rows failed since the last batch with a good row, with this batch."""
+        """Return the failed rows since the last batch with a good row, including this batch."""
         return 0 if good else self._rows.get(stream, 0) + dead
 
     def written(self, stream: tuple[str, str], *, good: int, dead: int) -> None:
-        """Count a batch whose rows were written. A batch that comes again counts once."""
+        """Count a batch whose rows were written. A repeated batch counts once."""
         rows = self.with_batch(stream, good=good, dead=dead)
         self._rows.pop(stream, None)
         if rows:
@@ -150,10 +157,10 @@ class BatchesOfFailures:
 
 
 def isolated(rows: int, attempt: Callable[[int, int], T], failures: Failures) -> Iterator[Tried[T]]:
-    """Try rows together, and halves of what fails, down to single rows. In order, each row once.
+    """Try rows together, then halves of failing rows, down to single rows. In order, each row once.
 
-    attempt: takes a start and a count, and gives their result or raises. Raises what is not about a
-    row: ImportError, MemoryError, and FunctionFailed of `failures`.
+    attempt: called with a start and a count; returns the result or raises. Raises the errors that
+    are not about a row: ImportError, MemoryError, and FunctionFailed of `failures`.
     """
     todo = [(0, rows)] if rows else []
     while todo:

@@ -1,4 +1,4 @@
-"""Why a function failed on a row, as a text for a column: bounded, and without secrets."""
+"""Reason why a function failed on a row, as a text for a column: bounded, and without secrets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LIBRARIES = tuple({path for name, path in sysconfig.get_paths().items() if name
 
 
 class ResultMismatch(Exception):  # noqa: N818
-    """What a function returned is not what it was asked for.
+    """The result of a function does not have the required form.
 
-    column: the column, "" if it is about all.
+    column: the wrong column, "" if the whole result is wrong.
     """
 
     def __init__(self, text: str, column: str = "") -> None:
@@ -29,9 +29,10 @@ class ResultMismatch(Exception):  # noqa: N818
 
 
 def reason_of(error: BaseException) -> tuple[str, str]:
-    """The text about an error, and where it happened: errors of one place are alike.
+    """Return the text for an error, and the place of the error. Errors of one place count as alike.
 
-    The text has the type, the message, and the line of the user's code that raised it, if any.
+    The text has the type, the message, and the line of the user's code that raised the error, if
+    any.
     """
     kind = _name(type(error))
     found = _users_line(error.__traceback__)
@@ -67,7 +68,7 @@ def _short(text: str) -> str:
 
 
 def _users_line(trace: TracebackType | None) -> tuple[CodeType, int] | None:
-    """The innermost line of the user's code; of an installed package's if there is no other."""
+    """Return the innermost line of the user's code; without one, the first line of any package."""
     lines = [
         (frame.f_code, line)
         for frame, line in traceback.walk_tb(trace)

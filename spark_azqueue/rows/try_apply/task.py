@@ -1,4 +1,4 @@
-"""What a task of `try_apply` does with the record batches that Spark gives it."""
+"""The tasks of `try_apply`: processing of the record batches from Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _earlier = EarlierTasks()
 
 
 def stream_task(name: str) -> StreamTask | None:
-    """Identify the task of a stream that runs this, None elsewhere. name: of what it counts."""
+    """Return the task of a stream that runs this; None elsewhere. name: of the function."""
     context = TaskContext.get()
     batch = context and context.getLocalProperty("streaming.sql.batchId")
     if context is None or not batch:
@@ -26,12 +26,12 @@ def stream_task(name: str) -> StreamTask | None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to do. It goes to the tasks.
+    """Work of one task of `try_apply`. Spark sends this object to the tasks.
 
-    uses_arrow: the function takes and returns a pyarrow Table. kept: the names of the columns to
-    keep. added: those to add, the last one for the error. Batches have other names, and behind the
-    columns to keep a column of NULLs for each to add: Spark's own word on its type. zone: the
-    session's time zone. limit: see `Failures`.
+    uses_arrow: the function takes and returns a pyarrow Table. kept: names of the columns to keep.
+    added: names of the columns to add, the last one for the error. Batches have other names: first
+    the columns to keep, then a column of NULLs for each column to add, which has Spark's type for
+    it. zone: the session's time zone. limit: see `Failures`.
     """
 
     function: Function
@@ -48,11 +48,11 @@ class Work:
         earlier: EarlierTasks = _earlier,
         task: StreamTask | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The columns to keep with those to add: the same rows in the same order.
+        """Yield the columns to keep with the columns to add: the same rows in the same order.
 
-        Rows at the end of which the function has failed wait for the next rows, so that those of
-        an outage do not leave the task. earlier, task: the tasks of a stream that this process
-        ran before, whose failures count, too. Raises FunctionFailed: see `Failures`.
+        If the last rows failed, they wait for the next rows, so that the rows of an outage do not
+        leave the task. earlier, task: earlier tasks of the stream in this process, whose failures
+        count, too. Raises FunctionFailed: see `Failures`.
         """
         task = task or stream_task(name_of(self.function))
         failures = earlier.before(task, self.limit)

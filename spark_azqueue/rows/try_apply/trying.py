@@ -1,4 +1,4 @@
-"""A failure is a value: apply a function to rows, and keep the reason where it fails.
+"""`try_apply`: apply a function to rows, and return the reason of a failure as a value.
 
 See docs/bad-rows.md.
 """
@@ -43,26 +43,27 @@ def try_apply(
     error: str = "error",
     limit: int | None = LIMIT,
 ) -> DataFrame:
-    """Apply a function to rows; where it fails, the reason is a value and the query continues.
+    """Apply a function to rows; where it fails, return the reason as a value and continue.
 
         def score(orders: pd.DataFrame) -> pd.DataFrame:
             return pd.DataFrame({"score": model.predict(orders["body"])})
 
         scored = try_apply(orders, score, "score DOUBLE")
 
-    df: of a stream, a batch or a Connect client. Its columns stay as they are.
+    df: of a stream, a batch or a Connect client. Its columns stay unchanged.
     function: takes a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns one
-        with as many rows, the same index and the columns of `schema`. With the type hint
+        with the same number of rows, the same index and the columns of `schema`. With the type hint
         `pyarrow.Table` on its parameter it takes and returns tables. If it raises, or the result
         does not convert to `schema`, it is called again for halves, down to single rows.
     schema: the columns to add, a text or a StructType. NULL where a row failed.
-    batch_rows: rows of a call, at most. error: the column to add for type, message (bounded,
-        without secrets) and line of your code; NULL for a good row.
-    limit: if as many rows in a row fail in one line, or all of at least as many rows since the
-        start, the task fails with FunctionFailed. A stream's earlier batches count as far as Spark
-        keeps their Python process. None: never. ImportError and MemoryError fail it at once.
+    batch_rows: most rows of a call. error: the column to add for type, message (bounded, without
+        secrets) and line of your code; NULL for a good row.
+    limit: the task fails with FunctionFailed if this many consecutive rows fail on the same line,
+        or if all rows since the start fail, and they are at least this many. A stream's earlier
+        batches count while Spark keeps their Python process. None: no limit. ImportError and
+        MemoryError fail the task at once.
 
-    Returns one row for each row, in order. Each action on it calls the function anew: see
+    Returns one row for each row, in order. Each action on the result calls the function again: see
     `split_apply`. Raises InvalidOption and InvalidSchema.
     """
     _check_function(function)
@@ -88,7 +89,7 @@ def try_apply(
     def tried(batches: Iterable[Any]) -> Iterator[Any]:
         return work.on(batches)
 
-    # By number: for Spark a name there must not occur twice, nor have a dot.
+    # By number, because Spark allows here no repeated name and no dot.
     numbers = [f"_{n}" for n in range(len(kept) + len(added))]
     numbered = [
         StructField(number, field.dataType, field.nullable, field.metadata)
@@ -99,13 +100,12 @@ def try_apply(
 
 
 def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
-    """Make the rows to send to a poison queue: the envelopes that the source makes.
+    """Make the rows to send to a poison queue, in the source's envelopes.
 
-    df: with the source's columns `message_id`, `queue` and `body`; `insertion_time`,
-        `dequeue_count` and `_corrupt_record` are used if they are there.
-        Rows of `unpack` need no body: each becomes a packed message of one row, of all its other
-        columns.
-    reason: the column that says why. A row is left out if it is NULL there.
+    df: with the source's columns `message_id`, `queue` and `body`; optional are `insertion_time`,
+        `dequeue_count` and `_corrupt_record`. Rows of `unpack` need no body: each becomes a packed
+        message of one row, of all its other columns.
+    reason: the column with the reason. A row with NULL in this column is left out.
 
     Returns the columns `body` and `time_to_live` (-1: never expires), to write with
     `messageEncoding` unset. A body that leaves no room for an envelope within 64 KiB is sent alone.
@@ -152,7 +152,7 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
 
 
 def _own_fields(df: DataFrame, reason: str) -> list[StructField]:
-    """The columns of an unpacked row that are its own. Raises InvalidSchema if none can be sent."""
+    """Return an unpacked row's own columns. Raises InvalidSchema for one that cannot be sent."""
     of_message = {name for name, _ in source_columns(BodyType.STRING, permissive=True)}
     of_message |= {MESSAGE_ROW, reason}
     own = [field for field in df.schema.fields if field.name not in of_message]
@@ -166,7 +166,7 @@ _CORRUPT = "_corrupt_record"
 
 @dataclass(frozen=True)
 class SplitRows:
-    """What `split_apply` wrote. good, dead: how many rows."""
+    """Numbers of rows that `split_apply` wrote."""
 
     good: int
     dead: int
@@ -183,19 +183,19 @@ def split_apply(
     error: str = "error",
     limit: int | None = LIMIT,
 ) -> SplitRows:
-    """Apply a function once to a batch of `foreachBatch`, and write good and failed rows apart.
+    """Apply a function once to a batch of `foreachBatch`; write good and failed rows separately.
 
-    Two writes of what `try_apply` returns call the function twice for a row, and a row that fails
-    only once may be in neither. So the results are stored first (`localCheckpoint`). If they are
-    lost, a write fails.
+    Two writes of a result of `try_apply` would call the function twice per row, and a row that
+    fails only once may be in neither write. So the results are stored first (`localCheckpoint`). If
+    they are lost, a write fails.
 
     good: a function that writes the rows without an error, in the columns of the batch and of
-        `schema`. dead: one that writes the others, which have the column `error`, too. Each is
+        `schema`. dead: a function that writes the failed rows, with the column `error`. Each is
         called if it has rows, good first. The other parameters: see `try_apply`; `limit` also
-        counts the rows of batches in a row that have no good row.
+        counts the rows of consecutive batches without a good row.
 
-    Returns how many rows each got. Raises FunctionFailed, before any write, for an outage; RowsLost
-    if the rows stored are not as many as the batch has; InvalidOption; and what a write raises.
+    Returns both numbers of rows. Raises FunctionFailed, before any write, for an outage; RowsLost
+    if fewer or more rows were stored than the batch has; InvalidOption; and errors of a write.
     """
     if batch.isStreaming:
         raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
@@ -211,7 +211,7 @@ def split_apply(
     ).first()
     assert totals is not None
     given = seen.get.get("rows")
-    if given is None:  # Spark Connect does not tell what a checkpoint has observed
+    if given is None:  # Spark Connect does not return what a checkpoint observed
         given = batch.count()
     if totals.rows != given:
         raise RowsLost(
@@ -235,13 +235,15 @@ _failed = BatchesOfFailures()
 
 
 def _query(batch: DataFrame) -> str:
-    """The id of the stream's query. With Spark Connect a process has but one."""
+    """Return the id of the stream's query; "" with Spark Connect, where a process has only one
+    query.
+    """
     context = getattr(batch.sparkSession, "sparkContext", None)
     return (context and context.getLocalProperty("sql.streaming.queryId")) or ""
 
 
 def _stored(df: DataFrame) -> DataFrame:
-    """The rows, evaluated once: what reads them later cannot evaluate them again."""
+    """Return the rows, evaluated once: later reads cannot evaluate them again."""
     conf = df.sparkSession.conf
     if str(conf.get("spark.speculation", "false")).lower() != "true":
         return df.localCheckpoint()
@@ -255,7 +257,7 @@ def _stored(df: DataFrame) -> DataFrame:
 
 
 def _named(column: str) -> Column:
-    """The column of exactly this name, whatever characters it has."""
+    """Return the column of exactly this name, with any characters."""
     return F.col("`" + column.replace("`", "``") + "`")
 
 
@@ -282,7 +284,9 @@ def _parsed(schema: StructType | str) -> StructType:
 
 
 def _nullable(schema: StructType) -> StructType:
-    """These types, with NULL allowed everywhere: no check of Spark looks at what comes back."""
+    """Return these types with NULL allowed everywhere, because Spark does not check what comes
+    back.
+    """
 
     def opened(node: Any) -> Any:
         if isinstance(node, list):

@@ -1,1 +1,1 @@
-"""Large bodies in blobs, and the references to them in messages."""
+"""Large bodies in blobs, and the references to these blobs in messages."""

@@ -27,21 +27,23 @@ _TO_READ_SETTINGS = "an account key, or the letter 'r' of a SAS for the account"
 
 @dataclass(frozen=True, slots=True)
 class _ToBlobs(Call[T]):
-    """queue: the container."""
+    """A call to the blob service. queue: the container."""
 
     queue: QueueRef
     kind: ClassVar[str] = "blob"
     of: ClassVar[str] = "in container"
 
     def _unlike(self, detail: str) -> ServiceError:
-        """The error for an answer that the service would not write."""
+        """Make the error for an answer that the service would not send."""
         place = f"{self.of} '{self.queue.name}' of account" if self.of else "account"
         return not_the_service(f"{self.doing} {place} '{self.queue.account}'", detail)
 
 
 @dataclass(frozen=True, slots=True)
 class _OfBlob(_ToBlobs[T]):
-    """path: of the blob. needs: the permission that it takes, in words for an error."""
+    """A call for one blob. path: name of the blob. needs: the required permission, in words for
+    errors.
+    """
 
     path: str
     needs: str = field()  # type: ignore[misc]  # without the default of `Call`
@@ -64,7 +66,7 @@ class _OfBlob(_ToBlobs[T]):
 
 @dataclass(frozen=True, slots=True)
 class PutBlob(_OfBlob[None]):
-    """Create a blob in one request. One that exists is left alone: 409 BlobAlreadyExists."""
+    """Create a blob in one request. An existing blob stays unchanged: 409 BlobAlreadyExists."""
 
     data: bytes
     content_type: str = "application/octet-stream"
@@ -83,12 +85,13 @@ class PutBlob(_OfBlob[None]):
             raise self._unlike("it does not say that the blob was created")
 
 
-_RANGE = re.compile(r"bytes 0-(-1|[0-9]{1,18})/([0-9]{1,18})")  # Azurite: 0--1/0 if it is empty
+# Azurite sends "bytes 0--1/0" for an empty blob
+_RANGE = re.compile(r"bytes 0-(-1|[0-9]{1,18})/([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class GetBlob(_OfBlob[bytes]):
-    """Read the first `most` bytes, as they are stored."""
+    """Read the first `most` bytes of a blob, without decompression."""
 
     most: int
     verb: ClassVar[str] = "read"
@@ -120,9 +123,9 @@ class DeleteBlob(_OfBlob[None]):
 
 @dataclass(frozen=True, slots=True)
 class LookAtBlob(_OfBlob[Mapping[str, str]]):
-    """A blob's properties: the headers of the answer, by lower-case name.
+    """Return a blob's properties: the headers of the answer, by lower-case name.
 
-    A refusal may come without a code: the answer has no body.
+    The answer has no body, so a refusal may have no error code.
     """
 
     verb: ClassVar[str] = "look at"
@@ -136,9 +139,10 @@ class LookAtBlob(_OfBlob[Mapping[str, str]]):
 
 @dataclass(frozen=True, slots=True)
 class ListBlobs(_OfBlob["tuple[list[Stored], str]"]):
-    """One page of the blobs whose names begin with `path`, and the marker of the next.
+    """Return one page of the blobs whose names begin with `path`, and the marker of the next page.
 
-    count: of names in it. With their properties, 100 fit into the bound of the answer.
+    count: most blobs on the page. 100 blobs with their properties fit into the size limit of an
+    answer.
     """
 
     marker: str = ""
@@ -162,7 +166,7 @@ class ListBlobs(_OfBlob["tuple[list[Stored], str]"]):
 
 @dataclass(frozen=True, slots=True)
 class _OfContainer(_ToBlobs[T]):
-    """Of the container itself. A SAS for one container can do none of these."""
+    """A call for a whole container. A SAS for one container does not permit any of these calls."""
 
     of: ClassVar[str] = "container"
     of_account: ClassVar[bool] = True
@@ -174,7 +178,7 @@ class _OfContainer(_ToBlobs[T]):
 
 @dataclass(frozen=True, slots=True)
 class CreateContainer(_OfContainer[None]):
-    """Create the container. If it exists: 409 ContainerAlreadyExists."""
+    """Create the container. An existing container gives 409 ContainerAlreadyExists."""
 
     method: ClassVar[str] = "PUT"
     doing: ClassVar[str] = "create"
@@ -187,7 +191,7 @@ class CreateContainer(_OfContainer[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteContainer(_OfContainer[None]):
-    """Delete the container with its blobs."""
+    """Delete the container and its blobs."""
 
     method: ClassVar[str] = "DELETE"
     doing: ClassVar[str] = "delete"
@@ -199,7 +203,7 @@ class DeleteContainer(_OfContainer[None]):
 
 @dataclass(frozen=True, slots=True)
 class LookAtContainer(_OfContainer[Mapping[str, str]]):
-    """The container's properties: the headers of the answer, by lower-case name."""
+    """Return the container's properties: the headers of the answer, by lower-case name."""
 
     method: ClassVar[str] = "GET"
     doing: ClassVar[str] = "read properties of"
@@ -211,7 +215,7 @@ class LookAtContainer(_OfContainer[Mapping[str, str]]):
 
 @dataclass(frozen=True, slots=True)
 class KeptDays(_ToBlobs[int]):
-    """For how many days the account's soft delete keeps a deleted blob, 0 if it is off."""
+    """Return the days for which the account's soft delete keeps a deleted blob; 0 if it is off."""
 
     of: ClassVar[str] = ""
     of_account: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""One container of an account: its connections, the time of a call, and what it lacks in words."""
+"""One container of an account: connections, time limits, and the error for a missing container."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ from .calls import CreateContainer, DeleteBlob, DeleteContainer, GetBlob
 T = TypeVar("T")
 
 CALL_S = 60.0
-"""The longest that a call takes, with all its attempts, besides the time for a body."""
+"""Longest time of a call with all its attempts, in seconds, without the time for a body."""
 
 _NOTHING_IN_RANGE = 416
 
 SLOWEST_BYTES_PER_S = 128 * 1024
-"""The deadline of a call allows for the body at this rate."""
+"""Transfer rate that the deadline of a call assumes for the body."""
 
 _ATTEMPT_S = 15.0
-"""How long one request may stay without an answer, if it is small. Of a call's 60 s, some are left
-for another attempt: a request can hang on a connection that died.
+"""Longest wait for the answer to one small request, in seconds.
+
+This is shorter than the 60 s of a call, because a request on a dead connection never gets an
+answer, and another attempt needs time, too.
 """
 
 
 class Container:
-    """A container. Connects when first used. Thread-safe; do not share between processes."""
+    """A container. Connects on first use. Thread-safe; do not share between processes."""
 
     def __init__(
         self, account: Account, name: str, *, if_missing: str, within_s: float = CALL_S
     ) -> None:
-        """account: its `url` is the blob endpoint. if_missing: what to do if the container does not
-        exist, for the error. within_s: the longest that a call may take, in seconds, without the
-        time for a body.
+        """Remember the container. Sends nothing.
+
+        account: its `url` is the blob endpoint. if_missing: the remedy for a missing container, for
+        the error. within_s: longest time of a call in seconds, without the time for a body.
         """
         self.ref = QueueRef(account.name, name)
         self._if_missing = if_missing
@@ -49,11 +52,11 @@ class Container:
 
     @property
     def place(self) -> str:
-        """For texts: "container 'logs' of account 'shop'"."""
+        """The container in words: "container 'logs' of account 'shop'"."""
         return f"container '{self.ref.name}' of account '{self.ref.account}'"
 
     def seconds(self, size: int) -> float:
-        """The longest that a call with a body of this many bytes may take."""
+        """Return the longest time of a call with a body of this many bytes, in seconds."""
         return self._within_s + size / SLOWEST_BYTES_PER_S
 
     def once(self, call: Call[T], size: int = 0) -> T:
@@ -70,8 +73,9 @@ class Container:
     ) -> T:
         """Make a call, with retries. Raises ServiceError.
 
-        size: bytes of its body, or of the answer's. retry_s: no attempt begins later; None: than
-        the time without a body. within_s: what is left, if that is less.
+        size: bytes of the body of the request or the answer. retry_s: no attempt begins later than
+        this; None: the longest time without the time for a body. within_s: seconds left, if fewer
+        than the call may take.
         """
         seconds = self.seconds(size) if within_s is None else min(within_s, self.seconds(size))
         attempt_s = min(_ATTEMPT_S, self._within_s / 4) + size / SLOWEST_BYTES_PER_S
@@ -79,9 +83,9 @@ class Container:
         return self._told(call, retry, seconds)
 
     def read(self, path: str, most: int, needs: str) -> bytes | None:
-        """The first `most` bytes of a blob, with retries; None if there is none.
+        """Return the first `most` bytes of a blob, with retries; None if the blob does not exist.
 
-        Requests no more, and decompresses nothing.
+        Requests at most this many bytes, and never decompresses.
         """
         try:
             return self.do(GetBlob(self.ref, path, needs, most), most)
@@ -90,10 +94,10 @@ class Container:
                 return None
             if error.status != _NOTHING_IN_RANGE:
                 raise
-            return b""  # it has no first byte
+            return b""  # an empty blob has no first byte
 
     def delete(self, path: str, needs: str) -> None:
-        """Delete a blob, with retries. Succeeds if it is absent. Raises ServiceError."""
+        """Delete a blob, with retries. Succeeds if the blob does not exist. Raises ServiceError."""
         try:
             self.do(DeleteBlob(self.ref, path, needs))
         except ServiceError as error:
@@ -101,7 +105,7 @@ class Container:
                 raise
 
     def create(self) -> bool:
-        """Create it, in one attempt. Returns False if it exists already. Raises ServiceError."""
+        """Create the container, in one attempt. Returns False if it exists. Raises ServiceError."""
         try:
             self.once(CreateContainer(self.ref))
         except ServiceError as error:
@@ -111,7 +115,7 @@ class Container:
         return True
 
     def remove(self) -> None:
-        """Delete it with its blobs, in one attempt. Raises ServiceError."""
+        """Delete the container and its blobs, in one attempt. Raises ServiceError."""
         self.once(DeleteContainer(self.ref))
 
     def close(self) -> None:
@@ -119,7 +123,7 @@ class Container:
         self._session.close()
 
     def _told(self, call: Call[T], retry: RetryPolicy | None, within_s: float) -> T:
-        """Make the call; say what helps if the container is missing."""
+        """Make the call. If the container is missing, the error says what to do."""
         try:
             flight = InFlight[None, T](self._session, self._session.wire())
             return carried_out(flight, call, retry, within_s)

@@ -1,4 +1,4 @@
-"""The etag that a blob has now."""
+"""Current etag of a blob."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ _ETAG = re.compile(r"[!-~]{1,200}")
 
 
 def etag_of(container: Container, path: str) -> str | None:
-    """The etag, without quotation marks; None if there is no such blob. Raises ServiceError."""
+    """Return the blob's etag without quotation marks; None if the blob does not exist.
+
+    Raises ServiceError.
+    """
     try:
         properties = container.do(LookAtBlob(container.ref, path, _NEEDS))
     except ServiceError as error:
-        if error.status == 404 and error.code != "ContainerNotFound":  # a HEAD may have no code
+        # The answer to a HEAD may have no error code
+        if error.status == 404 and error.code != "ContainerNotFound":
             return None
         raise
     found = properties.get("etag", "").strip('"')

@@ -1,7 +1,7 @@
-"""A folder of blobs that are each written once: a log's place in a container.
+"""A folder for a log in a container. Each blob is written once.
 
-A `LogStore` (journal/store.py). One Put Blob with `If-None-Match: *` creates a blob, so of two
-writers one wins, and none is seen before it is whole.
+This is a `LogStore` (journal/store.py). One Put Blob with `If-None-Match: *` creates a blob. So one
+of two concurrent writers wins, and no reader sees a partly written blob.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from .container import CALL_S, Container
 from .protection import Protection, protection_of
 
 _PAGE = 100
-"""Names in a page: with their properties, they fit into the 256 KiB of an answer."""
+"""Names on a page. 100 blobs with their properties fit into the 256 KiB of an answer."""
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
 _LIST_CALLS = 10
-"""All pages of a list may take as long as this many calls."""
+"""Longest time for all pages of a list, in calls."""
 _EXISTS = ("BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite")
-"""The last one is for a SAS with 'c' and without 'w': it is refused before the condition is."""
+"""Codes for a blob that exists.
+
+The service sends the last code for a SAS with 'c' but not 'w', before it checks the condition.
+"""
 
 
 class BlobFolder:
-    """A folder in one container. Connects when first used.
+    """A folder in one container. Connects on first use.
 
     Thread-safe; do not share between processes.
     """
@@ -40,10 +43,11 @@ class BlobFolder:
         kind: Kind = WRITE_AHEAD,
         within_s: float = CALL_S,
     ) -> None:
-        """account: its `url` is the blob endpoint.
+        """Remember the folder. Sends nothing.
 
-        within_s: the longest that a call may take, in seconds, on top of the time allowed for the
-        size of an object. `names` makes one call for each page, and may take ten times as long.
+        account: its `url` is the blob endpoint. within_s: longest time of a call in seconds,
+        without the time for the size of an object. `names` makes one call per page, and may take
+        ten times as long.
         """
         self.kind = kind
         self._folder = folder
@@ -57,22 +61,25 @@ class BlobFolder:
 
     @property
     def container(self) -> Container:
-        """The container that the folder is in."""
+        """The container that holds the folder."""
         return self._container
 
     @property
     def where(self) -> str:
-        """As in the option: "blob:logs/orders"."""
+        """The folder as the option names it: "blob:logs/orders"."""
         return self._where
 
     def open(self) -> None:
-        """Check that the container exists and that we may list it. Raises ServiceError."""
+        """Check that the container exists and that the credential may list it.
+
+        Raises ServiceError.
+        """
         self._page(f"{self._folder}/")
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Create a blob in one request, with retries of the same bytes. See `LogStore`.
+        """Create a blob in one request; each retry sends the same bytes. See `LogStore`.
 
-        Raises ServiceError, whose `may_have_taken_effect` covers all attempts.
+        Raises ServiceError; its `may_have_taken_effect` covers all attempts.
         """
         call = PutBlob(self._container.ref, self._path(name), self.kind.needs, data)
         size = len(data)
@@ -87,7 +94,7 @@ class BlobFolder:
     def get(self, name: str, most: int) -> bytes | None:
         """Read the first `most` bytes of a blob, with retries. See `LogStore`.
 
-        Requests no more than that, and decompresses nothing. Raises ServiceError.
+        Requests at most this many bytes, and never decompresses. Raises ServiceError.
         """
         return self._container.read(self._path(name), most, self.kind.needs)
 
@@ -123,15 +130,18 @@ class BlobFolder:
         return sorted(found)
 
     def delete(self, name: str) -> None:
-        """Delete a blob, with retries. Succeeds if it is absent. Raises ServiceError."""
+        """Delete a blob, with retries. Succeeds if the blob does not exist. Raises ServiceError."""
         self._container.delete(self._path(name), self.kind.needs)
 
     def protection(self, name: str) -> Protection:
-        """What keeps blobs here for longer. name: of an object that exists. Raises ServiceError."""
+        """Return the settings that keep deleted blobs here. name: an existing object.
+
+        Raises ServiceError.
+        """
         return protection_of(self._container, self._path(name))
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Do nothing: a blob that was not stored whole leaves nothing behind."""
+        """Do nothing: an incomplete upload leaves no blob."""
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
@@ -141,12 +151,12 @@ class BlobFolder:
         return f"{self._folder}/{checked_object(name)}"
 
     def _is_there(self, error: ServiceError, name: str) -> bool:
-        """True if a put was refused because this blob exists, in any of the service's words."""
+        """True if a put was refused because this blob exists, whichever code the service sent."""
         if error.code in _EXISTS:
             return True
         if error.code != "AuthorizationPermissionMismatch":
             return False
-        try:  # it may also be the right to put that is missing
+        try:  # the code may also mean that the permission to put is missing
             return self.get(name, 1) is not None
         except ServiceError:
             return False
@@ -154,6 +164,8 @@ class BlobFolder:
     def _page(
         self, start: str, marker: str = "", left_s: float | None = None
     ) -> tuple[list[Stored], str]:
-        """One page of the blobs whose names begin with `start`, and where the next begins."""
+        """Return one page of the blobs whose names begin with `start`, and the marker of the next
+        page.
+        """
         page = ListBlobs(self._container.ref, start, self.kind.needs, marker, _PAGE)
         return self._container.do(page, within_s=left_s)

@@ -1,6 +1,6 @@
-"""What keeps blobs for longer than this package does, as far as the blob endpoint tells.
+"""Settings of the blob service that keep blobs after this package has deleted them.
 
-Lifecycle rules cannot be read there: they belong to Azure's resource manager, which takes other
+Lifecycle rules are not included: only Azure's resource manager returns them, and it needs other
 credentials.
 """
 
@@ -24,10 +24,10 @@ _IMMUTABLE = ("x-ms-has-immutability-policy", "x-ms-has-legal-hold")
 
 @dataclass(frozen=True)
 class Protection:
-    """Each is None if the credential may not read it.
+    """Settings that keep deleted blobs. A field is None if the credential may not read the setting.
 
-    immutable: the container has an immutability policy or a legal hold. kept_days: for how long
-    soft delete keeps a deleted blob, 0 if it is off. versions: the account keeps versions.
+    immutable: the container has an immutability policy or a legal hold. kept_days: days for which
+    soft delete keeps a deleted blob, 0 if soft delete is off. versions: the account keeps versions.
     """
 
     immutable: bool | None
@@ -36,7 +36,7 @@ class Protection:
 
 
 def protection_of(container: Container, path: str) -> Protection:
-    """Ask for the properties of the container, the account, and this blob. Raises ServiceError."""
+    """Read the properties of the container, the account, and this blob. Raises ServiceError."""
 
     def unless_denied(call: Call[T]) -> T | None:
         try:

@@ -1,10 +1,10 @@
-"""largeBody=blob: the small text that a queue holds in place of a body that is too large for it.
+"""largeBody=blob: the reference that a message contains if its body is stored as a blob.
 
     {"azqueue-blob":1,"container":"bodies","name":"<32 hexadecimal digits>","size":1048576}
 
-A body is a reference if and only if it begins with `{"azqueue-blob":`; the number is the version of
-the format. The sink never enqueues any other body that begins like this: such a body is stored as a
-blob, too. See docs/writing.md.
+A body is a reference if and only if it begins with `{"azqueue-blob":`. The number is the version of
+the format. The sink stores every other body that begins with these characters as a blob, so only
+references begin with them. See docs/writing.md.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ REFERENCE_VERSION = 1
 MARK = '{"azqueue-blob":'
 
 MAX_BODY_BYTES = 2**30
-"""A body has at most 1 GiB; a larger blob is not fetched.
+"""Largest body: 1 GiB. A larger blob is not read.
 
-A column of one of Spark's Arrow batches holds at most 2 GiB, and so does one value in the JVM.
+A column of one of Spark's Arrow batches holds at most 2 GiB, as does one value in the JVM.
 """
 
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -45,7 +45,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The blob that holds a body. size: in bytes."""
+    """Reference to the blob that holds a body. size: in bytes."""
 
     container: str
     name: str
@@ -53,7 +53,7 @@ class Reference:
 
     @property
     def text(self) -> str:
-        """The reference as enqueued, before `messageEncoding` is applied."""
+        """The text of the reference, before `messageEncoding` is applied."""
         fields = {"container": self.container, "name": self.name, "size": self.size}
         return json.dumps({"azqueue-blob": REFERENCE_VERSION, **fields}, separators=(",", ":"))
 
@@ -64,12 +64,15 @@ def new_name() -> str:
 
 
 def is_blob_name(text: str) -> bool:
-    """True for names such as `new_name` makes. No other blob is ever read or deleted."""
+    """True for a name that `new_name` can have made.
+
+    Blobs with other names are never read or deleted.
+    """
     return _NAME.fullmatch(text) is not None
 
 
 def looks_like_reference(body: str | bytes | bytearray) -> bool:
-    """True for a reference of any version, and for a text that only looks like one."""
+    """True for a reference of any version, and for a text that only begins like a reference."""
     if isinstance(body, str):
         return body.startswith(MARK)
     return body.startswith(MARK.encode())
@@ -79,8 +82,8 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     """Parse a decoded body as a reference. Returns None for an ordinary body.
 
     container: the only container that is allowed. Otherwise, any sender of messages could make the
-    source read and delete any blob of the account.
-    Raises UndecodableBody for a newer version, another container, or a damaged reference.
+    source read and delete any blob of the account. Raises UndecodableBody for a newer version,
+    another container, or a damaged reference.
     """
     if not looks_like_reference(body):
         return None
@@ -106,7 +109,8 @@ def read_reference(body: str | bytes, container: str) -> Reference | None:
     if not isinstance(name, str) or not is_blob_name(name):
         raise _damaged()
     if found != container:
-        is_legal = isinstance(found, str) and is_queue_name(found)  # the rules are the same
+        # The rules for container names are those for queue names
+        is_legal = isinstance(found, str) and is_queue_name(found)
         where = f"the container '{found}'" if is_legal else "no legal container"
         raise _unreadable(f"its body is in {where}, and option 'blobContainer' says '{container}'")
     if size > MAX_BODY_BYTES:

@@ -1,4 +1,4 @@
-"""largeBody=blob: the container of large bodies, and their removal."""
+"""largeBody=blob: the container of large bodies, and the deletion of these blobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEEDS = {
 
 
 class BlobStore:
-    """Large bodies in one container. Connects when first used.
+    """Large bodies in one container. Connects on first use.
 
     Thread-safe; do not share between processes.
     """
@@ -37,10 +37,12 @@ class BlobStore:
         create_container: bool = False,
         within_s: float = CALL_S,
     ) -> None:
-        """account: its `url` is the blob endpoint.
+        """Remember the container. Sends nothing.
 
-        create_container: create the container if it is missing. within_s: the longest that a call
-        may take, in seconds, on top of the time allowed for the size of a body."""
+        account: its `url` is the blob endpoint. create_container: create the container if it is
+        missing. within_s: longest time of a call in seconds, without the time for the size of a
+        body.
+        """
         self._account = account
         self._name = container
         self._create = create_container
@@ -56,8 +58,8 @@ class BlobStore:
         """Store a body under a new name, in one attempt.
 
         The caller retries the upload and the enqueue together. If the answer to a put is lost, the
-        message may exist twice, and each copy needs its own blob.
-        Raises ServiceError: the body is not stored, or nothing refers to it.
+        message may exist twice, and each copy needs its own blob. Raises ServiceError: the body is
+        not stored, or no message refers to the stored blob.
         """
         name = new_name()
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
@@ -72,10 +74,12 @@ class BlobStore:
         return Reference(self._name, name, len(body.data))
 
     def get(self, reference: Reference) -> bytes:
-        """Read the whole body, with retries. Raises LostBlob if it is gone or has another size.
+        """Read the whole body, with retries.
 
-        Requests at most one byte more than the size, and decompresses nothing: the size counts the
-        bytes of the blob.
+        Raises LostBlob if the blob is missing or has another size.
+
+        Requests at most one byte more than the size. Never decompresses, because the size in the
+        reference is the size of the blob.
         """
         size = reference.size
         data = self._container.read(reference.name, size + 1, _NEEDS["read"])
@@ -93,7 +97,7 @@ class BlobStore:
         return data
 
     def delete(self, name: str) -> None:
-        """Delete a blob, with retries. Succeeds if it is gone already. Raises ServiceError."""
+        """Delete a blob, with retries. Succeeds if the blob does not exist. Raises ServiceError."""
         try:
             self._container.delete(name, _NEEDS["delete"])
         except ServiceError as error:
@@ -108,8 +112,8 @@ class BlobStore:
 class Removals:
     """Deletes the blobs of settled messages in the background (best effort).
 
-    A blob may stay if this process dies first or the service refuses. Nothing reads it any more,
-    and a lifecycle rule of the container can remove it. See docs/writing.md.
+    A blob stays if this process ends first or the service refuses the delete. No message refers to
+    such a blob, so a lifecycle rule of the container may delete it. See docs/writing.md.
     """
 
     def __init__(self, store: BlobStore, workers: Submits) -> None:
@@ -119,9 +123,9 @@ class Removals:
         self._under_way: set[Future[None]] = set()
 
     def begin(self, name: str) -> Future[None] | None:
-        """Begin to delete a blob, after its message was deleted. Never raises.
+        """Begin to delete a blob whose message was deleted. Never raises.
 
-        Returns what ends when that has ended, None if it cannot begin.
+        Returns a future that is done when the delete has ended; None if the delete cannot begin.
         """
         try:
             future = self._workers.submit(self._delete, name)
@@ -134,7 +138,7 @@ class Removals:
         return future
 
     def wait(self, timeout_s: float) -> None:
-        """Wait up to this long for the deletes that have begun. Never raises."""
+        """Wait up to `timeout_s` seconds for the deletes that have begun. Never raises."""
         with self._lock:
             waiting = set(self._under_way)
         wait(waiting, timeout=timeout_s)

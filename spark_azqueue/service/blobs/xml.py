@@ -1,4 +1,4 @@
-"""Reads the XML of the blob endpoint: pages of a list, and the settings of the account."""
+"""Parsers for the XML of the blob service: pages of a list, and the account's settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..names import Stored
 
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?E]")  # not in UTF-16, which may hide a DOCTYPE
 _MOST_TAGS = 20_000
-"""Of 100 blobs, with some 40 properties each."""
+"""Most tags on a page: 100 blobs with some 40 properties each."""
 
 
 def blobs_in(document: bytes) -> tuple[list[Stored], str]:
-    """The blobs of a page, by their whole names, and the marker of the next page.
+    """Return the blobs of a page, with their full names, and the marker of the next page.
 
-    Raises ValueError if this is not a whole page as the service sends it.
+    Raises ValueError unless the document is a complete page of a list.
     """
     root = parsed(document, _MOST_TAGS) if _START.match(document) else None
     if root is None:
@@ -48,9 +48,9 @@ def _stored(blob: ElementTree.Element) -> Stored:
 
 
 def kept_days(document: bytes) -> int:
-    """For how many days soft delete keeps a deleted blob, 0 if it is off.
+    """Return the days for which soft delete keeps a deleted blob; 0 if soft delete is off.
 
-    Raises ValueError if these are not the settings of an account.
+    Raises ValueError unless the document has the settings of an account.
     """
     root = parsed(document, _MOST_TAGS)
     if root is None or root.tag != "StorageServiceProperties":

@@ -1,1 +1,1 @@
-"""The calls to queues, as values, and who makes them."""
+"""The calls to queues, as values, and the clients that make them."""

@@ -1,7 +1,7 @@
-"""The calls to a queue, as values, all in one file, since they share how requests are written.
+"""The calls to a queue as values: dequeue, peek, delete, update, release, put, count.
 
-Dequeue, peek, delete, update, release, put, count. Calls that only ask for a permission are in
-`reach.py`, those that make and list queues in `management.py`.
+One file, because these calls share how requests are written. `reach.py` has the calls that check a
+permission, `management.py` the calls that create and list queues.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAX_COUNT = 10**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one dequeue gave, out of `asked`. `sent_at`: monotonic time of the request.
+    """Result of one dequeue of `asked` messages. `sent_at`: monotonic time of the request.
 
-    answered_at: see `answered_at`. queue: which one was asked.
+    answered_at: see `answered_at`. queue: the queue that was read.
     """
 
     received: tuple[Received, ...]
@@ -44,16 +44,16 @@ class Page:
 
 
 class Peeked(NamedTuple):
-    """What one peek gave. answered_at: see `answered_at`."""
+    """Result of one peek. answered_at: see `answered_at`."""
 
     messages: tuple[Message, ...]
     answered_at: int | None = None
 
 
 def answered_at(answer: Answer) -> int | None:
-    """When the service answered, by its own clock: microseconds since 1970, in whole seconds.
+    """Return the service's time of an answer: microseconds since 1970, in whole seconds.
 
-    None if the answer does not say.
+    None if the answer has no readable time.
     """
     at = fields.moment(answer.headers.get("date", ""))
     return None if at is None else at * 1_000_000
@@ -63,7 +63,8 @@ def answered_at(answer: Answer) -> int | None:
 class Dequeue(Call[Page]):
     """Lease up to `count` (1 to 32) messages for `visibility_s` (1 s to 7 days).
 
-    If the answer is lost, the messages stay invisible until that time ends. No message is lost.
+    If the answer is lost, the messages stay invisible for that time, then become visible again. No
+    message is lost.
     """
 
     queue: QueueRef
@@ -85,7 +86,7 @@ class Dequeue(Call[Page]):
 
 @dataclass(frozen=True, slots=True)
 class Peek(Call[Peeked]):
-    """Read up to `count` (1 to 32) visible messages without a lease or a change of their counts."""
+    """Read up to `count` (1 to 32) visible messages. Leases and dequeue counts do not change."""
 
     queue: QueueRef
     count: int
@@ -134,10 +135,10 @@ class _Deletes(_ByReceipt[T]):
 class Delete(_Deletes[Outcome]):
     """Delete by receipt: OK, GONE, LOST or PROBABLY.
 
-    PROBABLY: refused after an attempt that got no answer. If that attempt arrived, the message is
-    deleted; if not, another consumer holds it. (With leaseOn=executors the time of the refusal
-    decides: `DatedDelete`.)
-    An expired receipt still works until another consumer dequeues the message.
+    PROBABLY: the service refused this attempt, and an earlier attempt got no answer. Either the
+    earlier attempt deleted the message, or another consumer holds it. (With leaseOn=executors the
+    time of the refusal decides: `DatedDelete`.) An expired receipt still works until another
+    consumer dequeues the message.
     """
 
     def result(self, answer: Answer) -> Outcome:
@@ -148,9 +149,9 @@ class Delete(_Deletes[Outcome]):
 
 
 class Deleted(NamedTuple):
-    """The outcome of a delete, and when the service refused it: seconds since 1970, its clock.
+    """Outcome of a delete, and the service's time of a refusal, in seconds since 1970.
 
-    at: None if it was not refused, or if the answer does not say.
+    at: None if the delete was not refused, or if the answer has no readable time.
     """
 
     outcome: Outcome
@@ -159,7 +160,7 @@ class Deleted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DatedDelete(_Deletes[Deleted]):
-    """Delete by receipt, as `Delete`, and tell when it was refused."""
+    """Delete by receipt, as `Delete`, and return the time of a refusal."""
 
     def result(self, answer: Answer) -> Deleted:
         return Deleted(Outcome.OK)
@@ -171,10 +172,10 @@ class DatedDelete(_Deletes[Deleted]):
 
 @dataclass(frozen=True, slots=True)
 class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
-    """Hide the message for `visibility_s` (0 = release it). `text` None: keep its text.
+    """Hide the message for `visibility_s` seconds (0 = release it). `text` None: keep its text.
 
-    Returns the outcome and, if OK, the lease with its new receipt; the old one is dead. If the
-    answer holds no receipt, the lease is lost, although the update took effect.
+    Returns the outcome and, if OK, the lease with its new receipt; the old receipt is invalid. If
+    the answer has no receipt, the lease is lost, although the update took effect.
     """
 
     visibility_s: Delay
@@ -206,7 +207,7 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
 @dataclass(frozen=True, slots=True)
 class Release(_ByReceipt[Outcome]):
-    """Make the message visible, at once or later. Its receipt is dead afterwards in any case."""
+    """Make the message visible, now or later. The receipt is invalid afterwards in any case."""
 
     delay: Delay = 0
     kind: ClassVar[str] = "update"
@@ -226,11 +227,11 @@ class Release(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Show(Release):
-    """Make a message visible that was put hidden: OK, GONE, LOST or PROBABLY.
+    """Make visible a message that was put hidden: OK, GONE, LOST or PROBABLY.
 
-    Only its sender has the receipt, so a refusal says that an earlier update by it was carried out,
-    that the message has expired, or that the queue was cleared. PROBABLY: after an attempt of this
-    call that got no answer.
+    Only the sender has the receipt. So a refusal means that an earlier update by the sender took
+    effect, that the message has expired, or that the queue was cleared. PROBABLY: an earlier
+    attempt of this call got no answer.
     """
 
     verb: ClassVar[str] = "show"
@@ -241,11 +242,12 @@ class Show(Release):
 
 @dataclass(frozen=True, slots=True)
 class Put(Call["Lease | None"]):
-    """Enqueue a text. A retry after a lost answer may enqueue it twice.
+    """Enqueue a text. A retry after a lost answer may enqueue the text twice.
 
-    delay_s: until it is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
-    wants_lease: read the lease in the answer. It is valid until a consumer dequeues or updates the
-    message. Returns None without `wants_lease`, and for an answer from which it cannot be read.
+    delay_s: until the message is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
+    wants_lease: return the lease in the answer. The lease is valid until a consumer dequeues or
+    updates the message. Returns None without `wants_lease`, and if the answer's lease is not
+    readable.
     """
 
     queue: QueueRef
@@ -271,13 +273,13 @@ class Put(Call["Lease | None"]):
         return placed.lease if placed else None
 
     def placed(self, answer: Answer) -> Placed | None:
-        """What the answer says of the message, None if it cannot be read."""
+        """Return what the answer says about the message, None if it is not readable."""
         return read_placed(self.queue, answer.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Count(Call[int]):
-    """Approximate number of messages in the queue, invisible ones included."""
+    """Return the approximate number of messages in the queue, including invisible ones."""
 
     queue: QueueRef
     kind: ClassVar[str] = "count"

@@ -1,7 +1,7 @@
-"""The queues of one account, as the rest of the package sees them.
+"""Access to the queues of one account, for the rest of the package.
 
-`in_flight` runs many calls at once. `now` and a queue's own methods make one attempt and wait for
-it.
+`in_flight` runs many calls at once. `now` and the methods of `Queue` make one attempt and wait for
+its answer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class QueueClient:
     """The queues of one account. Thread-safe; do not share between processes."""
 
     def __init__(self, account: Account, session: Session | None = None) -> None:
-        """session: with limits or connections of its own, if not those of the account."""
+        """session: with its own limits or connections; by default, the account's limits and
+        connections.
+        """
         self._session = session or Session(account)
 
     def queue(self, ref: QueueRef) -> Queue:
-        """Return this queue; sends nothing."""
+        """Return this queue. Sends nothing."""
         return Queue(self, ref)
 
     def in_flight(self) -> InFlight[Any, Any]:
@@ -54,25 +56,30 @@ class QueueClient:
         return create_queue(self._session.account, ref.name)
 
     def names(self, prefix: str) -> list[str]:
-        """The names of the queues that begin so, with retries. Raises ServiceError."""
+        """Return the names of the queues that begin with `prefix`, with retries.
+
+        Raises ServiceError.
+        """
         return list_queues(self._session.account, prefix)
 
     @property
     def throttled(self) -> int:
-        """How many answers so far said that the service is too busy (503 or 429)."""
+        """Number of answers so far that said that the service is too busy (503 or 429)."""
         return self._session.throttled
 
     def requests(self) -> dict[str, int]:
-        """How many requests of each kind were sent so far, repeats included: "dequeue": 12."""
+        """Return the requests sent so far by kind, including repeats: {"dequeue": 12}."""
         return self._session.requests()
 
     def latencies(self) -> dict[str, Histogram]:
-        """How long requests took so far, by kind: "delete"; if they failed, "delete 503"."""
+        """Return the durations of requests so far, by kind: "delete"; for failed ones, "delete
+        503".
+        """
         return self._session.latencies()
 
     @property
     def limits(self) -> Limits:
-        """What this process has learned of the queues."""
+        """Limits that this process has learned for the queues."""
         return self._session.limits
 
     def close(self) -> None:
@@ -96,15 +103,15 @@ class Queue:
         self._now(Put(self.ref, text, delay_s, ttl_s))
 
     def check(self) -> datetime:
-        """Check that the queue exists and that we may update in it; return the service's time."""
+        """Check that the queue exists and can be updated. Returns the service's time."""
         return self._now(ProbeUpdate(self.ref))
 
     def check_put(self) -> None:
-        """Check that we may put into this queue (which must exist), without putting anything.
+        """Check that the credential may put into this queue, without adding a message.
 
-        Sends a message that expires when it becomes visible. The service refuses it with 400 if we
-        may put, and with 403 if we may not. If a service took it, no consumer would see it.
-        Raises AccessDenied, ServiceError.
+        The queue must exist. Sends a message that expires when it becomes visible. The service
+        refuses it with 400 if the credential may put, and with 403 if not. If a service accepted
+        it, no consumer would see it. Raises AccessDenied, ServiceError.
         """
         try:
             self.put("", _PROBE_S, _PROBE_S)

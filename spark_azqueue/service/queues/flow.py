@@ -1,4 +1,4 @@
-"""Runs many calls, as many at once as the limits of their queues allow, and gives their results."""
+"""Runs many calls at once, within the limits of their queues, and yields their results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Key, Item]):
-    """A queue of items by key: keys take turns, items of one keep their order. Not thread-safe."""
+    """A queue of items by key. Keys take turns, and the items of one key keep their order.
+
+    Not thread-safe.
+    """
 
     def __init__(self) -> None:
-        self._lanes: dict[Key, deque[Item]] = {}  # none is empty; the one whose turn it is, first
+        # No empty entries; the key whose turn it is comes first
+        self._lanes: dict[Key, deque[Item]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -34,17 +38,17 @@ class FairQueue(Generic[Key, Item]):
         return key in self._lanes
 
     def add(self, key: Key, item: Item) -> None:
-        """Put this one at the end of its lane."""
+        """Add an item as the last of its key."""
         self._count += 1
         self._lanes.setdefault(key, deque()).append(item)
 
     def put_back(self, key: Key, item: Item) -> None:
-        """Put this one at the front of its lane again."""
+        """Put an item back as the first of its key."""
         self._count += 1
         self._lanes.setdefault(key, deque()).appendleft(item)
 
     def next(self, without: Container[Key] = ()) -> tuple[Key, Item] | None:
-        """Take out the next item, skipping the keys `without`; None if there is none."""
+        """Remove and return the next item, except of the keys `without`; None if there is none."""
         for key in self._lanes:
             if key not in without:
                 break
@@ -58,7 +62,10 @@ class FairQueue(Generic[Key, Item]):
         return key, item
 
     def begin(self, begin: Callable[[Item], bool]) -> None:
-        """Take out what `begin` begins. It returns False if that item's lane has to wait."""
+        """Remove the items that `begin` begins.
+
+        `begin` returns False if the item's key has to wait.
+        """
         full: set[Key] = set()
         while found := self.next(full):
             key, item = found
@@ -67,7 +74,7 @@ class FairQueue(Generic[Key, Item]):
                 full.add(key)
 
     def take(self, which: Callable[[Item], bool] = lambda item: True) -> list[Item]:
-        """Take out all of which this is true."""
+        """Remove and return all items for which `which` is true."""
         taken: list[Item] = []
         for key, lane in list(self._lanes.items()):
             left: deque[Item] = deque()
@@ -85,7 +92,7 @@ T = TypeVar("T")
 Tag = TypeVar("Tag")
 
 MOST_WAITING = 32
-"""How many calls may wait for the limits of their queues, while calls to others begin."""
+"""Most calls that may wait for the limits of their queues while calls to other queues begin."""
 
 
 def results_of(
@@ -98,12 +105,13 @@ def results_of(
     without: Container[QueueRef] = (),
     then: Callable[[Tag, T | Exception], Iterable[tuple[Tag, Call[T]]]] = lambda tag, result: (),
 ) -> Generator[tuple[Tag, T | Exception], None, None]:
-    """Yield each call's tag with its result or its error, in the order in which they end.
+    """Yield each call's tag with its result or its error, in the order in which the calls end.
 
-    The calls begin about in their order. most: how many at once; None: as the limits say. within_s:
-    no call begins later than this, and the generator ends. without: calls to these queues, which
-    may become more, are left out. then: the calls that follow a result.
-    If it is closed early, it is unknown whether calls under way took effect.
+    The calls begin about in their order. most: most calls at once; None: as the limits allow.
+    within_s: after this many seconds no call begins, and the generator ends. without: queues whose
+    calls are left out; queues may be added while the generator runs. then: returns the calls that
+    follow a result. If the generator is closed early, calls under way may or may not have taken
+    effect.
     """
     deadline = None if within_s is None else time.monotonic() + within_s
     waiting: FairQueue[QueueRef, tuple[Tag, Call[T]]] = FairQueue()
@@ -155,10 +163,10 @@ def attempt_all(
     most: int | None = None,
     within_s: float | None = None,
 ) -> Iterator[tuple[Tag, T]]:
-    """Yield what calls answer on which nothing depends. Raises no Exception, unlike `results_of`.
+    """Yield the results of calls that may fail without harm. Never raises, unlike `results_of`.
 
-    failed: gets the first error alone. A denied access ends the calls to its queue alone: they
-    would fail the same way.
+    failed: called once, with the first error. If access to a queue is denied, only the calls to
+    this queue end, because they would fail in the same way.
     """
     denied: set[QueueRef] = set()
     has_failed = False
@@ -190,9 +198,9 @@ def answers_of(
     calls: Iterable[tuple[QueueRef, Call[T]]],
     vanished: Callable[[QueueRef], bool],
 ) -> Iterator[tuple[QueueRef, T]]:
-    """Yield what each queue answers, in the order in which that comes. Raises the first error.
+    """Yield the answer of each queue, in the order of arrival. Raises the first error.
 
-    vanished: called for a queue that does not exist; true if it is left out.
+    vanished: called for a queue that does not exist; returns True to leave the queue out.
     """
     with closing(results_of(client, calls, CONTROL)) as results:
         for queue, result in results:

@@ -1,6 +1,6 @@
 """The control plane: creates, deletes, clears and lists queues, and reads their metadata.
 
-Each function opens connections of its own, and closes them.
+Each function opens its own connections, and closes them.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from .calls import MAX_COUNT
 T = TypeVar("T")
 
 CALL_S = 60.0
-"""The longest that a call takes, with all its attempts."""
+"""Longest time of a call with all its attempts, in seconds."""
 
 _RETRY_S = 30.0
 
 LIST_S = 10.0
-"""How long a list of queues may take: a stream waits for it."""
+"""Longest time to list queues, in seconds. A stream waits for the list."""
 
 CLEAR_S = 600.0
-"""How long it may take to clear a queue."""
+"""Longest time to clear a queue, in seconds."""
 
 MOST_LISTED = 100_000
-"""The most names that a list may have."""
+"""Most names in a list."""
 
 _PAGE = 5_000
-"""The most names that one answer has (REST reference, "List Queues")."""
+"""Most names in one answer (REST reference, "List Queues")."""
 
 _PAGE_BYTES = 2**20
-"""The most bytes of one; the longest names, without their metadata, take half of it."""
+"""Most bytes of a page. The longest names, without metadata, take half of this."""
 
 _MOST_TAGS = 4 * _PAGE + 50
-"""Of a page. For each queue the service writes four."""
+"""Most tags on a page. The service writes four per queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateQueue(Call[bool]):
-    """Create a queue. Returns False if it exists with the same metadata."""
+    """Create a queue. Returns False if the queue exists with the same metadata."""
 
     queue: QueueRef
     metadata: Mapping[str, str]
@@ -75,7 +75,7 @@ class CreateQueue(Call[bool]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteQueue(Call[None]):
-    """Delete a queue with its messages."""
+    """Delete a queue and its messages."""
 
     queue: QueueRef
     of_account: ClassVar[bool] = True
@@ -110,7 +110,7 @@ _METADATA = re.compile(r"x-ms-meta-([^:]+):(.*)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Metadata(Call[dict[str, str]]):
-    """A queue's metadata, with names in their original case."""
+    """Return a queue's metadata, with names in their original case."""
 
     queue: QueueRef
     doing: ClassVar[str] = "read the metadata of"
@@ -129,7 +129,7 @@ class Metadata(Call[dict[str, str]]):
 
 @dataclass(frozen=True, slots=True)
 class ListQueues(Call["tuple[list[str], str]"]):
-    """One page of the names that begin with `prefix`, and the marker of the next."""
+    """Return one page of the names that begin with `prefix`, and the marker of the next page."""
 
     queue: QueueRef
     prefix: str
@@ -162,10 +162,10 @@ def create_queue(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> bool:
-    """Create a queue. Returns False if it exists already. Raises ServiceError.
+    """Create a queue. Returns False if the queue exists already. Raises ServiceError.
 
-    within_s: the longest that the call may take, retries included, in seconds. metadata: of a new
-    queue; one that exists keeps its own.
+    within_s: longest time of the call with retries, in seconds. metadata: of a new queue; an
+    existing queue keeps its own.
     """
     try:
         return _called(account, CreateQueue(QueueRef(account.name, name), metadata or {}), within_s)
@@ -176,15 +176,15 @@ def create_queue(
 
 
 def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
-    """Delete a queue with its messages. Raises ServiceError. within_s: as above."""
+    """Delete a queue and its messages. Raises ServiceError. within_s: as for `create_queue`."""
     _called(account, DeleteQueue(QueueRef(account.name, name)), within_s)
 
 
 def clear_queue(account: Account, name: str, within_s: float = CLEAR_S) -> None:
-    """Delete all messages of a queue, leased and delayed ones, too. Raises ServiceError.
+    """Delete all messages of a queue, including leased and delayed ones. Raises ServiceError.
 
-    The service may end with 500 before all are deleted, and asks for a repeat then (REST reference,
-    "Clear Messages"). within_s: the longest that the call may take, repeats included, in seconds.
+    The service may answer 500 before all messages are deleted; the request then has to be repeated
+    (REST reference, "Clear Messages"). within_s: longest time with repeats, in seconds.
     """
     _called(account, Clear(QueueRef(account.name, name)), within_s, retry_s=within_s)
 
@@ -195,9 +195,10 @@ def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict
 
 
 def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list[str]:
-    """The names of the account's queues that begin with `prefix`. Raises ServiceError.
+    """Return the names of the account's queues that begin with `prefix`. Raises ServiceError.
 
-    within_s: as above, for all pages together. Names that no queue can have are left out.
+    within_s: longest time for all pages together, in seconds. Names that no queue can have are left
+    out.
     """
     doing = f"list the queues of account '{account.name}'"
     with contextlib.closing(Session(account)) as session:

@@ -1,6 +1,6 @@
-"""Checks at a start that the account can be reached at all, within seconds.
+"""Checks at a start, within seconds, that the account can be reached.
 
-Later, an account that cannot be reached is an outage, and requests are repeated for much longer.
+After the start, an unreachable account is an outage, and requests are retried for much longer.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .calls import Update
 class ProbeUpdate(Call[datetime]):
     """Check the permission to update: try to update a message that cannot exist.
 
-    The service refuses it as unknown (404 or 400) if we may update, and as forbidden (403) if not.
-    Returns the service's time.
+    The service answers 404 or 400 if the credential may update, and 403 if not. Returns the
+    service's time.
     """
 
     queue: QueueRef
@@ -50,12 +50,12 @@ class ProbeUpdate(Call[datetime]):
 
 
 def unknown_lease(queue: QueueRef) -> Lease:
-    """The lease of a message that cannot exist, for probes of permissions."""
+    """Return the lease of a message that cannot exist, for checks of permissions."""
     return Lease(queue, "00000000-0000-0000-0000-000000000000", "AgAAAAMAAAAAAAAAAAAAAAAAAAA=")
 
 
 def moment_of(http_date: str | None) -> datetime:
-    """The service's time, or this machine's if the answer has none."""
+    """Return the service's time; this machine's time if the answer has none."""
     at = fields.moment(http_date or "")
     now = datetime.now(timezone.utc)
     return now if at is None else datetime.fromtimestamp(at, timezone.utc)
@@ -69,11 +69,11 @@ _UNCONNECTED = (pycurl.E_COULDNT_CONNECT, pycurl.E_OPERATION_TIMEDOUT)
 
 
 def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> None:
-    """Connect to the account's queue service; send no request. Tries again within the time.
+    """Connect to the account's queue service without a request. Retries within the time.
 
     within_s: seconds. Raises ServiceUnavailable if the name does not resolve or no connection can
-    be made, and ServiceError for a malformed proxy. Other trouble is left to the first request,
-    whose error says more.
+    be made, and ServiceError for a malformed proxy. For other problems the first request raises a
+    more precise error.
     """
     ends_at = time.monotonic() + within_s
     while (cause := _connected(account.url, ends_at - time.monotonic())) is not None:
@@ -83,7 +83,7 @@ def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> Non
 
 
 def _connected(url: str, within_s: float) -> str | None:
-    """None if a connection was made, otherwise what prevents it."""
+    """Connect once. Returns None on success, otherwise the cause of the failure."""
     curl = new_handle(url)
     try:
         curl.setopt(pycurl.URL, url)
@@ -106,7 +106,7 @@ _NO_NAME = "its name does not resolve"
 
 
 def unreachable(account: Account, cause: str) -> ServiceUnavailable:
-    """The error for an account to which no connection can be made. cause: in words."""
+    """Make the error for an account that cannot be connected to. cause: in words."""
     proxy = proxy_for(account.url).address
     through = f" through the proxy {proxy}" if proxy else ""
     check = (

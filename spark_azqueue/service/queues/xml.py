@@ -1,7 +1,7 @@
-"""Reads the XML of a reply to a dequeue or a peek, and writes that of a put or an update.
+"""Parser for the XML of answers to a dequeue, peek or put, and writer for a put or an update.
 
-A reply that does not parse as a whole is read message by message, so that one damaged message does
-not hide the other 31, which the service has leased to us already.
+An answer that does not parse as a whole is parsed message by message. So one damaged message does
+not hide the other 31, which are leased already.
 """
 
 from __future__ import annotations
@@ -45,23 +45,24 @@ _FRAME = tuple(each for each in _ELEMENTS.values() if each != _TEXT)
 _START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide a DOCTYPE
 _EDGE = re.compile(rb"</?QueueMessage>")
 _MOST_TAGS = 50
-"""Of a message, and of what is around all of them. The service writes 16."""
+"""Most tags of a message, and of the frame around all messages. The service writes 16."""
 _MOST_PIECES = 4 * MAX_PER_REQUEST
-"""Into which a damaged answer is cut; what follows is not read."""
+"""Most pieces into which a damaged answer is cut. Further pieces are ignored."""
 _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
-# A message that never expires has the end of the year 9999 as its time. Python's datetime, and so
-# `collect()`, cannot hold that in a time zone east of UTC, so it is one day less here.
+# A message that never expires has the end of the year 9999 as its expiry. Python's datetime, and so
+# `collect()`, cannot hold that time in a time zone east of UTC. So the latest time here is one day
+# earlier.
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
 def read_messages(queue: QueueRef, document: bytes) -> list[Received]:
-    """The messages in the reply to a dequeue.
+    """Return the messages in the answer to a dequeue.
 
-    Returns each message with a readable id and receipt; if anything else in it is damaged, it is
-    not `intact`, nor if its text has a character that XML cannot hold. The others cannot be named;
-    a warning in the log counts them.
-    Raises ServiceUnavailable if the document is not such a reply, or no message can be named.
+    Returns each message with a readable id and receipt. A message is not `intact` if another field
+    is damaged, or if its text has a character that XML cannot hold. Messages without a readable id
+    or receipt are only counted, in a warning. Raises ServiceUnavailable if the document is not such
+    an answer, or no message has a readable id and receipt.
     """
     return [
         Received(message, Lease(queue, message.message_id, receipt))
@@ -70,12 +71,12 @@ def read_messages(queue: QueueRef, document: bytes) -> list[Received]:
 
 
 def read_peeked(queue: QueueRef, document: bytes) -> list[Message]:
-    """The messages in the reply to a peek, which has no receipts; as `read_messages`."""
+    """Return the messages in the answer to a peek, which has no receipts. See `read_messages`."""
     return [message for message, _ in _read(queue, document, leased=False)]
 
 
 def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[Message, str]]:
-    """Each message with its pop receipt."""
+    """Return each message with its pop receipt."""
     whole = _whole(document)
     found = _pieces(document) if whole is None else ((each, True) for each in whole)
     named: dict[str, tuple[Message, str]] = {}
@@ -87,7 +88,7 @@ def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[M
         elif message.intact or message.message_id not in named:
             named[message.message_id] = message, each.get(_RECEIPT, "")
     if not named and (unnamed or whole is None):
-        # An error must not look like an empty queue.
+        # An unreadable answer must not look like an empty queue.
         raise unreadable_answer(
             f"read messages of queue '{queue.name}'",
             "none of its messages has a readable id and pop receipt"
@@ -105,9 +106,9 @@ def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[M
 
 
 class Placed(NamedTuple):
-    """What the reply to a put says of its message: the lease, and times in seconds since 1970.
+    """The answer to a put: the message's lease, and times in seconds since 1970.
 
-    0 for a time that cannot be read.
+    A time that is not readable is 0.
     """
 
     lease: Lease
@@ -116,9 +117,9 @@ class Placed(NamedTuple):
 
 
 def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
-    """Read the reply to a put; None if it has no id and receipt that can be read.
+    """Parse the answer to a put. Returns None if the id or the receipt is not readable.
 
-    That is no error: the message is in the queue.
+    None is not an error: the message is in the queue.
     """
     whole = _whole(document) or []
     if len(whole) != 1:
@@ -134,7 +135,7 @@ def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
 
 
 def _whole(document: bytes) -> list[_Fields] | None:
-    """The fields of each message, None if the document is not exactly a list of messages."""
+    """Return the fields of each message; None unless the whole document is a list of messages."""
     if not _START.match(document):
         return None
     node = parsed(document, _MOST_TAGS * (MAX_PER_REQUEST + 1))
@@ -145,9 +146,9 @@ def _whole(document: bytes) -> list[_Fields] | None:
 
 
 def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
-    """The fields of each message, and whether its XML is undamaged.
+    """Yield the fields of each message, and whether its XML is undamaged.
 
-    Cuts at every tag of a message, opening and closing, because any of them may be damaged.
+    Cuts at every opening and closing tag of a message, because any of these tags may be damaged.
     """
     pieces = filter(_SIGN_OF_A_MESSAGE.search, _EDGE.split(document))
     for piece in itertools.islice(pieces, _MOST_PIECES):
@@ -160,7 +161,9 @@ def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
 
 
 def _fields_of(node: ElementTree.Element) -> _Fields | None:
-    """The fields of a message. None if it is not one, or has a field twice or markup in a field."""
+    """Return the fields of a message. None if a field occurs twice or contains tags, or if the
+    element is not a message.
+    """
     if node.tag != _ONE:
         return None
     found = {}
@@ -175,18 +178,20 @@ _NOT_XML = re.compile(
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]|\xed[\xa0-\xbf][\x80-\xbf]"
     rb"|&#(?:x([0-9A-Fa-f]{1,5})|([0-9]{1,6}));"
 )
-"""A character that XML cannot hold, as it is; or any as a number."""
+"""A character that XML cannot hold, or any character as a numeric reference."""
 
 
 def _unwritable(piece: bytes) -> _Fields | None:
-    """The fields of a message in which nothing is damaged, but that its text has characters that
-    XML cannot hold. None for another one."""
+    """Return the fields of a message that is undamaged except for characters that XML cannot hold.
+
+    Returns None for any other message.
+    """
     before, opened, rest = piece.partition(b"<MessageText>")
     text, closed, after = rest.partition(b"</MessageText>")
     if b"<" in text:
         return None
     found: list[str] = []
-    place = secrets.token_hex(8)  # which no text has
+    place = secrets.token_hex(8)  # a mark that no text contains
 
     def put_aside(match: re.Match[bytes]) -> bytes:
         written, *numbers = match.groups()
@@ -211,16 +216,16 @@ def _unwritable(piece: bytes) -> _Fields | None:
 
 
 def _rescued(piece: bytes) -> _Fields:
-    """The fields that can be recovered from a message that does not parse."""
+    """Return the fields that can be recovered from a message that does not parse."""
     before, _, rest = piece.partition(b"<MessageText>")
     text, _, after = rest.partition(b"</MessageText>")
-    frame = before + after  # without the text: markup in it must not be taken for a field
+    frame = before + after  # without the text, so that markup in the text does not count as a field
     found = {name: value for name in _FRAME if (value := _only(frame, name)) is not None}
     return {**found, _TEXT: writable(_unescaped(text.decode("utf-8", "replace")))}
 
 
 def _only(frame: bytes, name: str) -> str | None:
-    """The value of the field, None if it is missing or occurs twice."""
+    """Return the value of the field; None if the field is missing or occurs twice."""
     _, opened, rest = frame.partition(b"<%s>" % name.encode())
     value, closed, after = rest.partition(b"</%s>" % name.encode())
     if not (opened and closed) or opened in after:
@@ -236,7 +241,10 @@ def _unescaped(text: str) -> str:
 
 
 def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Message | None:
-    """The message, None if it cannot be named. Not intact if a field is missing or unreadable."""
+    """Return the message; None without a readable id and receipt.
+
+    The message is not intact if a field is missing or unreadable.
+    """
     message_id, receipt = found.get(_ID, ""), found.get(_RECEIPT, "")
     if not fields.is_message_id(message_id) or (leased and not fields.is_receipt(receipt)):
         return None
@@ -255,7 +263,7 @@ def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Mes
 
 
 def _microseconds(http_date: str) -> int | None:
-    """RFC 1123 text -> microseconds since 1970."""
+    """Parse an RFC 1123 time to microseconds since 1970."""
     at = fields.moment(http_date)
     return at and (at if at < _LATEST else _LATEST) * 1_000_000
 
@@ -270,13 +278,13 @@ _READ: dict[Form, Callable[[str], Any]] = {
     Form.COUNT: _count,
     Form.TEXT: str,
 }
-"""How the text of an element is read: None if it cannot be."""
+"""Parsers of an element's text. They return None if the text is not readable."""
 _UNKNOWN = {Form.TIME: UNKNOWN_TIME, Form.COUNT: 0}
-"""The value of such a field, unless it has a default."""
+"""Value of a field that is not readable and has no default."""
 
 
 class _Other(NamedTuple):
-    """A field beside id, receipt and text. unknown: the value if it cannot be read."""
+    """A field other than id, receipt and text. unknown: the value if the text is not readable."""
 
     name: str
     element: str
@@ -298,7 +306,7 @@ _OTHERS = [
 
 
 def document(text: str) -> bytes:
-    """The body of a request that puts or updates a message with this text."""
+    """Return the body of a request that puts or updates a message with this text."""
     # A carriage return must be a character reference, or XML readers turn it into a line feed.
     body = escape(text, {"\r": "&#13;"})
     return (

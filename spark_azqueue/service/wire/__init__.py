@@ -1,1 +1,1 @@
-"""The one way to the service: calls as values, over libcurl, many under way at once."""
+"""The only way to the service: calls as values, over libcurl, many at once."""

@@ -1,6 +1,6 @@
-"""A call to the service as a value: it makes its request and reads its answer.
+"""A call to the service as a value: it makes its request and parses its answer.
 
-`transport.py` sends and retries it. The calls themselves are in `queues/` and `blobs/`.
+`transport.py` sends and retries calls. The calls themselves are in `queues/` and `blobs/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
 
 
 def escaped(text: str) -> str:
-    """The text as a part of a URL: what `urllib.parse.quote` gives, but faster for what we send."""
+    """Return the text escaped for a URL: the result of `urllib.parse.quote`, but faster."""
     if _PLAIN.match(text):
         return text
     if _BASE64.match(text):
@@ -34,14 +34,14 @@ def escaped(text: str) -> str:
 
 
 SMALL_BYTES = 256 * 2**10
-"""The most bytes of an answer without data; of an error, too, if the request bounds its answer."""
+"""Most bytes of an answer without data, or of an error to a request that limits its answer."""
 
 
 class Request(NamedTuple):
-    """A request. `path`: segments below the queue or container, unescaped. `query`: escaped.
+    """A request. `path`: unescaped segments below the queue or container. `query`: escaped.
 
-    headers: besides those of every request. most: bytes of the answer's body, if it succeeds; the
-    request may then take longer than the 40 seconds of others. None: `http.MOST_BODY_BYTES`.
+    headers: headers that only this request has. most: bytes of a successful answer's body; the
+    request may then take longer than the usual 40 seconds. None: `http.MOST_BODY_BYTES`.
     """
 
     method: str
@@ -57,19 +57,23 @@ class Call(Generic[T]):
 
     __slots__ = ()
     kind: ClassVar[str] = "other"
-    """The operation, by which requests are counted: "dequeue"."""
+    """The operation, such as "dequeue". Requests are counted by it."""
     of: ClassVar[str] = "queue"
-    """What `queue` is, in words for an error: "queue", "in container"; "": it is the account's."""
+    """Kind of `queue` in words, for an error: "queue", "in container"; "" for a call to the
+    account.
+    """
     of_account: ClassVar[bool] = False
-    """True if a SAS for the one queue or container can never do it."""
+    """True if a SAS for the one queue or container never permits the call."""
     hollow: ClassVar[bool] = False
-    """True if a segment of its path may be empty, as in the name of a blob."""
+    """True if a segment of the path may be empty or only dots, as in the name of a blob."""
     needs: ClassVar[str] = READER
-    """The permission it takes, in words for an error."""
+    """Permission that the call needs, in words for an error."""
     by_receipt: ClassVar[bool] = False
-    """True if it names a message by a pop receipt. If that is dead, `refused` gives the result."""
+    """True if the call names a message by a pop receipt. If the receipt is invalid, `refused`
+    returns the result.
+    """
     turn: ClassVar[Turn] = Turn.IN_TURN
-    """How it waits for the limits, if it begins by `try_begin`."""
+    """How the call waits for the limits, if it is begun with `try_begin`."""
 
     if TYPE_CHECKING:
 
@@ -79,16 +83,16 @@ class Call(Generic[T]):
 
         @property
         def doing(self) -> str:
-            """The action in words, to be followed by `of` and the name."""
+            """The action in words; `of` and the name follow."""
 
     def request(self, now: float) -> Request:
-        """The request of an attempt that begins now (seconds since 1970)."""
+        """Return the request for an attempt that begins now. now: seconds since 1970."""
         raise NotImplementedError
 
     def result(self, answer: Answer) -> T:
-        """Read a successful answer. Raises ServiceError if the service would not write it."""
+        """Parse a successful answer. Raises ServiceError if the service would not send it."""
         raise NotImplementedError
 
     def refused(self, error: ServiceError) -> T:
-        """The result if the receipt is dead: unknown, or no longer the newest."""
+        """Return the result for an invalid receipt: unknown, or no longer the newest."""
         raise NotImplementedError

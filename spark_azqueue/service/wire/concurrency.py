@@ -1,7 +1,7 @@
-"""Adaptive concurrency: how many requests may be under way at once, learned from their latency.
+"""Adaptive concurrency: the limit on concurrent requests, learned from their latency.
 
-More requests at once bring more throughput until they queue: in the service, or in our process,
-which uses one core. From then on only latency grows. Time is an argument.
+More concurrent requests bring more throughput until requests queue in the service, or in this
+process, which uses one core. From then on only latency grows. Time is an argument.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from .rate import Rate
 
 MOST_OF_A_QUEUE = 256
 MOST_OF_A_PROCESS = 256
-"""Each request under way has a connection, and libcurl looks at all of them each time."""
+"""Each request under way has a connection, and libcurl checks all connections on each pass."""
 
 _MOST_QUEUES = 4_096
-"""If there are this many, queues without a request under way are dropped: queues come and go."""
+"""At this many queues, queues without a request under way are dropped."""
 
 _LOOK_AGAIN_S = 0.01
-"""The retry interval while a limit is full: another thread may free it."""
+"""Seconds until the next try while a limit is full. Another thread may end a request."""
 
 
 class Response(enum.Enum):
-    """The outcome of a request for the limiter."""
+    """Outcome of a request, for the limiter."""
 
     DONE = "the service carried it out, or refused it for good"
     BUSY = "the service is too busy: 503 or 429"
@@ -53,16 +53,18 @@ class Limits:
     """The limits of one process for one account. Thread-safe."""
 
     def __init__(self, of_queue: Callable[[QueueRef], QueueLimits] | None = None) -> None:
-        """of_queue: makes the limits of a queue when the first request to it is asked for."""
+        """of_queue: makes the limits of a queue for its first request."""
         self._lock = threading.Lock()
         self._process = Concurrency(MOST_OF_A_PROCESS)
         self._make = of_queue or (lambda _: QueueLimits())
         self._queues: dict[QueueRef, QueueLimits] = {}
 
     def admit(self, queue: QueueRef, turn: Turn, now: float) -> float:
-        """Ask to begin a request. 0: it is admitted, and counts until `ended`.
+        """Ask to begin a request.
 
-        Otherwise: after how many seconds to ask again.
+        Returns 0 if the request is admitted; it then counts until `ended`.
+
+        Otherwise returns the seconds after which to ask again.
         """
         with self._lock:
             of_queue = self._queues.get(queue)
@@ -92,7 +94,7 @@ class Limits:
         """Note the answer to one attempt of an admitted request."""
         with self._lock:
             of_queue = self._queues.get(queue)
-            if of_queue is None:  # dropped since
+            if of_queue is None:  # dropped meanwhile
                 return
             if response is Response.DONE:
                 of_queue.rate.accepted(now, sent_at)
@@ -118,10 +120,11 @@ class Limits:
                 self._process.ended()
 
     def learned(self, queue: QueueRef) -> tuple[int, int | None] | None:
-        """What was learned of a queue: requests under way at once, and a second (None: no limit).
+        """Return a queue's learned limits: concurrent requests, and requests per second or None.
 
-        The rate is the mean of this process, since the newest one may be much higher: a limit of
-        the account leaves more to a queue when others are done. None if no request was admitted.
+        None per second means no limit. The rate is the mean of this process, because the newest
+        rate may be much higher: a limit of the account leaves more to a queue when other queues are
+        idle. Returns None if no request was admitted.
         """
         with self._lock:
             of_queue = self._queues.get(queue)
@@ -132,7 +135,7 @@ class Limits:
             return under_way, None if per_s is None else max(1, int(per_s))
 
     def go_on(self, queue: QueueRef, under_way: int, per_s: int | None, now: float) -> None:
-        """Begin with what another process has learned of a queue, in place of what this one has."""
+        """Replace the limits of a queue with limits that another process has learned."""
         with self._lock:
             self._make_room()
             of_queue = self._queues[queue] = self._make(queue)
@@ -153,25 +156,28 @@ _START_FACTOR = 2.0
 _FACTOR = 1.25
 
 _WAITS = 2.0
-"""Above this multiple of the base latency, the limit stops growing."""
+"""Multiple of the base latency above which the limit stops growing."""
 _WAITS_LONG = 3.0
-"""Above this multiple, the limit shrinks."""
+"""Multiple of the base latency above which the limit shrinks."""
 
 _SHRINK = 0.75
 _HELPS = 0.9
-"""A shrink succeeds if latency falls below 0.9 times what it was. If it fails, the service has
-become slower, and the base latency is learned again."""
+"""A shrink succeeds if latency falls to 0.9 times its value before. If a shrink fails, the service
+has become slower, and the base latency is learned again.
+"""
 _AGAIN_S = 5.0
-"""How long the limit stays as it is before another shrink is tried."""
+"""Seconds for which the limit stays unchanged before another shrink is tried."""
 
 _RELEARNS = 1.5
-"""One failed shrink raises the base latency by this factor at most: it may have been chance. A
-second one in a row raises it in full."""
+"""Largest factor by which one failed shrink, which may be chance, raises the base latency.
+
+A second failed shrink in a row raises the base latency to the measured one.
+"""
 
 _FEWEST = 16
 _SHORTEST_WINDOW_S = 0.02
 _CALM_WINDOW_S = 0.2
-"""After the first steps: long enough that a pause of our process does not cause a shrink."""
+"""Shortest window after the first steps. A short pause of this process then causes no shrink."""
 _LONGEST_WINDOW_S = 2.0
 
 
@@ -179,16 +185,16 @@ class Concurrency:
     """A limit on requests under way, for one queue or for one process."""
 
     def __init__(self, most: int) -> None:
-        """most: the limit never grows beyond it."""
+        """most: upper bound of the limit."""
         self._most = float(most)
         self.size = min(_FIRST, self._most)
-        """The limit. Of a fraction, the whole part counts."""
+        """The limit. Only its whole part counts."""
         self.under_way = 0
-        """How many have begun and not ended."""
-        self._base = float("inf")  # seconds: the base latency, the smallest mean of a window
+        """Number of requests that have begun and not ended."""
+        self._base = float("inf")  # base latency in seconds: the smallest mean of a window
         self._starting = True
         self._before_shrink: float | None = None  # set while a shrink is being judged
-        self._failed_shrinks = 0  # how many shrinks in a row failed
+        self._failed_shrinks = 0  # failed shrinks in a row
         self._shrunk_at = float("-inf")
         self._begin_window(float("-inf"))
 
@@ -198,7 +204,10 @@ class Concurrency:
         self._starting = False
 
     def has_room(self) -> bool:
-        """True if one more may begin. False shows that the limit is in use, so that it can grow."""
+        """True if one more request may begin.
+
+        A False records that the limit is used, so it may grow.
+        """
         if self.under_way < int(self.size):
             return True
         self._was_full = True
@@ -209,11 +218,11 @@ class Concurrency:
         self.under_way += 1
 
     def ended(self) -> None:
-        """Note that a request ended, whatever came of it."""
+        """Note that a request ended, with any result."""
         self.under_way -= 1
 
     def answered(self, now: float, sent_at: float) -> None:
-        """Note that a request was carried out; it was sent at `sent_at`."""
+        """Note that a request was carried out. The request was sent at `sent_at`."""
         if sent_at < self._since:  # sent under another limit
             return
         self._answers += 1
@@ -227,7 +236,10 @@ class Concurrency:
             self._begin_window(now)
 
     def disturbed(self) -> None:
-        """Note that a request was refused, or had no answer: from now on, grow by small steps."""
+        """Note that a request was refused or got no answer.
+
+        From now on the limit grows by small steps.
+        """
         self._starting = False
         self._was_full = False
 
@@ -238,7 +250,7 @@ class Concurrency:
         self._was_full = False
 
     def _judge(self, now: float, latency: float) -> None:
-        """A window ended: `latency` is its mean."""
+        """Judge a window that ended. latency: its mean."""
         was_shrunk = self._before_shrink is not None
         if self._before_shrink is not None:
             self._learn(self._before_shrink, latency)
@@ -258,7 +270,7 @@ class Concurrency:
             self.size = max(_LEAST, self.size * _SHRINK)
 
     def _learn(self, before: float, latency: float) -> None:
-        """The limit was shrunk, and the latency went from `before` to `latency`."""
+        """Judge a shrink. The latency changed from `before` to `latency`."""
         if latency <= before * _HELPS:
             self._failed_shrinks = 0
             return

@@ -1,7 +1,8 @@
 """HTTP over libcurl: many concurrent requests, driven by the thread that waits for them.
 
-Knows nothing of queues, accounts or retries. libcurl keeps connections open and notices stale ones;
-if a connection breaks before any part of an answer came, it sends the request again on a new one.
+This module does not know queues, accounts or retries. libcurl keeps connections open and detects
+stale ones. If a connection breaks before any part of an answer came, libcurl sends the request
+again on a new connection.
 """
 
 from __future__ import annotations
@@ -29,26 +30,29 @@ from .concurrency import Limits
 
 
 class Session:
-    """Thread-safe; do not share between processes."""
+    """Connections, credential and counters for one account.
+
+    Thread-safe; do not share between processes.
+    """
 
     def __init__(
         self, account: Account, limits: Limits | None = None, plane: Plane = Plane.QUEUES
     ) -> None:
-        """limits: those that all clients of the account in this process share, by default.
+        """limits: by default, those that all clients of the account in this process share.
 
-        plane: what the account's `url` is the endpoint of.
+        plane: the service whose endpoint is the account's `url`.
         """
         self.account = account
         self.limits = _limits_of(account) if limits is None else limits
         self.authority = authority_for(account, plane)
         self.throttled = 0
-        """How many answers so far said that the service is too busy (503 or 429)."""
+        """Number of answers so far that said that the service is too busy (503 or 429)."""
         self._requests: Counter[str] = Counter()
         self._took = Recorder()
         self._wires: deque[Wire[Any]] = deque()
 
     def wire(self) -> Wire[Any]:
-        """Connections for one flight: kept ones, or new ones."""
+        """Return connections for one flight: kept ones, or new ones."""
         try:
             return self._wires.pop()  # most recently used first, so that idle ones can time out
         except IndexError:
@@ -59,27 +63,27 @@ class Session:
         self._wires.append(wire)
 
     def note_throttled(self) -> None:
-        """Count such an answer."""
+        """Count an answer that says that the service is too busy."""
         with _lock:  # held for a moment only
             self.throttled += 1
 
     def note_request(self, kind: str) -> None:
-        """Count a request that is sent, a repeat too: the service bills each."""
+        """Count a request that is sent, including a repeat: the service bills every request."""
         with _lock:
             self._requests[kind] += 1
 
     def requests(self) -> dict[str, int]:
-        """How many requests of each kind were sent so far."""
+        """Return the number of requests sent so far, by kind."""
         with _lock:
             return dict(self._requests)
 
     def note_took(self, kind: str, seconds: float, error: str) -> None:
-        """Count how long a request took. error: the status, or what else; "" for a success."""
+        """Count the duration of a request. error: the status or another cause; "" for a success."""
         with _lock:
             self._took.observe(f"{kind} {error}" if error else kind, (seconds,))
 
     def latencies(self) -> dict[str, Histogram]:
-        """How long requests took so far, by kind, those that failed also by their error."""
+        """Return the durations of requests so far, by kind, and for failed ones also by error."""
         with _lock:
             return self._took.latencies()
 
@@ -94,7 +98,7 @@ _lock = threading.Lock()
 
 
 def _limits_of(account: Account) -> Limits:
-    """What this process has learned: a task of the sink begins with what the last one learned."""
+    """Return the limits of this process. A sink's task begins with what earlier tasks learned."""
     with _lock:
         return _limits.setdefault(account.url, Limits())
 
@@ -102,20 +106,24 @@ def _limits_of(account: Account) -> Limits:
 Tag = TypeVar("Tag")
 
 MOST_BODY_BYTES = 16 * 2**20
-"""No answer of the service is larger. 32 messages of 64 KiB are at most 12 MiB, since XML may write
-a byte as six (`&quot;`); their ids, receipts and times take less than 2 KiB a message."""
+"""Largest answer of the service.
+
+32 messages of 64 KiB are at most 12 MiB, because XML may write a byte as six (`&quot;`). Their ids,
+receipts and times take less than 2 KiB per message.
+"""
 
 _TIMEOUT_MS = 40_000
 _SILENCE_S = 30
-"""A request that may take longer than `_TIMEOUT_MS` fails if no byte moves for this long."""
+"""A request that may take longer than `_TIMEOUT_MS` fails if no byte arrives for this many seconds.
+"""
 
 
 class Wire(Generic[Tag]):
-    """Concurrent requests to one server. For one thread at a time."""
+    """Concurrent requests to one server. Only one thread may use a wire at a time."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._multi: pycurl.CurlMulti | None = None  # made when needed: that can fail
+        self._multi: pycurl.CurlMulti | None = None  # made on first use, because making it can fail
         self._idle: list[_Handle] = []
         self._busy: dict[pycurl.Curl, tuple[_Handle, Tag]] = {}
         self._unsent: list[tuple[Tag, Answer | NoAnswer]] = []
@@ -133,11 +141,10 @@ class Wire(Generic[Tag]):
         limit_s: float | None = None,
         most: int | None = None,
     ) -> None:
-        """Send a request. `tag` comes back with its answer, within `limit_s` seconds.
+        """Send a request. `ended` returns `tag` with the answer, within `limit_s` seconds.
 
-        most: bytes of the answer's body. None: MOST_BODY_BYTES, within 40 seconds at most.
-
-        Raises ServiceError if the environment names a proxy that is not an address.
+        most: bytes of the answer's body. None: MOST_BODY_BYTES, within 40 seconds at most. Raises
+        ServiceError if the environment names a proxy that is not an address.
         """
         try:
             if self._multi is None:
@@ -154,7 +161,9 @@ class Wire(Generic[Tag]):
             self._busy[request.curl] = request, tag
 
     def ended(self, timeout_s: float) -> list[tuple[Tag, Answer | NoAnswer]]:
-        """Return results; waits for the first for `timeout_s` seconds, but at most one second.
+        """Return results.
+
+        Waits up to `timeout_s` seconds, at most one second, for the first result.
 
         Never raises. If libcurl itself fails, each request under way ends with NoAnswer.
         """
@@ -199,7 +208,7 @@ class Wire(Generic[Tag]):
         return request, tag
 
     def _start_afresh(self) -> None:
-        """Drop all connections and busy handles: after a failure they are not used again."""
+        """Drop all connections and busy handles. After a failure they are not used again."""
         for curl in self._busy:
             with contextlib.suppress(pycurl.error):
                 curl.close()
@@ -210,7 +219,7 @@ class Wire(Generic[Tag]):
         self._multi = None
 
     def abandon(self) -> None:
-        """Abandon the requests under way. It is unknown whether the server acts on them."""
+        """Abandon the requests under way. The server may or may not act on them."""
         self._unsent.clear()
         try:
             for curl in list(self._busy):
@@ -238,7 +247,7 @@ class _Handle:
         self._sent_at = 0.0
         self._origin_bytes = len("{0.scheme}://{0.netloc}".format(urlsplit(url)))
         self._headers_bytes = 0
-        self._twice_bytes = 0  # what is larger was sent twice
+        self._twice_bytes = 0  # a request with this many bytes was sent twice
         self._limit_ms = 0
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
         curl.setopt(pycurl.HEADERFUNCTION, incoming.received.extend)
@@ -270,7 +279,7 @@ class _Handle:
             self._headers_bytes = sum(map(len, lines))
             curl.setopt(pycurl.HTTPHEADER, [*lines, "Expect:"])  # "Expect:" = no 100-continue
         limit_ms = _TIMEOUT_MS
-        if limit_s is not None:  # 0 would be no limit
+        if limit_s is not None:  # 0 would mean no limit
             limit_ms = max(1, int(limit_s * 1_000))
             limit_ms = min(limit_ms, _TIMEOUT_MS) if most is None else limit_ms
         if limit_ms != self._limit_ms:
@@ -279,7 +288,7 @@ class _Handle:
             is_long = limit_ms > _TIMEOUT_MS
             curl.setopt(pycurl.LOW_SPEED_LIMIT, int(is_long))
             curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S if is_long else 0)
-        # Without the headers that libcurl adds: they are shorter than the others.
+        # Without the headers that libcurl adds, which are shorter than the others.
         head = len(method) + len(url) - self._origin_bytes + self._headers_bytes
         self._twice_bytes = 2 * head + len(body or b"")
         self._incoming.clear()
@@ -294,12 +303,12 @@ class _Handle:
         if len(incoming.received) > MOST_HEADER_BYTES:
             return NoAnswer(HEADERS_TOO_LARGE, untrusted=False, too_large=True, repeated=repeated)
         head, body = incoming.head, bytes(incoming.body)
-        incoming.body.clear()  # it may be large, and the handle may rest
+        incoming.body.clear()  # the body may be large, and the handle may stay idle
         return Answer(status, head, body, self._sent_at, repeated, self._took_s())
 
     def failure(self, number: int, reason: str) -> Answer | NoAnswer:
         if self._incoming.excess and not self._incoming.succeeded:
-            return self.answer()  # an error page of a proxy, say: its status is enough
+            return self.answer()  # an error page of a proxy, for example: its status is enough
         too_large = self._incoming.too_large
         if len(self._incoming.received) > MOST_HEADER_BYTES:
             too_large = HEADERS_TOO_LARGE

@@ -1,4 +1,4 @@
-"""Lists that come in pages, within one deadline for all of them."""
+"""Lists that come in pages, within one deadline for all pages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 def all_pages(
     within_s: float, doing: str, page: Callable[[str, float], tuple[list[T], str]], most: int
 ) -> list[T]:
-    """Return what is on all pages of a list; of a longer one the first, with more than `most`.
+    """Return the entries of all pages of a list. Reading stops once there are more than `most`.
 
-    doing: for the error, as in "list the queues of account 'shop'". page: gives what is on one page
-    and the marker of the next ("" after the last); its arguments are that page's own marker ("" for
-    the first), and the seconds that are left for all. Raises what `page` raises, and
+    doing: for the error, such as "list the queues of account 'shop'". page: returns the entries of
+    one page and the marker of the next page ("" after the last). The arguments of `page` are its
+    marker ("" for the first) and the seconds left for all pages. Raises what `page` raises, and
     ServiceUnavailable if the pages have not ended within `within_s` seconds.
     """
     ends_at = time.monotonic() + within_s

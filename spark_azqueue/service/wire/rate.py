@@ -1,88 +1,104 @@
-"""The rate limit of one queue, in requests per second, learned from the answers 503.
+"""The rate limit of one queue, in requests per second, learned from answers with 503.
 
-Without such an answer there is no limit. After one, a token bucket limits the requests. Its rate
-falls at once, then grows along a cubic curve: fast towards the rate that was refused, slowly past
-it, then faster (as TCP CUBIC does). Some refusals do not depend on the rate (a busy partition, a
-proxy): if cuts do not help, they are taken back. Time is an argument.
+Without a 503 there is no limit. After a 503, a token bucket limits the requests. The bucket's rate
+falls immediately, then grows along a cubic curve (as in TCP CUBIC): fast towards the rate that was
+refused, slowly near it, then faster. Some refusals do not depend on the rate (a busy partition, a
+proxy): cuts that do not help are undone. Time is an argument.
 """
 
 from __future__ import annotations
 
 _FIRST_CUT = 0.7
 _CUT = 0.92
-"""A cut leaves this part of the rate that was refused."""
+"""Factor by which a cut multiplies the refused rate."""
 _UNKNOWN = 100.0
-"""Requests a second, if the first answers of all are 503."""
+"""Assumed requests per second if the very first answers are 503."""
 _GROWTH = 0.0125
-"""Of the curve rate = refused rate x (1 + growth x (seconds - seconds to get there) ** 3)."""
+"""Growth in: rate = refused rate x (1 + growth x (seconds - seconds to get there) ** 3)."""
 _LEAST = 20.0
-"""Requests a second: no cut goes below."""
+"""Lowest rate, in requests per second."""
 _FLOOR = 2 * _LEAST
-"""Below this, cuts are judged without a comparison of rates."""
+"""Below this rate, cuts are judged without a comparison of rates."""
 _MOST = 100_000.0
-"""Requests a second: more than a process can send."""
+"""Highest rate, in requests per second: more than a process can send."""
 
 _SETTLES_S = 0.25
-"""For this long after a cut, refusals belong to requests from before it, unless they are many."""
+"""Seconds after a cut in which refusals count as caused by earlier requests, unless there are many.
+"""
 _FEW = 3
-"""Fewer refusals may be chance, and do not cut the rate."""
+"""Fewer refusals than this may be chance, and do not cut the rate."""
 _MANY = 8
 _LARGE_SHARE = 0.2
-"""This many, and this part of all answers, do not wait until the last cut has settled."""
+"""Refusals above both this number and this share of answers cut the rate without waiting."""
 _SMALL_SHARE = 0.03
-"""If a larger part is refused, the accepted answers are what the service allows."""
+"""If a larger share is refused, the accepted answers show what the service allows."""
 
 _FRUITLESS = 0.5
-"""Cuts are judged when they leave less than this part of the rate. If refusals are still about as
-frequent, they do not depend on the rate: the cuts are taken back. In a model of a queue that
-answers 2,000 requests/s (tests/support/throttling, 10 ms, 5 % refused at any rate) 1,830/s are
-carried out with that, and 26/s without."""
+"""Cuts are judged when less than this share of the rate is left.
+
+If refusals are still about as frequent, they do not depend on the rate, and the cuts are undone. A
+model of a queue that answers 2,000 requests/s (tests/support/throttling, 10 ms, 5 % refused at any
+rate) carries out 1,830/s with this rule, and 26/s without it.
+"""
 _BELOW = 0.75
 _FEWEST_BELOW = 64
-"""They are counted at less than this part of the rate before, among at least this many answers."""
+"""Refusals are judged below this share of the rate before the cuts, over at least this many
+answers.
+"""
 _HELPS = 0.6
 _HELPS_ALWAYS = 0.006
-"""The cuts have helped if at most this part of the refusals is left, or so few of all answers."""
+"""Cuts have helped if at most this share of the refusals is left, or this share of all answers."""
 _BEYOND = 2.0
-"""Then only refusals beyond this multiple of the part that is expected cut the rate, or beyond half
-of the answers that are not expected to be refusals."""
+"""Multiple of the expected share of refusals.
+
+If cuts did not help, only refusals above it cut the rate.
+
+Instead of the multiple, the midpoint between the expected share and 1 counts if it is lower.
+"""
 _TRIED_AGAIN_S = 10.0
-"""After this long nothing is expected any more: cuts are tried again. Each time in a row doubles
-it, up to the longest."""
+"""Seconds after which refusals are no longer expected, and cuts are tried again.
+
+Each time in a row doubles the seconds, up to the longest trust.
+"""
 _LONGEST_TRUST_S = 120.0
 
 _PAUSE_S = 0.02
-"""A cut begins with a pause, in which the service's burst allowance recovers."""
+"""Pause after a cut, in seconds, in which the service's burst allowance recovers."""
 _BURST_S = 0.02
 _LEAST_BURST = 4.0
-"""The bucket holds the tokens of `_BURST_S`, and at least this many."""
+"""The bucket holds the tokens of `_BURST_S` seconds, and at least this many tokens."""
 _AHEAD = 8.0
-"""By how many tokens requests that go ahead of others may overdraw the bucket."""
+"""Tokens by which requests with Turn.AHEAD may overdraw the bucket."""
 _LONGEST_DEBT_S = 1.0
-"""Repeats overdraw it, too: by the tokens of at most this many seconds."""
+"""Repeats may overdraw the bucket by the tokens of at most this many seconds."""
 _LONGEST_WAIT_S = 1.0
-"""After this long a request asks again."""
+"""Longest wait before a request asks again, in seconds."""
 
 _METER_S = 0.1
 _SHORTEST_S = 0.01
-"""Over less time nothing is measured."""
+"""Shortest time for which a rate is computed, in seconds."""
 _DOUBLES_S = 1.0
 _DOUBLES_FAST_S = 0.25
-"""After the first cut the rate doubles in this many seconds, until the second one shows what the
-service allows. (Fast: if the first came too early for a measure.)"""
+"""Seconds in which the rate doubles after the first cut, until the second cut.
+
+The second cut shows the service's limit. The fast value applies if the first cut came too early for
+a measurement.
+"""
 _OVERSHOT = 0.85
-"""The second cut takes this part of the rate for the service's limit, since the burst allowance
-inflated the estimate."""
+"""Factor by which the second cut estimates the service's limit: the burst allowance raised the
+rate.
+"""
 
 _WANTED_S = 0.05
 _NEAR = 8.0
-"""While requests wait for another limit, the rate stays below this multiple of what is accepted."""
+"""While requests wait for another limit, the rate stays below this multiple of the accepted rate.
+"""
 _IDLE_S = 1.0
-"""If no request waited for this long, other clients caused the refusal."""
+"""If no request waited for this many seconds, other clients caused the refusal."""
 _WARMS_UP_S = 0.5
-"""For this long a process has too few requests under way to use the limit: that is not measured."""
+"""Seconds at the start that are not measured: too few requests are under way to use the limit."""
 _FORGOTTEN_S = 60.0
-"""After this long without a refusal, the limit is removed."""
+"""Seconds without a refusal after which the limit is removed."""
 
 
 class Rate:
@@ -95,27 +111,29 @@ class Rate:
         self._filled_at = 0.0
         self._refused_rate = 0.0
         self._after_cut = 0.0  # the rate right after the last cut
-        self._growing_s = 0.0  # how long the rate has grown since, counting only while it is used
+        # Seconds of growth since the cut; only time in which the rate was used counts
+        self._growing_s = 0.0
         self._cut_at = float("-inf")
         self._refused_at = float("-inf")
         self._wanted_at = float("-inf")  # when demand last exceeded the limit
         self._accepted_since_cut = 0
         self._refused_since_cut = 0
-        self._accepted_beyond = 0  # after the first refusal since the cut
+        self._accepted_beyond = 0  # accepted answers after the first refusal since the cut
         self._doubles_s: float | None = None  # set from the first cut to the second
-        self._used_s = -_WARMS_UP_S  # how long a limit that the service has shown has been in use
-        self._used = 0  # how many answers there were meanwhile, other than 503
+        self._used_s = -_WARMS_UP_S  # seconds for which a limit that the service has shown was used
+        self._used = 0  # answers other than 503 in these seconds
         self._meter = _Meter()
         self._before_cuts = 0.0  # the rate before cuts that are not judged yet
-        self._share_before = 0.0  # the part of refusals then, from the first one on
+        # The share of refusals at that time, counted from the first refusal on
+        self._share_before = 0.0
         self._below = self._refused_below = 0  # answers and refusals at a much lower rate
-        self._expected = 0.0  # the part of refusals that no cut prevents
+        self._expected = 0.0  # the share of refusals that no cut prevents
         self._trusted_s = _TRIED_AGAIN_S
         self._trusted_until = float("-inf")
 
     @property
     def mean_per_s(self) -> float | None:
-        """The rate that was reached on average while requests waited; None: no limit."""
+        """The mean rate while requests waited; None: no limit."""
         if self.per_s is None or self._used_s < _METER_S:
             return self.per_s
         return min(self.per_s, self._used / self._used_s)
@@ -130,7 +148,9 @@ class Rate:
         self._cut(now, per_s, per_s)
 
     def wait_s(self, now: float, *, ahead: bool = False) -> float:
-        """Seconds until a request may be sent; 0: now. ahead: before others that wait."""
+        """Return the seconds until a request may be sent; 0: now. ahead: it precedes waiting
+        requests.
+        """
         self._fill(now)
         if self.per_s is None:
             return 0.0
@@ -141,9 +161,10 @@ class Rate:
         return min(missing / self.per_s, _LONGEST_WAIT_S)
 
     def wanted(self, now: float, *, is_limit: bool = True) -> None:
-        """Note that requests wait: what is accepted now measures the service's limit.
+        """Note that requests wait, so the accepted answers now measure the service's limit.
 
-        is_limit: this rate makes them wait. Else it grows only while it is near what comes of it.
+        is_limit: this rate makes them wait. Otherwise the rate grows only while it is below a
+        multiple of the accepted rate (`_NEAR`).
         """
         passed = min(max(0.0, now - self._wanted_at), _WANTED_S)
         if is_limit or (self.per_s or 0.0) < _NEAR * self._meter.per_s(now)[0]:
@@ -195,11 +216,12 @@ class Rate:
             self._take_back(now)
             return
         top, rate = self.per_s, self.per_s * _CUT
-        if share > _SMALL_SHARE:  # far beyond what the service allows: that can be measured
+        # Far above the service's limit, so the accepted answers measure the limit
+        if share > _SMALL_SHARE:
             sent_within_s = sent_at - self._cut_at - _PAUSE_S
             top = min(top, accepted / max(sent_within_s, _SHORTEST_S))
             rate = top * _CUT
-        elif top < self._refused_rate:  # less than last time: leave room for others that grow
+        elif top < self._refused_rate:  # less than last time: leave room for other processes
             top *= (1 + _CUT) / 2
         if self._doubles_s is not None:
             top, rate = min(top, self.per_s * _OVERSHOT), min(rate, self.per_s * _FIRST_CUT)
@@ -207,20 +229,23 @@ class Rate:
 
     @property
     def _is_below(self) -> bool:
-        """True if the cuts have taken effect. (Repeats may still be more than the rate.)"""
+        """True if the cuts have taken effect. (Repeats may still exceed the rate.)"""
         if self.per_s is None or self._tokens < 0:
             return False
         return self.per_s < max(_BELOW * self._before_cuts, _FLOOR)
 
     @property
     def _deepest(self) -> float:
-        """How far the bucket may be overdrawn."""
+        """Lowest value of the tokens when the bucket is overdrawn."""
         assert self.per_s is not None
         return -self.per_s * _LONGEST_DEBT_S - _AHEAD
 
     @property
     def _are_fruitless(self) -> bool:
-        """Judge the cuts so far. If they have helped, those to be judged begin anew."""
+        """True if the cuts did not help.
+
+        If they helped, the judgement of later cuts starts over.
+        """
         assert self.per_s is not None
         enough = self._below >= _FEWEST_BELOW
         helped = self._refused_below <= self._below * max(
@@ -236,7 +261,7 @@ class Rate:
         return enough and self.per_s < max(_FRUITLESS * self._before_cuts, _FLOOR)
 
     def _take_back(self, now: float) -> None:
-        """The last cuts did not help: a part of all requests is refused at any rate."""
+        """Undo the last cuts: a share of all requests is refused at any rate."""
         self._expected = self._refused_below / self._below
         self._cut(now, self._before_cuts, self._before_cuts)
         self._before_cuts = 0.0
@@ -244,7 +269,7 @@ class Rate:
         self._trusted_s = min(2 * self._trusted_s, _LONGEST_TRUST_S)
 
     def _cut(self, now: float, refused_rate: float, rate: float) -> None:
-        """From now on `rate`; it grows back to `refused_rate` fast, and slowly beyond."""
+        """Set the rate. The rate grows back to `refused_rate` fast, and beyond it slowly."""
         self._fill(now)
         self.per_s = self._after_cut = min(max(_LEAST, rate), _MOST)
         self._refused_rate = min(max(self.per_s, refused_rate), _MOST)
@@ -255,7 +280,7 @@ class Rate:
         self._doubles_s = None
 
     def _fill(self, now: float) -> None:
-        """Add the tokens since the last time, and let the rate grow (or vanish)."""
+        """Add the tokens since the last call, and let the rate grow (or remove the limit)."""
         if self.per_s is None:
             self._filled_at = now
             self._tokens, self._used_s, self._used = 0.0, -_WARMS_UP_S, 0
@@ -278,7 +303,7 @@ class Rate:
 
 
 class _Meter:
-    """How many a second: over the last one or two tenths of a second."""
+    """Measures answers per second, over the last 0.1 to 0.2 seconds."""
 
     def __init__(self) -> None:
         self._since = float("-inf")
@@ -296,7 +321,7 @@ class _Meter:
         self._now += 1
 
     def per_s(self, now: float) -> tuple[float, float]:
-        """How many a second, and over how many seconds that is known: 0 if it is not."""
+        """Return answers per second, and the measured seconds, 0 if there is no measurement."""
         if now - self._since >= 2 * _METER_S:
             return _UNKNOWN, 0.0
         seconds = self._before_s + now - self._since

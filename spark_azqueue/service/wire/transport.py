@@ -1,7 +1,7 @@
-"""Signs and sends calls to the queues of one account, many at once, for `client.py`.
+"""Signs and sends many concurrent calls to the queues of one account, for `client.py`.
 
-Each call is retried as its policy allows (`service/retry.py`); the others continue. Every answer
-to a call that asked the limits, 503 and 429 included, is reported to them (`concurrency.py`).
+Each call is retried as its policy allows (`service/retry.py`), while the others continue. If a call
+asked the limits (`concurrency.py`), each answer is reported to them, including 503 and 429.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def failure(
 ) -> ServiceError:
     """Make the error for an attempt that was refused or not answered.
 
-    now: seconds since 1970, to read a Retry-After that is a date. request_id: ours.
+    now: seconds since 1970, to read a Retry-After that is a date. request_id: the client's id.
     """
     what = _doing(call, account)
     if isinstance(answer, Answer):
@@ -97,14 +97,14 @@ def _host(url: str) -> str:
 
 
 def broken_connection(call: Call[Any], account: Account) -> ServiceError:
-    """The error after which libcurl has sent a request again by itself."""
+    """Make the error for a request that libcurl sent a second time by itself."""
     return service_error(
         _doing(call, account), status=None, detail="the connection broke before the answer came"
     )
 
 
 def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUnavailable:
-    """Make the error for an answer that the call could not read because of this error."""
+    """Make the error for an answer that the call could not parse because of this error."""
     return unreadable_answer(_doing(call, account), f"{type(error).__name__}: {shown(error)}")
 
 
@@ -122,7 +122,7 @@ def _doing(call: Call[Any], account: Account) -> str:
 
 
 def _code(answer: Answer) -> str:
-    """The service's error code, or ""."""
+    """Return the service's error code, or ""."""
     if code := answer.headers.get("x-ms-error-code", ""):
         return code
     found = _CODE.search(answer.body)
@@ -130,13 +130,15 @@ def _code(answer: Answer) -> str:
 
 
 def _parameter(answer: Answer) -> str:
-    """The name of the query parameter that the service refuses, or ""."""
+    """Return the name of the query parameter that the service refuses, or ""."""
     found = _PARAMETER.search(answer.body)
     return found[1].decode() if found else ""
 
 
 def _denial(answer: Answer) -> str:
-    """What the service says about a credential that it refuses, or "". May hold signatures."""
+    """Return the service's reason for refusing a credential, or "". The reason may contain
+    signatures.
+    """
     found = _DENIAL.search(answer.body)
     return found[1].decode(errors="replace") if found else ""
 
@@ -150,7 +152,7 @@ _DENIAL = re.compile(rb"<AuthenticationErrorDetail>([^<]*)")
 
 
 TIMED = frozenset({"dequeue", "put", "delete", "update"})
-"""The kinds of requests whose durations are counted: those that move messages."""
+"""Kinds of requests whose durations are recorded: those that move messages."""
 
 T = TypeVar("T")
 Tag = TypeVar("Tag")
@@ -158,7 +160,10 @@ Tag = TypeVar("Tag")
 
 @dataclass(slots=True, eq=False)
 class _Try(Generic[Tag]):
-    """A call under way. `attempts`: made at its first failure. `request_id`: of the newest one."""
+    """A call under way. `attempts`: set at the first failure.
+
+    `request_id`: of the newest attempt.
+    """
 
     tag: Tag
     call: Call[Any]
@@ -170,11 +175,11 @@ class _Try(Generic[Tag]):
     request_id: str = ""
 
     def left_s(self, now: float) -> float | None:
-        """Seconds left for the call, None if it has no limit."""
+        """Return the seconds left for the call, None if it has no limit."""
         return None if self.within_s is None else self.begun_at + self.within_s - now
 
     def limit_s(self, now: float) -> float | None:
-        """Seconds for an attempt that begins now, None if only the transport limits it."""
+        """Return the seconds for an attempt that begins now; None: only the transport limits it."""
         left_s = self.left_s(now)
         attempt_s = self.retry.attempt_s if self.retry else None
         if left_s is None or attempt_s is None:
@@ -183,7 +188,7 @@ class _Try(Generic[Tag]):
 
 
 class InFlight(Generic[Tag, T]):
-    """Concurrent calls of one thread. They progress only while that thread is in `ended`."""
+    """Concurrent calls of one thread. The calls progress only while that thread is in `ended`."""
 
     def __init__(self, session: Session, wire: Wire[_Try[Tag]]) -> None:
         self._session = session
@@ -192,11 +197,11 @@ class InFlight(Generic[Tag, T]):
         self._paused: list[tuple[float, int, _Try[Tag]]] = []
         self._order = itertools.count()
         self._limits = session.limits
-        self._admitted: set[_Try[Tag]] = set()  # those under way that count in the limits
+        self._admitted: set[_Try[Tag]] = set()  # calls under way that count in the limits
         self._ask_again_at: float | None = None  # set if a call was refused
 
     def __len__(self) -> int:
-        """How many calls have begun whose results `ended` has not returned yet."""
+        """Number of begun calls whose results `ended` has not returned yet."""
         return len(self._wire) + len(self._paused) + len(self._results)
 
     def begin(
@@ -209,14 +214,14 @@ class InFlight(Generic[Tag, T]):
         """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
 
         tag: returned with the result. within_s: give up after this many seconds without an answer;
-        it is then unknown whether the call took effect.
+        the call may or may not have taken effect.
         """
         self._send(_Try(tag, call, retry, time.monotonic(), within_s))
 
     def try_begin(self, tag: Tag, call: Call[T], retry: RetryPolicy | None = None) -> bool:
         """Begin a call if the limits of its queue allow one more. Never raises.
 
-        If not, returns False, and `ended` returns at the latest when another try makes sense.
+        Returns False if they do not. `ended` then returns by the time when another try may succeed.
         """
         now = time.monotonic()
         wait_s = self._limits.admit(call.queue, call.turn, now)
@@ -231,10 +236,10 @@ class InFlight(Generic[Tag, T]):
         return True
 
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
-        """Results (or errors), each with its tag: at least one, unless `timeout_s` is over.
+        """Return results (or errors), each with its tag: at least one, unless `timeout_s` is over.
 
-        timeout_s None: wait as long as it takes. Returns [] if no call is under way and none waits
-        for the limits.
+        timeout_s None: wait without a limit. Returns [] if no call is under way and none waits for
+        the limits.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if (again_at := self._ask_again_at) is not None:
@@ -258,7 +263,7 @@ class InFlight(Generic[Tag, T]):
         return results
 
     def close(self) -> None:
-        """Abandon the calls under way. It is unknown whether they took effect."""
+        """Abandon the calls under way. The calls may or may not have taken effect."""
         for attempt in self._admitted:
             self._limits.ended(attempt.call.queue, attempt.call.turn)
         self._admitted.clear()
@@ -298,14 +303,14 @@ class InFlight(Generic[Tag, T]):
             self._end(attempt, error)
 
     def _end(self, attempt: _Try[Tag], result: T | Exception) -> None:
-        """No further attempt follows."""
+        """End a call. No further attempt follows."""
         if attempt in self._admitted:
             self._admitted.remove(attempt)
             self._limits.ended(attempt.call.queue, attempt.call.turn)
         self._results.append((attempt.tag, result))
 
     def _send_due(self, now: float) -> float:
-        """Retry the calls that are due. Returns the seconds until the next one is."""
+        """Retry the calls that are due. Returns the seconds until the next retry."""
         while self._paused and self._paused[0][0] <= now:
             attempt = heapq.heappop(self._paused)[2]
             if attempt in self._admitted:
@@ -362,7 +367,7 @@ class InFlight(Generic[Tag, T]):
         self._limits.answered(call.queue, call.turn, response, now, sent_at)
 
     def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
-        """Let the call read its answer. If that raises, only this call fails."""
+        """Let the call parse its answer. An error in parsing fails only this call."""
         try:
             result = read()
         except ServiceError as error:
@@ -404,7 +409,7 @@ def carried_out(
 
 
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
-    """The request's URL. Raises ServiceError for a name that would make it another address."""
+    """Return the request's URL. Raises ServiceError for a name that would change the address."""
     segments = (call.queue.name, *request.path) if call.of else request.path
     for segment in segments:
         # Escaping does not help: "." and ".." keep their meaning.

@@ -237,7 +237,7 @@ def test_a_run_that_sees_only_newer_messages_says_that_it_ended_and_may_not_be_d
     assert report(result, "messages", {}, is_json=False) == 1
     told = capsys.readouterr().out
     assert "150  stay: they were put after the start of the run" in told
-    assert "Ended after 4 answers with nothing but newer messages" in told
+    assert "Ended after 4 answers with only newer messages" in told
 
     assert report(result, "messages", {}, is_json=True) == 1
     assert said(capsys)["ended"] == "newer"

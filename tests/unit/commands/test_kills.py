@@ -132,7 +132,7 @@ def test_an_interruption_ends_with_whole_messages_and_releases_the_others(shop, 
     out, err = process.communicate(timeout=PATIENCE_S)
 
     # Then it has finished what was under way, and says so
-    assert "once more ends it at once" in err
+    assert "a second signal ends it immediately" in err
     told = json.loads(out)
     assert (process.returncode, told["ended"]) == (130, "interrupted")
     there, here = texts(shop, TO), texts(shop, FROM)

@@ -363,7 +363,7 @@ def test_what_is_wrong_is_one_clear_error(shop, tmp_path, capsys, monkeypatch):
         (["export", FROM, *log], "one of the two"),
         (["export", FROM, "--batch", "1"], "are for --log"),
         (["export", FROM, "--to", str(file)], "exists already"),
-        (["search", FROM], "say what to look for"),
+        (["search", FROM], "name a filter"),
         (["replay", *log, "--into", FROM], "--from and --to-time, or --batch"),
         (["send", FROM, "--txn-version", "1"], "go together"),
         (["send", FROM, "--delay", "8 days"], "whole seconds"),
@@ -409,7 +409,7 @@ def test_a_broken_line_is_named_and_nothing_behind_it_is_sent(shop, tmp_path, ca
     assert texts(shop, FROM) == [], "a file is checked before the first put"
     assert main(["send", FROM, str(file), "--skip-broken"]) == 1
     assert texts(shop, FROM) == ["a", "b", "c"]
-    assert "passed over: line 4" in capsys.readouterr().err
+    assert "skipped: line 4" in capsys.readouterr().err
 
 
 def test_of_a_pipe_what_stands_before_a_broken_line_is_sent(shop):
@@ -628,7 +628,7 @@ def test_a_mark_says_where_a_message_is_from_and_its_text_is_inside(shop, tmp_pa
 
     told = capsys.readouterr()
     assert "20 of 22 messages" in told.out
-    assert "2  were passed over" in told.out
+    assert "2  were skipped" in told.out
     inside = []
     for text in texts(shop, TO):
         assert json.loads(text)["replayed_from"] == f"batch 1 of {place}"

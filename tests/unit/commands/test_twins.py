@@ -61,11 +61,11 @@ def test_people_are_told_before_and_after(shop, capsys):
         shop.put(FROM, letter(number))
 
     assert main(["redrive", FROM]) == 0
-    assert "2 of these are about messages of others" in capsys.readouterr().out
+    assert "2 of these repeat others' messages" in capsys.readouterr().out
     assert main(["redrive", FROM, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["twins"] == 2
     assert main(["redrive", FROM, "--execute"]) == 0
-    assert "2  dead letters more of the same messages" in capsys.readouterr().out
+    assert "2  further dead letters of the same messages" in capsys.readouterr().out
 
 
 def test_what_is_not_the_same_is_put_back(shop, capsys):
