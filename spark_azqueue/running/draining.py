@@ -166,7 +166,7 @@ class _Drain:
         limits: RestartLimits,
         watch: Callable[[Any], None] | None,
     ) -> None:
-        self._also = watch
+        self._on_progress = watch
         self._queues, self._hidden, self._shows = queues, hidden, shows
         self._within, self._limits = within, limits
         self._until = None if within is None else limits.clock() + within
@@ -359,8 +359,8 @@ class _Drain:
 
     def _watch(self, query: Any) -> None:
         """Count the messages that the query has read so far, and show the number."""
-        if self._also:
-            self._also(query)
+        if self._on_progress:
+            self._on_progress(query)
         for each in reads(query):
             before = self._reads.get(each.batch)
             if before is None or each.messages >= before.messages:

@@ -144,7 +144,7 @@ class _Call:
     def __init__(
         self, job: IngestJob, spark: SparkSession, stop: threading.Event | None, *, is_drain: bool
     ) -> None:
-        if type(spark).__module__.startswith("pyspark.sql.connect"):
+        if not hasattr(spark, "_jsparkSession"):
             raise InvalidOption(
                 "IngestJob looks at its folder through the driver, which a client of Spark Connect"
                 " does not reach: run the program on the driver (spark-submit, a job's task), or"

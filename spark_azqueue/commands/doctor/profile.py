@@ -29,6 +29,7 @@ def compare_with_profile(given: Mapping[str, str]) -> Finding:
     if not missing:
         return Finding(True, "production profile: complete")
     advice = (
-        "conf/production.options has these lines, with the reasons; docs/production.md needs none"
+        "conf/production.options has these lines, with the reasons; an IngestJob"
+        " (docs/production.md) needs none of them"
     )
     return Finding(None, f"production profile: lacks {missing}", advice)
