@@ -1,4 +1,4 @@
-"""A model that raises on some messages: these are dead-lettered, the others scored.
+"""A model that raises on some messages: they are dead-lettered, the others scored.
 
 python examples/a_model_that_raises.py "<connection string>"
 """
@@ -35,7 +35,7 @@ def score(messages: pa.Table) -> pa.Table:
 
 
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Score `example-texts`; texts on which the model raises are dead-lettered."""
+    """Score `example-texts`. If the model raises on a text, dead-letter it."""
 
     def write_good(rows: DataFrame) -> None:
         rows.select("message_id", "score").write.mode("append").parquet(f"{folder}/out")

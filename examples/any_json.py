@@ -1,4 +1,4 @@
-"""JSON of any shape into a VARIANT, bounded. What cannot be read is kept apart.
+"""JSON of any shape into a VARIANT, with limits. Unreadable bodies keep their reason.
 
 python examples/any_json.py "<connection string>"
 """
@@ -17,7 +17,7 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Read `example-reports` into a VARIANT, or the body with the reason."""
+    """Write each report as a VARIANT; a body that is not JSON gets a reason."""
     text = bounded_json(F.col("body"), longest=20_000)  # bytes; 1 MiB without it
     reason = (
         F.when(F.octet_length("body") > 20_000, "longer than 20,000 bytes")

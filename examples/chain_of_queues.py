@@ -1,4 +1,4 @@
-"""Orders become invoices in a second queue, and a table: each once, whatever is killed.
+"""Orders become invoices in a second queue and a table, each once, despite kills.
 
 python examples/chain_of_queues.py "<connection string>"
 """

@@ -1,4 +1,4 @@
-"""Answer each request with data from a table, in another queue.
+"""Answer each request in another queue, with data from a table.
 
 python examples/enrich_and_answer.py "<connection string>"
 """

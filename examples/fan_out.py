@@ -1,4 +1,4 @@
-"""One queue to several: the row says which queue, when, and for how long.
+"""One queue to several: each row names its queue, delay and time to live.
 
 python examples/fan_out.py "<connection string>"
 """
@@ -16,7 +16,7 @@ from surroundings import bodies_of, from_command_line, send
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Send alerts on at once, reminders in an hour, and the others to the archive."""
+    """Send alerts at once, reminders after an hour, and the rest to the archive."""
     events = spark.readStream.format("azqueue").options(**azure)
     rows = events.option("queue", "example-events").load()
     kind = F.get_json_object("body", "$.kind")

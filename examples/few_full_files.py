@@ -1,4 +1,4 @@
-"""A trickle of messages into few, full files: a batch waits for enough of them.
+"""Few messages a minute into large files: a batch waits for enough messages.
 
 python examples/few_full_files.py "<connection string>"
 """
@@ -16,7 +16,7 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """One file for 100 readings, or for what has come within ten seconds."""
+    """Write a file for 100 readings, or after ten seconds for fewer."""
     readings = spark.readStream.format("azqueue").options(**azure)
     readings = readings.option("queue", "example-readings")
     readings = readings.option("minMessagesPerTrigger", "100")

@@ -1,4 +1,4 @@
-"""Many queues, one query whose work grows with the cluster: the executors lease.
+"""Many queues in one query that scales with the cluster: executors lease messages.
 
 python examples/many_queues.py "<connection string>"
 

@@ -1,4 +1,4 @@
-"""Files as they arrive: each once, and what cannot be read set aside.
+"""Files as they arrive: each is read once, and unreadable files are quarantined.
 
 python examples/new_files.py "<connection string>"
 
@@ -24,7 +24,7 @@ from surroundings import bodies_of, from_command_line, send
 def start(
     spark: SparkSession, azure: dict[str, str], folder: Path, **without_azure: Any
 ) -> StreamingQuery:
-    """Read new files of `shopdata/landing` as the queue `example-files` names them."""
+    """Read the new files of `shopdata/landing` that the queue announces."""
 
     def take(orders: DataFrame, number: int) -> None:
         orders.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")
@@ -37,7 +37,7 @@ def start(
         schema="order_id BIGINT, quantity INT",
         each=take,
         checkpoint=f"{folder}/checkpoint",
-        set_aside_queue="example-files-bad",  # what cannot be read, with the reason
+        set_aside_queue="example-files-bad",  # unreadable files, with the reason
         **without_azure,
     )
 

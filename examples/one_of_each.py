@@ -17,7 +17,7 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Keep the first message of each order, as far as seven days ago."""
+    """Keep the first message of each order number within seven days."""
     messages = spark.readStream.format("azqueue").options(**azure)
     order = F.from_json("body", "id INT, quantity INT").alias("order")
     orders = messages.option("queue", "example-orders").load()

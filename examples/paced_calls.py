@@ -1,4 +1,4 @@
-"""A slow API that allows so many calls a second.
+"""Calls to an API that limits calls per second.
 
 python examples/paced_calls.py "<connection string>"
 """
@@ -28,7 +28,7 @@ RATE, TASKS = 20, 2  # calls a second; calls at the same time
 
 
 def paced(rows: Iterable[Row]) -> None:
-    """Call the API for each row, RATE / TASKS times a second at most."""
+    """Call the API for each row, at most RATE / TASKS times a second."""
     for row in rows:
         begin = time.monotonic()
         call(row.body)

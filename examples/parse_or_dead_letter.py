@@ -1,4 +1,4 @@
-"""Parse bodies with Python, and dead-letter with the reason what does not parse.
+"""Parse bodies with Python, and dead-letter the others with the reason.
 
 python examples/parse_or_dead_letter.py "<connection string>"
 """
@@ -20,14 +20,14 @@ from surroundings import bodies_of, from_command_line, send
 
 # [recipe]
 def parse(messages: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of the orders; what raises here costs its own row only."""
+    """Return the columns of the orders. An exception costs only its own row."""
     orders = [json.loads(body) for body in messages["body"]]
     due = [datetime.date.fromisoformat(order["due"]) for order in orders]
     return pd.DataFrame({"number": [order["number"] for order in orders], "due": due})
 
 
 def take(batch: DataFrame, number: int, azure: dict[str, str], folder: Path) -> None:
-    """Overwrite the files of this batch, and dead-letter what does not parse."""
+    """Overwrite the files of this batch, and dead-letter bad messages."""
 
     def write_good(rows: DataFrame) -> None:
         rows.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")

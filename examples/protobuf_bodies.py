@@ -1,4 +1,4 @@
-"""Protobuf bodies: each in columns, or kept with the reason why it cannot be read.
+"""Protobuf bodies in columns. An unreadable body is kept, with the reason.
 
 python examples/protobuf_bodies.py "<connection string>"
 """
@@ -19,7 +19,7 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def price(body):
-    """Return the columns of a price, or the reason why the body is none."""
+    """Return the columns of a price, or the reason why the body is not a price."""
     try:
         money = Money.FromString(body)  # your class, from protoc
     except DecodeError:
@@ -28,7 +28,7 @@ def price(body):
 
 
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Read `example-prices`; the body stays beside the columns."""
+    """Read `example-prices` into columns, and keep the body."""
     messages = spark.readStream.format("azqueue").options(**azure)
     messages = messages.option("queue", "example-prices").option("bodyType", "binary")
     rows = messages.option("messageEncoding", "base64").load()

@@ -29,7 +29,7 @@ def orders(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
 
 # [recipe]
 def again(spark: SparkSession, folder: Path, since: str) -> DataFrame:
-    """The right amounts, from the log. since: such as 2026-11-17T08:00:00Z."""
+    """Amounts of logged messages. since: a time such as 2026-11-17T08:00:00Z."""
     log = spark.read.format("azqueue").option("readLog", f"file:{folder}/log")
     rows = log.option("startingAt", since).load()
     return rows.selectExpr("log_batch", "message_id", "CAST(body AS INT) AS amount")

@@ -1,4 +1,4 @@
-"""Call something that may fail: done, again later with a growing delay, or given up.
+"""Call a service that may fail: delete, retry with a growing delay, or dead-letter.
 
 python examples/retry_with_backoff.py "<connection string>"
 """
@@ -24,7 +24,7 @@ def call(messages: DataFrame) -> DataFrame:
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> StreamingQuery:
-    """Call the service for each of `example-calls`, and settle it by the answer."""
+    """Call the service for each message, and settle the message by the answer."""
 
     def work(batch: DataFrame, number: int) -> None:
         is_bad = (F.col("status") == 400) | (F.col("dequeue_count") >= 8)

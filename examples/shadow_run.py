@@ -1,4 +1,4 @@
-"""Compare two versions of a transformation on what a query has read, before a release.
+"""Before a release, compare two versions of a transformation on logged batches.
 
 python examples/shadow_run.py "<connection string>"
 """
@@ -20,7 +20,7 @@ def differences(
     old: Callable[[DataFrame], DataFrame],
     new: Callable[[DataFrame], DataFrame],
 ) -> DataFrame:
-    """The rows, by `message_id`, that only one of the two versions makes."""
+    """Return the rows that only one of the two versions makes."""
     before, after = old(rows), new(rows)
     gone = before.exceptAll(after).withColumn("version", F.lit("old"))
     made = after.exceptAll(before).withColumn("version", F.lit("new"))
@@ -28,7 +28,7 @@ def differences(
 
 
 def logged(spark: SparkSession, folder: Path, since: str) -> DataFrame:
-    """What the query has read since then, such as 2026-11-17T08:00:00Z."""
+    """Return rows logged since a time, such as 2026-11-17T08:00:00Z."""
     log = spark.read.format("azqueue").option("readLog", f"file:{folder}/log")
     return log.option("startingAt", since).load()
 

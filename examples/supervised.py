@@ -1,4 +1,4 @@
-"""A query that is started again after a failure, until the poison message is found.
+"""A query that restarts after each failure, until the poison message is isolated.
 
 python examples/supervised.py "<connection string>"
 """
@@ -16,7 +16,7 @@ from surroundings import bodies_of, from_command_line, send
 
 # [recipe]
 def supervise(spark: SparkSession, azure: dict[str, str], folder: Path) -> RunResult:
-    """Read `example-jobs` to its end. Poison goes to `example-jobs-poison`."""
+    """Read all of `example-jobs`. Poison goes to `example-jobs-poison`."""
 
     def take(batch: DataFrame, number: int) -> None:
         rows = batch.selectExpr("message_id", "CAST(body AS INT) AS number")

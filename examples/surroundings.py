@@ -1,4 +1,4 @@
-"""What the examples need: Spark, an account, a folder and a few messages."""
+"""Spark, an account, a folder and a few messages for the examples."""
 
 from __future__ import annotations
 

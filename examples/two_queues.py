@@ -1,4 +1,4 @@
-"""Two queues, two outputs, one Spark: a query for each.
+"""Two queues into two outputs in one Spark session, with a query for each queue.
 
 python examples/two_queues.py "<connection string>"
 """
@@ -14,7 +14,7 @@ from surroundings import from_command_line, send
 
 # [recipe]
 def start(spark: SparkSession, azure: dict[str, str], folder: Path) -> None:
-    """Read two queues into two tables at once. Raises the first error of either."""
+    """Read two queues into two tables. Raise the first error of either query."""
     queries = []
     for kind in ("payments", "refunds"):
         messages = spark.readStream.format("azqueue").options(**azure)

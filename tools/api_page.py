@@ -92,7 +92,7 @@ GROUPS = (
     ),
     Group(
         "Drop duplicates",
-        "See [one of each](cookbook.md#one-of-each).",
+        "See [deduplicate by key](cookbook.md#deduplicate-by-key).",
         ((_TOP, ("without_duplicates",)),),
     ),
     Group(

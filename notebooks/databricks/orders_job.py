@@ -2,15 +2,15 @@
 # MAGIC %md
 # MAGIC # Orders, from the queue into a table
 # MAGIC
-# MAGIC Reads what is in the queue, appends it to a table, deletes it from the queue, and ends. Run it as a job on a
-# MAGIC schedule: `databricks.yml` beside this notebook has one.
+# MAGIC Appends the messages of a queue to a table, deletes them from the queue, and ends. Run this notebook as a job on a
+# MAGIC schedule, such as the job in `databricks.yml` beside it.
 # MAGIC
-# MAGIC It needs Runtime 17.3 LTS or newer (Spark 4.0), a volume, and the package as a library of the cluster: the bundle builds and
-# MAGIC installs it. By hand: `%pip install <path of the wheel>` in a cell above this one.
+# MAGIC The job needs Runtime 17.3 LTS or newer (Spark 4.0), a volume, and the package as a cluster library: the bundle builds
+# MAGIC and installs the package. By hand: `%pip install <path of the wheel>` in a cell above this one.
 
 # COMMAND ----------
 
-# The job sets these; in a notebook they are fields above.
+# The job sets these widgets; in a notebook they are fields at the top.
 dbutils.widgets.text("account", "https://shopqueues.queue.core.windows.net", "Queue endpoint")
 dbutils.widgets.text("queue", "orders", "Queue")
 dbutils.widgets.text("table", "main.shop.orders", "Table")
@@ -32,8 +32,8 @@ scope = dbutils.widgets.get("scope")
 # MAGIC %md
 # MAGIC ## The account
 # MAGIC
-# MAGIC The secret `queues` of the scope holds a connection string. With a service credential no secret is involved; whether
-# MAGIC the processes of a source in Python are given one, nobody has tried.
+# MAGIC The secret `queues` of the scope holds a connection string. A service credential needs no secret, but is untried in
+# MAGIC the processes of a Python source.
 
 # COMMAND ----------
 
@@ -47,14 +47,14 @@ else:
 # MAGIC %md
 # MAGIC ## The stream
 # MAGIC
-# MAGIC Messages that make their batch fail again and again are dead-lettered; `drain` below starts the stream again
-# MAGIC after a failure, which is what finding them takes. The body is kept: what is no such JSON has NULLs beside it.
+# MAGIC `drain` below restarts the stream after a failure. The restarts isolate messages that make their batch fail again and
+# MAGIC again, and these are dead-lettered. A body that is not such JSON is kept, with NULLs in the parsed columns.
 
 # COMMAND ----------
 
 import spark_azqueue
 
-# Needed if the package came into a running session. Spark 4.0 refuses it if Spark has found the format itself.
+# Needed if the package was installed into a running session. Spark 4.0 raises if it has already found the format.
 try:
     spark.dataSource.register(spark_azqueue.AzQueueDataSource)
 except Exception as error:
@@ -75,8 +75,8 @@ orders = orders.select("message_id", "insertion_time", "body", "o.*")
 # COMMAND ----------
 
 
-# The stream is started again after a failure, and on Runtime 17 and 18 once for each batch, until
-# all is read and deleted.
+# `drain` restarts the stream after a failure, and on Runtime 17 and 18 for each batch, until
+# everything is read and deleted.
 def start():
     return (
         orders.writeStream.queryName(f"read-{queue}")

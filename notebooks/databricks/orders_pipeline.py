@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Orders, as a pipeline
 # MAGIC
-# MAGIC The source of a pipeline: it says which tables there are, and the pipeline runs them. `databricks.yml` beside this
-# MAGIC notebook defines it, with the package in its environment (a pipeline's source installs nothing with `%pip`).
+# MAGIC This source of a pipeline declares the tables, which the pipeline fills. `databricks.yml` beside this notebook defines
+# MAGIC the pipeline, with the package in its environment (a pipeline's source installs nothing with `%pip`).
 
 # COMMAND ----------
 
@@ -34,8 +34,8 @@ else:
 # COMMAND ----------
 
 
-# The log is what makes this exact: a pipeline may run an update again. A message that cannot be decoded goes to
-# <queue>-poison, in place of failing each update.
+# A pipeline may repeat an update: with the log the result is still exactly once. A message that cannot be decoded
+# goes to <queue>-poison, and does not fail each update.
 @dp.table(name="orders_received", comment="Each message of the queue, as it came")
 def orders_received():
     return (
@@ -51,7 +51,7 @@ def orders_received():
 # COMMAND ----------
 
 
-# Not `orders`: that is the table of the job.
+# The name `orders` belongs to the table of the job.
 @dp.table(name="orders_parsed", comment="What could be read of them")
 def orders_parsed():
     parsed = "from_json(body, 'order_id BIGINT, quantity BIGINT') AS o"
