@@ -140,7 +140,7 @@ def test_a_replay_does_not_wait_for_the_backlog(
     assert len(there) + len({row.message_id for row in streams.rows} - there) == 50_100
 
 
-@pytest.mark.parametrize("bad", [pytest.param(1, marks=pytest.mark.core), 5])
+@pytest.mark.parametrize("bad", [pytest.param(1, marks=pytest.mark.core), 2])
 def test_poison_messages_stop_only_themselves(
     streams: Streams, fake: FakeQueueService, queue: str, spark: SparkSession, bad: int
 ) -> None:
