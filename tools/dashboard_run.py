@@ -42,15 +42,16 @@ def chain(folder: str, port: str, name: str) -> None:
     import prometheus_client
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_azqueue import AzQueueListener, queue_watch, transaction_reader
-    from spark_azqueue.metrics.prometheus import export
+    from spark_azqueue import AzQueueListener, export_to_prometheus, queue_watch, transaction_reader
 
     spark = SparkSession.builder.master("local[1]").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     sink = {"queue": f"{name}-done", "createQueue": "true"}
     sink["transactionLog"] = f"file:{folder}/{name}-transactions"
     watch = queue_watch({name: {"queue": f"{name}s"}})
-    export(AzQueueListener.attach(spark, transactions=transaction_reader(sink), watch=watch))
+    export_to_prometheus(
+        AzQueueListener.attach(spark, transactions=transaction_reader(sink), watch=watch)
+    )
     prometheus_client.start_http_server(int(port), addr="127.0.0.1")
 
     def read(queue: str, **options: str) -> DataFrame:
@@ -72,14 +73,13 @@ def fails(folder: str, port: str) -> None:
     import prometheus_client
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_azqueue import AzQueueListener, queue_watch, run_until_done
-    from spark_azqueue.metrics.prometheus import export
+    from spark_azqueue import AzQueueListener, export_to_prometheus, queue_watch, run_until_done
 
     options = {"queue": "refunds", "poisonQueue": "refunds-poison", "maxDequeueCount": "99"}
     options["createQueue"] = "true"
     spark = SparkSession.builder.master("local[1]").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    export(AzQueueListener.attach(spark, watch=queue_watch({"refunds": options})))
+    export_to_prometheus(AzQueueListener.attach(spark, watch=queue_watch({"refunds": options})))
     prometheus_client.start_http_server(int(port), addr="127.0.0.1")
 
     def refuse(batch: DataFrame, number: int) -> None:

@@ -31,6 +31,7 @@ from .ingest_rules import (
     RECORD_AT_MOST,
     Record,
     check_batches,
+    check_catalog,
     check_columns,
     folder_of,
     is_path,
@@ -72,11 +73,13 @@ class IngestJob:
 
     source: options of the source. schema: columns of the bodies, as `unpack` reads them. Instead:
         apply and returns, a function and its schema as of `try_apply`; or none: unchanged bodies.
-    folder: checkpoint and log: a path or abfss://…. into: a path or a table, as parquet or delta.
+    folder: checkpoint and log: a path or abfss://…. into: a path if it has a slash, else the name
+        of a table. format: `parquet` or `delta`.
     every: longest wait of a message for a batch of 4,096; in `run`. limit: number of consecutive
         bad messages that stop the job; None: no limit.
 
-    Survives kills and restarts at any point: docs/production.md. Raises InvalidOption.
+    Survives kills and restarts at any point: docs/production.md. Raises InvalidOption for arguments
+    and options that do not fit; a start checks the schema, the folder and the output.
     """
 
     source: Mapping[str, object]
@@ -108,7 +111,7 @@ class IngestJob:
                 "IngestJob: give schema, or apply together with returns, or none of the three"
             )
         check_limit(self.limit)
-        folder_of(self.folder)
+        _options_of(self, folder_of(self.folder), is_drain=False)
 
     def run(
         self, spark: SparkSession, *, stop: threading.Event | None = None, **how: Any
@@ -232,6 +235,9 @@ class _Call:
     def _check(self, table: DataFrame) -> None:
         """Refuse a folder and an output that do not fit; write the record of a new folder."""
         job, folders = self._job, Folders(self._spark)
+        if not is_path(job.into):
+            kind = self._spark.conf.get("spark.sql.catalogImplementation")
+            check_catalog(job.into, str(kind), self._spark.catalog.currentCatalog())
         known = read_checkpoint(folders, f"{self._folder}/checkpoint")
         names = self._config.selection.parts
         into = folders.qualified(job.into) if is_path(job.into) else job.into

@@ -120,6 +120,21 @@ def is_path(into: str) -> bool:
     return "/" in into or bool(_SCHEME.match(into))
 
 
+def check_catalog(into: str, kind: str, current: str) -> None:
+    """Refuse a table that no other process would find.
+
+    kind: `spark.sql.catalogImplementation`. current: name of the session's catalog. Raises
+    InvalidOption.
+    """
+    catalog = current if into.count(".") < 2 else into.split(".")[0]
+    if kind == "in-memory" and catalog == "spark_catalog":
+        raise InvalidOption(
+            f"IngestJob(into={into!r}): this session has its catalog in memory, so the table would"
+            f" be unknown to the next process. Name a path, such as into='./{into}', or a session"
+            " whose catalog lasts (enableHiveSupport(), Unity Catalog, a catalog of your own)"
+        )
+
+
 # ── what a start refuses ──────────────────────────────────────────────────────────────────────────
 
 

@@ -62,10 +62,12 @@ def test_the_ten_lines_of_the_readme_into_a_delta_table(jars: None, tmp_path: Pa
     """The session of the page first, then its ten lines, as pasted in the folder with the jars."""
     page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     ten, session = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (more,) = re.findall(r"^Add `(.+?)`\.", page, re.MULTILINE)
+    ((more, read),) = re.findall(r"^Add `(.+?)`, and read by `(.+?)`\.", page, re.MULTILINE)
     (tmp_path / "jars").symlink_to(REPOSITORY / "jars")
-    code = session + ten.replace('into="orders"', f'into="orders", {more}')
+    ten = ten.replace('into="./orders"', f'into="./orders", {more}')
+    code = session + ten.replace('spark.read.parquet("orders")', read)
     assert more in code
+    assert read in code
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code.replace("jars/4.2", f"jars/{LINE}")],
         cwd=tmp_path,
@@ -77,7 +79,7 @@ def test_the_ten_lines_of_the_readme_into_a_delta_table(jars: None, tmp_path: Pa
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().splitlines()[-1] == "300 rows; 0 left"
-    assert (tmp_path / "spark-warehouse" / "orders" / "_delta_log").is_dir()
+    assert (tmp_path / "orders" / "_delta_log").is_dir()
 
 
 @pytest.mark.parametrize(

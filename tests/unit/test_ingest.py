@@ -17,6 +17,7 @@ from spark_azqueue.running.ingest_rows import CountedRows
 from spark_azqueue.running.ingest_rules import (
     Record,
     check_batches,
+    check_catalog,
     check_columns,
     check_names,
     folder_of,
@@ -111,6 +112,27 @@ def test_a_folder_that_a_log_cannot_have_is_named() -> None:
     _, account = account_options(BY_IDENTITY)
     with pytest.raises(InvalidOption, match="would be blob:jobs/a b/log"):
         log_options("abfss://jobs@shop.dfs.core.windows.net/a b", account, {})
+
+
+@pytest.mark.parametrize(
+    ("into", "kind", "current", "refused"),
+    [
+        ("orders", "in-memory", "spark_catalog", True),
+        ("shop.orders", "in-memory", "spark_catalog", True),
+        ("spark_catalog.shop.orders", "in-memory", "lake", True),
+        ("orders", "in-memory", "lake", False),
+        ("lake.shop.orders", "in-memory", "spark_catalog", False),
+        ("orders", "hive", "spark_catalog", False),
+    ],
+)
+def test_a_table_that_the_next_process_would_not_find_is_refused(
+    into: str, kind: str, current: str, refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(InvalidOption, match=r"catalog in memory.*into='\./"):
+            check_catalog(into, kind, current)
+    else:
+        check_catalog(into, kind, current)
 
 
 def test_a_name_is_a_table_and_the_rest_a_path() -> None:
