@@ -1,1 +1,1 @@
-"""Functions on DataFrames: apply a function per row, pack and unpack messages, drop duplicates."""
+"""Functions on DataFrames: call a function for each row, pack and unpack, drop duplicates."""

@@ -1,4 +1,4 @@
-"""Argument checks that the functions on DataFrames share."""
+"""Checks of arguments, shared by the functions on DataFrames."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The stream source and the peek."""
+"""The source of streams, and the peek for batch reads."""

@@ -1,4 +1,4 @@
-"""State of an engine's calls: the batch that it wants, and the start on Spark 4.0 and 4.1. Pure."""
+"""State of an engine's calls: the requested batch, and the start offset on Spark 4.0 and 4.1."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .refusals import refused_wrapper
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The batch that an engine wants, and the state of the batch before it.
+    """The batch that an engine requests, and the state of the previous batch.
 
-    start: the offset where the batch begins. most: most messages in a new batch, None for no
-    limit. is_proven: True if the batch that ends at the start is committed. may_run: True if the
-    batch that ends at the start may still run. is_last: True if the run may end after the new
-    batch.
+    start: the offset where the batch begins. most: maximum number of messages in the batch; None
+    for no limit. is_proven: True if the previous batch, which ends at `start`, is committed.
+    may_run: True if the previous batch may still run. is_last: True if the run may end after the
+    requested batch.
     """
 
     start: OffsetJson
@@ -28,33 +28,35 @@ class Wanted:
 
 
 _CALLS_BEFORE_A_PLAN = 2
-"""Calls of `latestOffset()` that may come before Spark asks for the rows of a new offset. With its
-wrapper for availableNow, Spark makes the second call for the progress. A third call shows that the
-query needs no rows of that batch (`limit(0)`, for example)."""
+"""Maximum number of `latestOffset()` calls before Spark requests the rows of a new offset. With
+Spark's wrapper for availableNow, the second call is for the progress. A third call shows that the
+query does not need the rows of this batch (`limit(0)`, for example)."""
 
 
 class BareCalls:
     """The start offset on Spark 4.0 and 4.1, whose `latestOffset()` has no argument.
 
-    The rules follow the calls of these versions, which a smoke test records:
+    The rules follow the calls that these versions make, which a smoke test records:
 
     - If the first call of a run is `latestOffset()`, the checkpoint is new.
-    - If it is `partitions(N, N)`, the start is N. A `latestOffset()` right after it proves that N
-      is committed: Spark would have repeated the batch before. (Decision 7.)
+    - If the first call of a run is `partitions(N, N)`, the start is N. If the second call is
+      `latestOffset()`, N is committed, because Spark would otherwise have repeated the previous
+      batch. (Decision 7.)
     - `partitions(s, e)` moves the start to e. The next `latestOffset()` proves that e is committed.
-    - If the last answer was not planned yet, it is returned again.
+    - If `partitions` was not called for the last answer of `latestOffset()`, the next call of
+      `latestOffset()` returns the same answer.
     """
 
     def __init__(self, initial: OffsetJson) -> None:
         self.start: OffsetJson = initial
         """Offset where the next batch begins."""
         self.is_proven = True
-        """True if a `latestOffset()` proves that the start is committed. The initial offset needs
-        no proof."""
+        """True if the next `latestOffset()` proves that the start is committed. The initial offset
+        needs no proof."""
         self._initial = initial
-        self._is_known = False  # Spark has named an offset, or got one in this run
+        self._is_known = False  # True if Spark has passed an offset, or got one
         self._asked_first = False
-        self._asked = 0  # calls of `latestOffset()` since the last answer; it is the first
+        self._asked = 0  # calls of `latestOffset()` since the last new offset, inclusive
 
     @property
     def is_new(self) -> bool:
@@ -62,7 +64,10 @@ class BareCalls:
         return not self._is_known
 
     def asked(self) -> OffsetJson | None:
-        """Note a `latestOffset()`. Return the last answer if it is not planned yet, else None."""
+        """Record a call of `latestOffset()`. Return the answer to repeat, or None.
+
+        The last answer is repeated if `partitions` was not called for it yet.
+        """
         self._asked += 1
         self._asked_first |= self.is_new
         if not self.is_proven and self._asked <= _CALLS_BEFORE_A_PLAN:
@@ -70,17 +75,19 @@ class BareCalls:
         return None
 
     def answered(self, offset: OffsetJson) -> None:
-        """Note that `latestOffset` is about to return this new offset."""
+        """Record that `latestOffset` is about to return this new offset."""
         self.start, self.is_proven, self._is_known = offset, False, True
         self._asked = 1
 
     def planned(self, start: Mapping[str, Any], end: OffsetJson) -> None:
-        """Note `partitions(start, end)`.
+        """Record a call of `partitions(start, end)`.
 
-        If `start == end` in the first call, the run starts there. (In a later call this means only
-        that another source of the query has data.) Raises InvalidOption if Spark's wrapper for
-        availableNow called `latestOffset()` before: Spark would write that answer into its
-        checkpoint as if it followed this offset.
+        If `start == end` in a run's first call, the run starts at this offset. (In a later call,
+        `start == end` means only that another source of the query has data.)
+
+        Raises InvalidOption if Spark's wrapper for availableNow called `latestOffset()` before this
+        call. Spark would write the answer of `latestOffset()` into the checkpoint as if the answer
+        followed this offset.
         """
         if start != end:
             self.start, self.is_proven, self._is_known = end, True, True

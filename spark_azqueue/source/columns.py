@@ -1,4 +1,4 @@
-"""The columns of the source: names, types, and the check of a user's schema.
+"""The columns of the source: their names and types, and the check of a user's schema.
 
 Types are Spark's short names ("string", "timestamp", …).
 """
@@ -18,7 +18,8 @@ BODY = "body"
 CORRUPT = "_corrupt_record"
 
 IS_REFERENCE = "_is_reference"
-"""Column of partitions only: true if `body` is a reference to a blob, see `large_bodies.py`."""
+"""Column that only partitions have: true if `body` is a reference to a blob (see
+`large_bodies.py`)."""
 
 _LONGEST_SCHEMA = 500
 
@@ -37,7 +38,7 @@ _FIRST = (
     *("message_id", BODY, "queue", "insertion_time", "expiration_time", "next_visible_time"),
     *("dequeue_count", "pop_receipt"),
 )
-"""The first columns, whose order never changes. Other columns of a message come last."""
+"""The first columns, in an order that never changes. Other columns of a message come last."""
 
 
 def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
@@ -55,7 +56,7 @@ def source_columns(body_type: BodyType, *, permissive: bool) -> Columns:
 def check_requested(requested: Columns, available: Columns) -> Columns:
     """Return a user's schema if it is a subset of the columns, in any order.
 
-    Raises InvalidSchema, which names the column, if it is not.
+    Raises InvalidSchema otherwise. The error names the column.
     """
     types = dict(available)
     for name, kind in requested:
@@ -81,7 +82,6 @@ def check_requested(requested: Columns, available: Columns) -> Columns:
 
 
 def _parse(requested: Columns, types: dict[str, str]) -> str:
-    """How to get these columns out of the body."""
     fields = _listed(tuple(column for column in requested if column[0] not in types))
     return (
         "A schema does not parse bodies: if these are fields of a JSON body, leave it out, and add"

@@ -1,7 +1,7 @@
-"""The consumer, which Spark's calls reach: one protocol for all ways to keep leased messages.
+"""The consumer that gets Spark's calls: one protocol for all ways to store leased messages.
 
-One instance lives for a whole query run; Spark calls it from one thread. This module does not
-import pyspark: `readers.py` translates.
+One instance serves a whole run of a query. Spark calls the instance from one thread. This module
+does not import pyspark; `readers.py` converts Spark's types.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ class Consumer(Protocol):
     """The part of the source that runs on the driver."""
 
     initial: OffsetJson
-    """Offset of a query that has read nothing: the same in every run, with a log or not."""
+    """Offset of a query that has read nothing: the same in every run, with or without a log."""
 
     def freeze_cutoff(self) -> None:
-        """Read only messages inserted by now (the service's clock, whole seconds), from now on."""
+        """From now on, read only messages that were inserted before this call.
+
+        The service's clock decides, in whole seconds.
+        """
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle the batches that are proven committed, then return the offset of the next batch.
+        """Settle the batches that are proven committed. Return the offset of the next batch.
 
-        Returns the start itself if there is nothing new.
+        Returns the start if there is no next batch.
         """
 
     def plan(
@@ -40,30 +43,42 @@ class Consumer(Protocol):
     ) -> list[bytes]:
         """Return the input of each task of the batch that ends at `end`.
 
-        The input is the task's rows as an Arrow stream or, with leaseOn=executors, its slot of the
-        plan. is_proven: False if the engine may not have committed the start.
+        The input is an Arrow stream of the task's rows. With leaseOn=executors, the input is the
+        task's slot of the plan.
+
+        is_proven: False if the engine has perhaps not committed the start.
         """
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Settle this offset and all earlier ones: they are proven committed. May be repeated."""
+        """Settle this offset and all earlier offsets, which are proven committed.
+
+        May be repeated.
+        """
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
-        """Release the messages of a batch of this run whose rows the engine never requested.
+        """Release the messages of a batch of this run, if its rows were never requested.
 
-        Returns True if the messages come again in a later batch, and False if only a write-ahead
-        log has them. Returns None for a batch of an earlier run: the sink may have its rows, so it
-        may skip the batch. May be repeated. Raises AzQueueError or TimeoutError.
+        Returns True if a later batch delivers the messages, and False if only a write-ahead log has
+        the messages. Returns None for a batch of an earlier run: the sink may skip such a batch,
+        because the sink may have the batch's rows. May be repeated. Raises AzQueueError or
+        TimeoutError.
         """
 
     def report(self) -> Report:
-        """Return the backlog, the held messages and this run's counters. Seldom sends a request."""
+        """Return the backlog, the held messages and this run's counters.
+
+        Most calls send no request.
+        """
 
     def close(self) -> None:
-        """Stop renewing, finish due deletes, release messages of no batch, all within seconds."""
+        """Within seconds, stop renewing, finish due deletes, and release undelivered messages."""
 
 
 def consumer_for(config: SourceConfig, columns: Columns) -> Consumer:
-    """Return the consumer that the options select. Nothing is sent before its first call."""
+    """Return the consumer that the options select.
+
+    The consumer sends nothing before its first call.
+    """
     if config.write_ahead_log and config.executors:
         return ExecutorsConsumer(config, config.write_ahead_log, config.executors)
     if config.write_ahead_log:

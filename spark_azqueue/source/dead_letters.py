@@ -1,8 +1,9 @@
-"""Dead letters: messages are decoded before their batch is stored or delivered, or dead-lettered.
+"""Dead letters: undecodable and poison messages are moved to their poison queues.
 
-So all messages of a log have rows, and no later run decides about a body again. A copy is put into
-the poison queue before its original is deleted: a crash between the two makes a second copy, and
-loses nothing.
+Messages are decoded before their batch is stored or delivered. So each message in a log has a row,
+and no later run has to decide about its body. A copy is put into the poison queue before the
+message is deleted. A crash between the put and the delete makes a second copy, but loses no
+message.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ log = logging.getLogger(__name__)
 
 _PART = 10
 _WITHOUT_ROWS = 4
-"""Until a body of the process decodes, the limit is `maxPoisonMessages` divided by this."""
+"""Until a process has decoded a body, the limit is `maxPoisonMessages` divided by this number."""
 _WINDOW = 10_000
 _SHORTEST_S = 1.0
 _SEND_S = 60.0
 _AT_ONCE = 32
-"""Most messages whose copies are under way at once, with parallelism=auto."""
+"""Maximum number of messages that are copied at once with parallelism=auto."""
 
 
 class DecodingRecord:
-    """Counts of rows and undecodable bodies, of about the newest 10,000 messages of a process.
+    """Counts of rows and of undecodable bodies among a process's newest 10,000 messages or so.
 
-    If too many bodies do not decode, the option may be wrong, and not the senders. The limit is
-    lower while no body has decoded. Each process, and with leaseOn=executors each task, starts at
-    0. Used by one thread.
+    If too many bodies do not decode, the cause may be a wrong option, and not the senders. The
+    limit is lower until a body has decoded. Each process starts at 0. With leaseOn=executors, each
+    task starts at 0. Used by one thread.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -64,7 +65,7 @@ class DecodingRecord:
         self._rows = self._undecodable = 0
 
     def check(self, *, rows: int = 0, undecodable: int = 0) -> None:
-        """Raise TooManyPoison if the undecodable bodies, with earlier ones, are too many."""
+        """Raise TooManyPoison if these and earlier undecodable bodies are too many."""
         undecodable += self._undecodable
         read = rows + self._rows + undecodable
         most = self._most if read > undecodable else self._most // _WITHOUT_ROWS
@@ -78,7 +79,7 @@ class DecodingRecord:
         )
 
     def add(self, *, rows: int = 0, undecodable: int = 0) -> None:
-        """Count rows, and dead-lettered bodies."""
+        """Count rows, and dead-lettered undecodable bodies."""
         self._rows += rows
         self._undecodable += undecodable
         if self._rows + self._undecodable >= _WINDOW:
@@ -88,7 +89,7 @@ class DecodingRecord:
 def rows_and_reasons(
     received: Iterable[Received], config: SourceConfig, record: DecodingRecord
 ) -> tuple[list[Row], dict[Message, str]]:
-    """Decode messages. Return the rows, and the messages to dead-letter, with their reasons.
+    """Decode messages. Return their rows, and the messages to dead-letter with the reasons.
 
     Sends nothing. Raises UndecodableBody with onUndecodable=fail, and TooManyPoison.
     """
@@ -115,12 +116,14 @@ def dead_lettered(
     clock: Callable[[], float],
     leases: Mapping[MessageKey, Lease] = MappingProxyType({}),
 ) -> Iterator[Message]:
-    """Copy messages to their poison queues, in parallel. Yield each message that was copied.
+    """Copy messages to their poison queues in parallel. Yield each message that was copied.
 
-    within_s: time by `clock` after which no further copy begins; the first copy always begins.
-    leases: if a message has a lease here, it is deleted as soon as it is copied. If the delete
-    fails, the message comes again and is copied again. Raises ServiceError, InvalidOption if the
-    name of a poison queue is not legal, and CheckpointMismatch as `copy_to_poison_queue` does.
+    within_s: seconds by `clock` after which no further copy begins. The first copy always begins.
+    leases: if a message has a lease here, the message is deleted as soon as it is copied. If the
+    delete fails, the message is delivered and copied again.
+
+    Raises ServiceError, InvalidOption if the name of a poison queue is not legal, and
+    CheckpointMismatch like `copy_to_poison_queue`.
     """
     if not reasons:
         return
@@ -131,7 +134,7 @@ def dead_lettered(
     copied = deque[Message]()
 
     def next_puts() -> Iterator[tuple[_Step, Call[Any]]]:
-        """Yield the puts of the next message, if there is time."""
+        """Yield the puts of the next message's copies, if there is time."""
         is_late = missing and clock() >= until
         for message, reason in () if is_late else islice(left, 1):
             poison = _poison_queue(config, message)
@@ -147,7 +150,7 @@ def dead_lettered(
                 log.warning("a dead letter will be copied again, since it stays: %s", result)
             return
         poison = config.poison_queue_for(message.queue)
-        if isinstance(result, QueueNotFound):  # the poison queue was removed since the start
+        if isinstance(result, QueueNotFound):  # the poison queue was removed after the start
             client.create(poison)
             SEND(client.queue(poison).put, text, 0, NEVER_EXPIRES)
         elif isinstance(result, AccessDenied):
@@ -175,17 +178,19 @@ def dead_lettered(
 
 
 _Step = tuple[Message, "str | None"]
-"""Put of a text about a message or, if the text is None, delete of the message."""
+"""A request for a message: a put of the text or, if the text is None, a delete of the message."""
 
 
 def copy_to_poison_queue(
     config: SourceConfig, client: QueueClient, message: Message, reason: str
 ) -> None:
-    """Copy a message to its poison queue, in the form of `poisonFormat`. Raises ServiceError.
+    """Copy a message to its poison queue in the form that `poisonFormat` sets. Raises ServiceError.
 
-    The text is copied unchanged: alone, or in an envelope if this is not too large. A text that no
-    queue can hold is always copied in one or several envelopes. Raises CheckpointMismatch if the
-    query does not read the message's queue: a log that names the queue must not direct requests.
+    The text is copied unchanged, either without an envelope, or in an envelope if the envelope is
+    not too large. A text that a queue cannot hold is always copied in one or several envelopes.
+
+    Raises CheckpointMismatch if the query does not read the message's queue, because a log must not
+    direct requests to other queues.
     """
     deque(dead_lettered(config, client, {message: reason}, _SEND_S, time.monotonic), maxlen=0)
 
@@ -193,8 +198,9 @@ def copy_to_poison_queue(
 def was_moved(config: SourceConfig, client: QueueClient, message: Message, reason: str) -> bool:
     """Copy a poison message to its poison queue. Return False if access is denied there.
 
-    Then the message is delivered again, and other batches between. If this raised AccessDenied, a
-    log would repeat the error before any other batch. Raises ServiceError for other failures.
+    If access is denied, the message is delivered again, and other batches are delivered in between.
+    If this function raised AccessDenied, a query with a log would repeat the error and deliver no
+    other batch. Raises ServiceError for other failures.
     """
     try:
         copy_to_poison_queue(config, client, message, reason)

@@ -1,26 +1,29 @@
-"""Calls of an engine (Spark or another one) to a consumer, and which commits these calls prove.
+"""Calls of an engine (Spark or another engine) to a consumer, and the commits that they prove.
 
-Apache Spark runs one batch after the other, and asks for the next offset only after its commit log
-has the batch before: `latestOffset(start=N)` and `partitions(N, M)` prove that N is committed.
-Another engine may plan batches ahead, so only these calls prove a commit:
+Apache Spark runs one batch after the other. Spark requests the next offset only when its commit log
+has the previous batch. So `latestOffset(start=N)` and `partitions(N, M)` prove that N is committed.
+Another engine may plan a batch before the previous batch is committed. So with another engine, only
+these calls prove a commit:
 
 - `commit(M)` proves all offsets up to M;
-- the first `partitions(s, e)` of a run with s != e proves s, if an earlier run made s: an engine
-  repeats its oldest unfinished batch first.
+- if an earlier run made s, this run's first `partitions(s, e)` with s != e proves s, because an
+  engine repeats its oldest unfinished batch first.
 
 A batch of an earlier run whose commit is not proven is delivered again.
 
-An engine calls `commit(N)` only when it builds the next batch. So if there is no new message and N
-is not proven, `latest` returns a *closing offset*: N with one more field. Its batch is empty, and
-building this batch commits N. If N still runs at that time, a further closing offset follows after
-a pause, which doubles. While messages are isolated, a consumer makes no new batch until the last
-batch is proven, so that each batch fails or succeeds alone.
+An engine calls `commit(N)` only when the engine builds the next batch. So if there is no message
+and N is not proven, `latest` returns a *closing offset*: N with one more field. The batch of a
+closing offset is empty. When the engine builds this batch, the engine commits N. If N still runs at
+that time, another closing offset follows after a pause. Each pause is twice as long as the pause
+before. While suspects are isolated, a consumer makes no further batch until the last batch is
+proven. So each batch fails or succeeds alone.
 
-Spark 4.0 and 4.1 do not name the start: `BareCalls` follows their calls and infers it.
+Spark 4.0 and 4.1 do not pass the start; `BareCalls` infers the start from their calls.
 
-With any engine, a batch that is committed without a call of `partitions` was skipped by the sink.
-If this run made the batch, the source stops with an error, and does not delete the messages. (A log
-also delivers batches of earlier runs. The sink may already have these, so it may skip them.)
+With any engine, if a batch is committed without a call of `partitions`, the sink skipped the batch.
+If this run made the batch, the source stops with an error and does not delete the batch's messages.
+(A log also delivers batches of earlier runs. The sink may skip such a batch, because it may already
+have the batch's rows.)
 """
 
 from __future__ import annotations
@@ -54,14 +57,15 @@ _LONGEST_PAUSE_S = 60.0
 _WAITS = 5
 _RELEASED_IN_S = 30.0
 _OPEN_AT_MOST = 64
-"""Most unproven batches of a run: at this number, nothing is read until a batch is committed."""
+"""Maximum number of unproven batches of a run. At this number, the source reads no message until a
+batch is committed."""
 
 
 def plans_ahead() -> bool:
     """True if the engine may not be Apache Spark.
 
-    All of Databricks counts as such an engine: serverless Databricks runs batches of a pipeline at
-    the same time, and a source cannot know if it runs there.
+    The result is True on every kind of Databricks: serverless Databricks runs several batches of a
+    pipeline at the same time, and a source cannot detect if Databricks is serverless.
     """
     return (
         "DATABRICKS_RUNTIME_VERSION" in os.environ
@@ -71,7 +75,7 @@ def plans_ahead() -> bool:
 
 
 class EngineCalls:
-    """The calls of an engine, for the consumer of one run. Used by one thread."""
+    """Passes an engine's calls to the consumer of one run. Used by one thread."""
 
     def __init__(
         self,
@@ -81,41 +85,43 @@ class EngineCalls:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """plans_ahead: True if the engine may plan a batch before the last one is committed.
+        """plans_ahead: True if the engine may plan a batch before the previous batch is committed.
 
-        clock, sleep: in seconds.
+        clock: returns monotonic time in seconds. sleep: waits for a number of seconds.
         """
         self._consumer = consumer
         self._plans_ahead = plans_ahead
         self._clock, self._sleep = clock, sleep
-        self._waits = 0  # closing offsets to wait for, lest an availableNow run ends
-        self._closes_at = -math.inf  # the next closing offset, not before
+        self._waits = 0  # closing offsets that an availableNow run waits for
+        self._closes_at = -math.inf  # earliest time of the next closing offset
         self._pause_s = _FIRST_PAUSE_S
-        self._proven = 0  # the newest batch that is known to be committed
+        self._proven = 0  # the newest batch that is proven committed
         self._open: dict[int, _Open] = {}  # unproven batches of this run
         self._bare = BareCalls(consumer.initial)
         self._handed_out = (0, 0)  # numbers of the newest two batches
-        self._reported = 0  # the newest batch in a `commit`
+        self._reported = 0  # the newest batch that `commit` named
         self._has_planned = False
-        self._unread: OffsetJson | None = None  # committed without a plan
+        self._unread: OffsetJson | None = None  # committed, but its rows were never requested
         self._is_told = False
 
     @property
     def initial(self) -> OffsetJson:
-        """The offset of a query that has read nothing."""
+        """Offset of a query that has read nothing."""
         return self._consumer.initial
 
     def freeze_cutoff(self) -> None:
-        """Read only messages inserted by now, from now on."""
+        """From now on, read only messages that were inserted before this call."""
         self._waits = _WAITS
         self._consumer.freeze_cutoff()
 
     def latest(self, start: Mapping[str, Any] | None, most: int | None) -> OffsetJson:
-        """Settle the batches that are proven committed, and return the offset of the next batch.
+        """Settle the batches that are proven committed. Return the offset of the next batch.
 
-        start: the offset where the next batch begins; None on Spark 4.0 and 4.1, which do not name
-        it. most: most messages in a new batch. Returns the start, or a closing offset, if there is
-        nothing new. Raises CheckpointMismatch if a batch was committed without its rows.
+        start: the offset where the next batch begins; None on Spark 4.0 and 4.1, which do not pass
+        a start. most: maximum number of messages in the next batch.
+
+        If there are no messages, returns the start or a closing offset. Raises CheckpointMismatch
+        if a batch was committed, but its rows were never requested.
         """
         is_new = start is None and self._bare.is_new
         again, wanted, before = self._asked(start, most)
@@ -142,7 +148,7 @@ class EngineCalls:
     def _asked(
         self, start: Mapping[str, Any] | None, most: int | None
     ) -> tuple[OffsetJson | None, Wanted, OffsetJson]:
-        """Return the answer to repeat (or None), the wanted batch, and the start as named."""
+        """Return the answer to repeat (or None), the requested batch, and the start as passed."""
         is_proven = True
         if start is None:
             again = self._bare.asked()
@@ -160,14 +166,14 @@ class EngineCalls:
         return again, wanted, before
 
     def _answer_from(self, start: OffsetJson) -> OffsetJson | None:
-        """Return the last offset that began at this start, if the engine asks for it again."""
+        """Return the offset that this run returned for this start before, or None."""
         plain = _plain(start)
         return next((each.offset for each in self._open.values() if each.start == plain), None)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> list[bytes]:
         """Return the input of each task of the batch from `start` to `end`; see `Consumer.plan`.
 
-        Raises InvalidOption if Spark 4.0 or 4.1 names its start too late.
+        Raises InvalidOption if Spark 4.0 or 4.1 passes its checkpoint's offset too late.
         """
         is_batch = start != end
         is_first = is_batch and not self._has_planned
@@ -182,12 +188,12 @@ class EngineCalls:
             return []
         handed_out = self._open.get(_number(last))
         if handed_out is not None and handed_out.offset == last:
-            handed_out.is_planned = True  # also if Spark 4.0 or 4.1 names its checkpoint at a start
+            handed_out.is_planned = True  # also at a start of Spark 4.0 or 4.1
         is_proven = not self._plans_ahead or _number(start) <= self._proven
         return self._consumer.plan(first, last, is_proven=is_proven)
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Note that the engine has committed this offset and all earlier ones."""
+        """Record that the engine has committed this offset and all earlier offsets."""
         self._reported = max(self._reported, _number(offset))
         self._prove(offset)
         with contextlib.suppress(CheckpointMismatch):  # the next call raises it
@@ -199,7 +205,7 @@ class EngineCalls:
         return self._consumer.report()
 
     def close(self) -> None:
-        """Stop renewing, finish due deletes, release undelivered messages, all within seconds."""
+        """Within seconds, stop renewing, finish due deletes, and release undelivered messages."""
         for each in self._open.values():
             if not each.is_planned:
                 self._give_back_at_the_end(each.offset)
@@ -216,7 +222,7 @@ class EngineCalls:
             )
 
     def _closing(self, before: OffsetJson) -> OffsetJson:
-        """Return the closing offset that follows `before`, or `before` during the pause."""
+        """Return the closing offset that follows `before`. During the pause, return `before`."""
         if (left := self._closes_at - self._clock()) > 0:
             if not self._waits:
                 return before
@@ -244,7 +250,7 @@ class EngineCalls:
             is_in_queue = self._consumer.give_back(unread, _RELEASED_IN_S)
             if is_in_queue is not None:
                 raise skipped_batch(_number(unread), is_in_queue=is_in_queue)
-            del self._open[_number(unread)]  # an earlier run may have delivered it
+            del self._open[_number(unread)]  # an earlier run may have delivered this batch
             self._unread = None
             self._prove({"batch": self._proven})
 
@@ -261,7 +267,7 @@ class EngineCalls:
         return True
 
     def _warn_if_late(self, start: int) -> None:
-        """Warn once if the engine did not report the commit of this run's batch before `start`."""
+        """Warn once if the engine did not report the commit of the batch that precedes `start`."""
         before, newest = self._handed_out
         if self._is_told or start != newest or before <= self._reported:
             return
@@ -289,6 +295,6 @@ def _plain(offset: Mapping[str, Any]) -> OffsetJson:
 
 
 def _number(offset: Mapping[str, Any]) -> int:
-    """Number of the batch; 0 for a damaged offset, which the consumer refuses."""
+    """Return the batch's number; 0 for a damaged offset, which the consumer refuses."""
     number = offset.get("batch")
     return number if type(number) is int else 0

@@ -1,10 +1,10 @@
-"""Findings about suspects, as an offset and the objects of a log keep them over a restart.
+"""Findings about suspects, in the form that offsets and logs store for the next process.
 
     {"lastCommit": 7, "moved": 2, "delivered": 480, "recovered": 1, "inARow": 12, "firsts": 40,
      "firstsFailed": 3, "failed": true, "suspects": [
         {"history": [6, 6, 1, 3, 3, 500, false], "queues": {"orders": [32, "<packed>"]}}]}
 
-The text is canonical: equal findings have the same text. Parsed values are checked and bounded.
+Equal findings always have the same text. Parsed values are checked, and their number is limited.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUSPECTS = "suspects"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The histories of suspects, and the evidence. False if both are empty."""
+    """The histories of suspects, and the evidence. Falsy if both are empty."""
 
     histories: Mapping[MessageKey, FailureHistory] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
@@ -43,7 +43,7 @@ class Findings:
         return bool(self.histories) or self.evidence != Evidence()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, in a fixed order. Raises ServiceError for an invalid id."""
+        """Return JSON values in a fixed order. Raises ServiceError for an invalid message id."""
         value = evidence_to_json(self.evidence)
         groups: dict[FailureHistory, dict[str, list[str]]] = {}
         for key, history in self.histories.items():
@@ -63,7 +63,7 @@ class Findings:
 
     @classmethod
     def from_json(cls, value: object, account: str) -> Findings:
-        """Parse the value of `to_json`. account: of the queues. Raises DamagedOffset."""
+        """Parse the result of `to_json`. account: the queues' account. Raises DamagedOffset."""
         evidence = evidence_from_json(value)
         assert isinstance(value, Mapping)
         histories: dict[MessageKey, FailureHistory] = {}
@@ -93,14 +93,14 @@ def _keys(account: str, name: object, packed: object, most: int) -> list[Message
 
 
 def evidence_to_json(evidence: Evidence) -> dict[str, Any]:
-    """Return plain values. Values that are 0 or false are left out."""
+    """Return the evidence as JSON values. Values that are 0 or false are left out."""
     names = _COUNTS | _FLAGS
     values = {name: getattr(evidence, attribute) for name, attribute in names.items()}
     return {name: value for name, value in values.items() if value}
 
 
 def evidence_from_json(value: object) -> Evidence:
-    """Parse the value of `evidence_to_json`. Raises DamagedOffset."""
+    """Parse the result of `evidence_to_json`. Raises DamagedOffset."""
     if not isinstance(value, Mapping):
         raise DamagedOffset("what it says of suspects is not valid")
     if not {*value} <= {*_COUNTS, *_FLAGS, _SUSPECTS}:
@@ -114,7 +114,7 @@ def evidence_from_json(value: object) -> Evidence:
 
 
 def history_from_json(value: object) -> FailureHistory:
-    """Parse the numbers of a history. Raises DamagedOffset."""
+    """Parse the JSON list of a suspect's history. Raises DamagedOffset."""
     if isinstance(value, list) and len(value) == 7 and all(map(_is_count, value[:6])):
         history = FailureHistory(*value)
         is_counted = history.failures >= history.tries >= max(history.counted, 1)

@@ -1,8 +1,8 @@
-"""largeBody=blob on the executors: replace references in the column `body` by the bodies.
+"""largeBody=blob on the executors: references in the column `body` are replaced by the bodies.
 
-Nothing is written or deleted, so a second read of a partition returns the same rows. Bodies never
-pass through the source's process on the driver. An executor has a limited number of bytes of bodies
-in memory at once.
+Blobs are only read, so a second read of a partition returns the same rows. The bodies never pass
+through the source's process on the driver. The bodies that an executor has in memory at once are
+limited in bytes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from .columns import CORRUPT, IS_REFERENCE, Columns
 from .rows import TYPES, Bodies
 
 HELD_AT_MOST_BYTES = 32 * 2**20
-"""Most bytes of bodies in one record batch, unless a single body is larger."""
+"""Maximum number of bytes of bodies in one record batch, unless a single body is larger."""
 
 _DOWNLOADS = 8
-"""Blobs that one task reads at once."""
+"""Maximum number of blobs that one task reads at once."""
 
-# Columns that partitions have even if the query did not ask for them: errors name the message, and
-# `body` may be no reference, because a batch of a log may have been logged without largeBody=blob.
+# Columns that partitions have even if the query did not request these columns. Errors need the ids
+# to name a message. The flag is needed because `body` may be no reference, if the batch was logged
+# without largeBody=blob.
 _CARRIED: Columns = (("message_id", "string"), ("queue", "string"), (IS_REFERENCE, "boolean"))
 
 
@@ -46,9 +47,9 @@ def carried(requested: Columns, config: Bodies) -> Columns:
 def resolved(
     batches: Iterable[pa.RecordBatch], requested: Columns, config: Bodies
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a partition, with bodies in place of references.
+    """Yield the record batches of a partition. References are replaced by bodies.
 
-    Raises LostBlob or UndecodableBody, which name the message, or ServiceError.
+    Raises ServiceError, or LostBlob or UndecodableBody, whose texts name the message.
     """
     if config.claim_check is None or not _has_work(requested, config):
         yield from batches
@@ -66,8 +67,6 @@ def _has_work(requested: Columns, config: Bodies) -> bool:
 
 
 class _Resolver:
-    """Reader of the bodies of one partition."""
-
     def __init__(self, requested: Columns, config: Bodies, place: ClaimCheck) -> None:
         self._names = [name for name, _ in requested]
         self._config = config
@@ -76,7 +75,7 @@ class _Resolver:
         self._workers = Workers(_DOWNLOADS, "read-blobs")
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch in pieces of bounded size, with bodies in place of references."""
+        """Yield the batch in pieces of limited size. References are replaced by bodies."""
         bodies = batch.column("body").to_pylist()
         flags = batch.column(IS_REFERENCE).to_pylist()
         references = [
@@ -90,7 +89,7 @@ class _Resolver:
             yield piece.select(self._names)
 
     def close(self) -> None:
-        """End the threads and close the connections: Spark reuses the worker process."""
+        """End the threads and close the connections, because Spark reuses the worker process."""
         self._workers.close()
         self._store.close()
 

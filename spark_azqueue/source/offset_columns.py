@@ -1,7 +1,7 @@
 """Packing of a queue's leases, ids and pending deletes into texts of an offset.
 
-Each text is a column: its values all have one length, or they are a JSON list. Unpacked values are
-checked, and their number is bounded by the count next to the text.
+Each text is one column of values. Either all values have the same length, or the column is a JSON
+list. Unpacked values are checked. The count next to a text limits the number of its values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_azqueue.service.fields import MAX_ID, MAX_RECEIPT, is_message_id, is_
 from spark_azqueue.service.messages import Lease, MessageKey, QueueRef
 
 NO_BLOB = "0" * 32
-"""Mark of a lease whose message has no blob."""
+"""Placeholder for the blob name of a message that has no blob."""
 
 _BYTES_PER_LEASE = MAX_ID + MAX_RECEIPT + 2 * len('", "')
 _FRAME = 4 + 2 * len('\0[""]')
@@ -31,11 +31,14 @@ _TIME_BYTES = 5
 
 
 class DamagedOffset(ValueError):  # noqa: N818
-    """Error: an offset was changed after it was written. The text names the damaged part."""
+    """Error for an offset that was changed after it was written.
+
+    The text names the damaged part.
+    """
 
 
 def pack_leases(leases: Iterable[Lease]) -> str:
-    """Pack the leases of one queue. Raises ServiceError for a lease that cannot be unpacked."""
+    """Pack the leases of one queue. Raises ServiceError if `unpack_leases` would refuse a lease."""
     rows = list(leases)
     ids = _column("message id", [lease.message_id for lease in rows], _guid_bytes, is_message_id)
     receipts = _column("receipt", [lease.pop_receipt for lease in rows], _base64_bytes, is_receipt)
@@ -44,7 +47,7 @@ def pack_leases(leases: Iterable[Lease]) -> str:
 
 
 def unpack_leases(queue: QueueRef, text: object, count: int) -> list[Lease]:
-    """Unpack exactly `count` leases of one queue. Raises DamagedOffset."""
+    """Unpack `count` leases of one queue. Raises DamagedOffset, also for a different number."""
     raw = _raw(text, "leases", _deflated_at_most(count))
     payload = _inflated(raw, _unpacked_at_most(count), "leases")
     split = 4 + int.from_bytes(payload[:4], "big")
@@ -62,7 +65,7 @@ def pack_blobs(names: Sequence[str]) -> str:
 
 
 def unpack_blobs(text: object, count: int) -> list[str]:
-    """Unpack exactly `count` blob names. Raises DamagedOffset."""
+    """Unpack `count` blob names. Raises DamagedOffset, also for a different number."""
     column = _raw(text, "blob names", 1 + 16 * count)
     if column[:1] != b"\x10":
         raise DamagedOffset("its blob names are not of 32 hexadecimal digits")
@@ -70,13 +73,13 @@ def unpack_blobs(text: object, count: int) -> list[str]:
 
 
 def pack_ids(ids: list[str]) -> str:
-    """Pack ids of messages. Raises ServiceError for an id that cannot be unpacked."""
+    """Pack ids of messages. Raises ServiceError if `unpack_ids` would refuse an id."""
     column = _column("message id", ids, _guid_bytes, is_message_id)
     return base64.b64encode(column).decode("ascii")
 
 
 def unpack_ids(text: object, count: int) -> list[str]:
-    """Unpack exactly `count` ids of messages. Raises DamagedOffset."""
+    """Unpack `count` ids of messages. Raises DamagedOffset, also for a different number."""
     column = _raw(text, "message ids", _FRAME + count * (MAX_ID + len('", "')))
     return _values(column, count, "message ids", _guid, is_message_id)
 
@@ -87,7 +90,7 @@ def pack_texts(fingerprints: Iterable[int]) -> str:
 
 
 def unpack_texts(text: object, count: int) -> list[int]:
-    """Unpack exactly `count` fingerprints. Raises DamagedOffset."""
+    """Unpack `count` fingerprints. Raises DamagedOffset, also for a different number."""
     column = _raw(text, "digests of texts", _TEXT_BYTES * count)
     if len(column) != _TEXT_BYTES * count:
         raise DamagedOffset("it has more or fewer digests of texts than messages")
@@ -95,7 +98,7 @@ def unpack_texts(text: object, count: int) -> list[int]:
 
 
 def pack_pending(pending: Sequence[PendingDelete]) -> str:
-    """Pack the pending deletes of one queue. Raises ServiceError for an id that is not valid."""
+    """Pack the pending deletes of one queue. Raises ServiceError for an invalid id."""
     ids = [each.key.message_id for each in pending]
     packed = _column("message id", ids, _guid_bytes, is_message_id)
     texts = _numbers((each.fingerprint for each in pending), _TEXT_BYTES)
@@ -104,7 +107,10 @@ def pack_pending(pending: Sequence[PendingDelete]) -> str:
 
 
 def unpack_pending(queue: QueueRef, text: object, count: int) -> list[PendingDelete]:
-    """Unpack exactly `count` pending deletes of one queue. Raises DamagedOffset."""
+    """Unpack `count` pending deletes of one queue.
+
+    Raises DamagedOffset, also for a different number.
+    """
     raw = _raw(text, "pending deletes", _deflated_at_most(count))
     payload = _inflated(raw, _unpacked_at_most(count), "pending deletes")
     after_times = _TIME_BYTES * count
@@ -151,7 +157,7 @@ def _raw(text: object, what: str, most: int) -> bytes:
 
 
 def _inflated(raw: bytes, most: int, what: str) -> bytes:
-    """Decompress. Raises DamagedOffset instead of producing more than `most` bytes."""
+    """Decompress data. Raises DamagedOffset if the result has more than `most` bytes."""
     inflating = zlib.decompressobj()
     try:
         payload = inflating.decompress(raw, most + 1)
@@ -205,9 +211,10 @@ def _values(
 
 
 def _listed(body: bytes, count: int) -> list[str]:
-    """Return the values of a JSON list of texts without escapes (see `service/fields.py`).
+    """Return the values of a JSON list of strings without escapes (see `service/fields.py`).
 
-    `json.loads` is not used: a list of empty lists takes thirty times the memory of its text.
+    `json.loads` is not used, because a list of empty lists needs thirty times the memory of its
+    text.
     """
     text = body.decode("ascii", "replace")
     if not (text.startswith('["') and text.endswith('"]')):

@@ -1,22 +1,22 @@
 """The offset: the leases of one micro-batch, in the form that Spark's checkpoint stores.
 
-Spark compares offsets as text, keeps the last hundred, and copies them into progress events, logs
-and error messages. So the text is canonical and small. An offset has no bodies, and nothing that
-gives access by itself (a pop receipt is useless without a credential). Two batches never have the
-same text, because no two dequeues return the same receipt.
+Spark compares offsets as text, keeps the last hundred offsets, and copies offsets into progress
+events, logs and error messages. So the text is small, and equal offsets have the same text. An
+offset contains no bodies and no credentials. (A pop receipt is useless without a credential.) Two
+batches never have the same text, because no two dequeues return the same receipt.
 
     {"version": 1, "batch": 7, "account": "myaccount", "oldest": "2026-11-21T10:00:00Z",
      "queues": {"orders": {"messages": 32, "leases": "<packed>"}}}
 
-If bodies are in blobs, a queue also has `"blobs": "<packed>"`: the names of the blobs, in the order
-of the leases. With deleteOnCommit=false, the offset has `"deleteOnCommit": false`, so that no later
-run deletes the messages, even if the option has changed. If leases may be longer than usual, the
-offset has their longest time (`"leasedFor": 1800`, in seconds). While messages are isolated, the
-offset has the histories of suspects (`"suspects": {…}`, see `findings.py`).
+If bodies are in blobs, each queue also has `"blobs": "<packed>"`: the names of the blobs, in the
+order of the leases. With deleteOnCommit=false, the offset has `"deleteOnCommit": false`. Then no
+later run deletes the messages, even if the option has changed. If leases may be longer than a new
+process would assume, the offset has the longest lease (`"leasedFor": 1800`, in seconds). While
+suspects are isolated, the offset has their histories (`"suspects": {…}`, see `findings.py`).
 
-If the run may end after a batch, its offset has a digest of each message's text (`"texts":
-"<packed>"`, in the order of the leases) and the latest expiry of its messages (`"expires"`).
-Messages of earlier batches whose deletes were not confirmed are pending deletes:
+If the run may end after a batch, the batch's offset has a digest of each message's text (`"texts":
+"<packed>"`, in the order of the leases) and the latest expiry of the messages (`"expires"`).
+Unconfirmed deletes of messages of earlier batches are stored as pending deletes:
 
     "pending": {"orders": {"messages": 2, "deletes": "<packed>"}},
     "hiddenUntil": "2026-11-21T10:05:00Z"
@@ -68,9 +68,9 @@ from .refusals import (
 OFFSET_VERSION = 1
 _PLAN_VERSION = 3
 HISTORY_VERSION = NEWEST_VERSION = 4
-"""Newest version of an offset. Version 2 is a position in a write-ahead log: see `log/state.py`.
-Version 3 is a plan of leaseOn=executors: see `executors/plan.py`. Version 4 is the offset of a
-stream that reads a log: see `replay/batches.py`."""
+"""Newest version of an offset. Version 2 is a position in a write-ahead log (see `log/state.py`).
+Version 3 is a plan of leaseOn=executors (see `executors/plan.py`). Version 4 is the offset of a
+stream that reads a log (see `replay/batches.py`)."""
 
 OffsetJson = dict[str, Any]
 
@@ -80,8 +80,7 @@ _DELETE_ON_COMMIT = "deleteOnCommit"
 _LEASED_FOR = "leasedFor"
 _SUSPECTS = "suspects"
 ISOLATION = "isolation"
-"""Name of the field with a line about isolation, for readers of offsets: `run_until_done` shows it.
-"""
+"""Name of the field with a line of text about isolation, which `run_until_done` shows."""
 STATUS_AT_MOST = 300
 _EXPIRES = "expires"
 _PENDING = "pending"
@@ -92,14 +91,15 @@ _HIDDEN_UNTIL = "hiddenUntil"
 class QueueOffset:
     """One micro-batch: its number (0 = nothing read yet), its account and its leases.
 
-    `oldest`: insertion time of the oldest message, seconds since 1970 UTC, None if unknown.
-    `blobs`: lease -> name of the blob that has the message's body, if any.
+    `oldest`: insertion time of the oldest message, in seconds since 1970; None if unknown. `blobs`:
+    name of the blob with the body, for each lease whose message has such a blob.
     `is_deleted_on_commit`: False with deleteOnCommit=false. `leased_s`: longest lease or renewal of
-    the messages, in seconds; 0 if it is not longer than usual. `texts`: lease -> `fingerprint` of
-    the message's text; may be empty. `expires`: latest expiry of a message, seconds since 1970,
-    None if unknown. `pending`: messages of earlier batches whose rows were committed and whose
-    deletes are pending. `hidden_until`: when the last lease of these messages ends. `findings`:
-    state of the isolation when the offset was made; `status`: a line about it.
+    the messages in seconds, or 0 if a new process would assume at least this time. `texts`:
+    `fingerprint` of the message's text, by lease; may be empty. `expires`: latest expiry of a
+    message, in seconds since 1970; None if unknown. `pending`: pending deletes of messages of
+    earlier batches, whose rows were committed. `hidden_until`: time at which the last lease of the
+    pending deletes' messages ends, in seconds since 1970. `findings`: state of the isolation when
+    the offset was made. `status`: a line of text about the isolation.
     """
 
     account: str
@@ -117,7 +117,7 @@ class QueueOffset:
     hidden_until: int = 0
 
     def to_json(self) -> OffsetJson:
-        """Return the value for Spark: plain dicts, always in the same key order."""
+        """Return the offset for Spark, as dicts whose keys always have the same order."""
         by_queue: dict[str, list[Lease]] = {}
         for lease in self.leases:
             by_queue.setdefault(lease.queue.name, []).append(lease)
@@ -165,10 +165,11 @@ class QueueOffset:
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> QueueOffset:
-        """Read an offset from a checkpoint. `account`: the account that this query reads.
+        """Parse an offset of a checkpoint. `account`: the account that this query reads.
 
-        The offset's names become parts of the URLs of deletes, so they are checked like options.
-        Raises CheckpointMismatch for a newer version, another account, or damage.
+        Names in the offset become parts of the URLs of deletes, so the names are checked like
+        options. Raises CheckpointMismatch for a newer version, another account, or a damaged
+        offset.
         """
         batch = batch_of(offset, account=account)
         with refusing_damage():
@@ -209,7 +210,7 @@ class QueueOffset:
 
 
 def batch_of(offset: Mapping[str, Any], *, account: str) -> int:
-    """Return the number of the batch, without unpacking its leases. Raises CheckpointMismatch."""
+    """Return the batch number of an offset, without unpacking leases. Raises CheckpointMismatch."""
     version, batch = version_and_batch(offset, account=account)
     check_lease_on_driver(version)
     if version != OFFSET_VERSION:
@@ -224,7 +225,7 @@ def check_lease_on_driver(version: int) -> None:
 
 
 def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, int]:
-    """Read the version and the batch, which all offsets have. Raises CheckpointMismatch."""
+    """Return the version and the batch number of any offset. Raises CheckpointMismatch."""
     with refusing_damage():
         if not isinstance(offset, Mapping):
             raise DamagedOffset("it is not a JSON object")
@@ -248,7 +249,7 @@ def version_and_batch(offset: Mapping[str, Any], *, account: str) -> tuple[int, 
 
 
 def status_in(offset: Mapping[str, Any]) -> str:
-    """Return an offset's line about isolation, or "". Raises DamagedOffset."""
+    """Return an offset's line of text about isolation, or "". Raises DamagedOffset."""
     status = offset.get(ISOLATION, "")
     if not isinstance(status, str) or not _STATUS.fullmatch(status):
         raise DamagedOffset(f"its '{ISOLATION}' is not valid")
@@ -270,7 +271,10 @@ def _packed(pending: Sequence[PendingDelete]) -> dict[str, Any]:
 
 
 def _counted(queues: object, most: int) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Yield queues with their counts of messages, at most `most` in total."""
+    """Yield each queue's name, number of messages, and packed values. Raises DamagedOffset.
+
+    most: maximum number of messages of all queues.
+    """
     if not isinstance(queues, Mapping):
         raise DamagedOffset("its queues are missing")
     total = 0
@@ -289,7 +293,7 @@ def _counted(queues: object, most: int) -> Iterator[tuple[str, int, Mapping[str,
 
 @contextlib.contextmanager
 def refusing_damage() -> Iterator[None]:
-    """Turn a DamagedOffset into a CheckpointMismatch with advice."""
+    """Replace a DamagedOffset by a CheckpointMismatch with advice."""
     try:
         yield
     except DamagedOffset as error:
@@ -297,7 +301,7 @@ def refusing_damage() -> Iterator[None]:
 
 
 def offset_text(offset: Mapping[str, Any]) -> str:
-    """Return the canonical text of an offset: equal offsets have the same text."""
+    """Return the text of an offset. Equal offsets have the same text."""
     return json.dumps(offset, sort_keys=True, separators=(",", ":"))
 
 
@@ -308,7 +312,10 @@ def moment(seconds: int) -> str:
 
 
 def seconds(text: object, what: str = "oldest message") -> int:
-    """Parse a text of `moment` into seconds since 1970. Raises DamagedOffset, naming `what`."""
+    """Parse a result of `moment` into seconds since 1970. Raises DamagedOffset.
+
+    what: names the time in the error.
+    """
     if isinstance(text, str):
         with contextlib.suppress(ValueError, OverflowError):
             parsed = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")

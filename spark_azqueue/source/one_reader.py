@@ -1,10 +1,10 @@
-"""Lock of a `load()`: at most one source process reads for it.
+"""Lock of a `load()`, so that at most one source process reads for this `load()`.
 
-Spark starts two source processes for one DataFrame if a query joins it with itself, or if it is
-started twice. Both processes would lease and delete messages of the same queue, and each would see
-only a part of them. So a source process locks a file in the temporary folder, named by the
-`load()`, before it leases. The operating system releases the lock when the process ends, even by a
-crash.
+Spark starts two source processes for one DataFrame if a query joins the DataFrame with itself, or
+if the DataFrame is started twice. Both processes would lease and delete messages of the same queue,
+and each process would get only a part of the messages. So before a source process leases messages,
+it locks a file in the temporary folder. The file has the name of the `load()`. The operating system
+releases the lock when the process ends, even after a crash.
 """
 
 from __future__ import annotations
@@ -21,25 +21,28 @@ from spark_azqueue.service.beside_jvm import open_own
 
 try:
     import fcntl
-except ImportError:  # Windows has none, and then no lock is taken
+except ImportError:  # not on Windows, where no lock is taken
     fcntl = None  # type: ignore[assignment]
 
 _WAIT_S = 15.0
-"""Longest wait for the lock. A process that ends finishes its deletes first, for some seconds."""
+"""Longest wait for the lock. A stopping process holds the lock for some seconds, until its deletes
+are done."""
 
 _LOOK_EVERY_S = 0.1
 
 _PREFIX = "spark-azqueue-load-"
 
 _held: dict[Path, int] = {}
-"""Locked files and their descriptors, which stay open until `leave`, or the end of the process."""
+"""Descriptors of the locked files, which stay open until `leave` or the end of the process."""
 
 
 def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Lock this `load()` for this process, once; wait up to 15 s for a process that is ending.
+    """Lock this `load()` for this process. Wait up to 15 s if a stopping process has the lock.
 
-    load: a unique name of this `load()`. Raises LoadConflict if another process reads it. Does
-    nothing if the system, or the temporary folder, has no locks.
+    May be repeated. Does nothing if the system, or the temporary folder, has no locks. Raises
+    LoadConflict if another process reads for this `load()`.
+
+    load: a unique name of this `load()`.
     """
     file = _file(load)
     if fcntl is None or file in _held:
@@ -62,7 +65,7 @@ def take(load: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
 
 
 def leave(load: str) -> None:
-    """Release the lock and remove its file. Call this after the last request."""
+    """Release the lock and remove the locked file. Call this after the last request."""
     file = _file(load)
     if (descriptor := _held.pop(file, None)) is not None:
         with contextlib.suppress(OSError):
@@ -71,12 +74,12 @@ def leave(load: str) -> None:
 
 
 def _file(load: str) -> Path:
-    # Not named by the parent process, which may be a wrapper and not the JVM.
+    # The name does not contain the parent process, which may be a wrapper and not the JVM.
     return Path(tempfile.gettempdir()) / f"{_PREFIX}{load}.lock"
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the files of killed processes."""
+    """Remove the lock files of killed processes."""
     for file in folder.glob(f"{_PREFIX}*.lock"):
         if file not in _held:
             with contextlib.suppress(OSError):
@@ -95,7 +98,7 @@ def _locked(file: Path) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), os.stat(file)):
             return descriptor
-    except (BlockingIOError, FileNotFoundError):  # or its holder has removed it meanwhile
+    except (BlockingIOError, FileNotFoundError):  # or the other process removed the file
         pass
     except BaseException:
         os.close(descriptor)

@@ -1,9 +1,10 @@
-"""Cutting of a micro-batch into partitions. Spark runs one task per partition.
+"""Cutting of a micro-batch into partitions. Spark runs one task for each partition.
 
-A task costs Spark's Python worker 5 to 30 ms, whatever its size, so few large partitions are cheap.
-More partitions keep more cores busy. Spark logs a warning for a task above 1,000 KiB; a task has
-one partition, compressed. So partitions are smaller than that, unless the rows are large: then a
-task would have only some dozens of rows, and its fixed cost matters more (docs/decisions/0018).
+A task of any size costs Spark's Python worker 5 to 30 ms, so few large partitions are cheap. More
+partitions keep more cores busy. A task contains one compressed partition, and Spark logs a warning
+for a task above 1,000 KiB. So partitions are smaller than 1,000 KiB, unless the rows are large.
+With large rows, such a task would have only some dozens of rows, and the fixed cost of a task
+matters more than the warning (docs/decisions/0018).
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 TASK_BYTES = 900 * 1024
-"""Most bytes of a partition as sent, compressed."""
+"""Maximum number of bytes of a compressed partition."""
 
 LARGE_TASK_BYTES = 4 * 2**20
-"""Most bytes of a partition of large rows, if the batch then still has eight partitions."""
+"""Maximum number of bytes of a compressed partition with large rows, if the batch still has eight
+partitions."""
 
 LARGE_ROW_BYTES = 8 * 2**10
-"""Bytes as sent, compressed, from which a row counts as large."""
+"""A row with at least this many compressed bytes counts as large."""
 
 MOST_PARTITION_BYTES = 8 * 2**20
 MOST_LARGE_PARTITION_BYTES = 16 * 2**20
-"""Most bytes of a partition's texts before compression."""
+"""Maximum number of bytes of a partition's texts before compression."""
 
 FEWEST_ROWS, MOST_ROWS = 1024, 4096
 _PARTITIONS = 8
@@ -36,21 +38,25 @@ class Sized(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes of the text."""
+        """Size of the text in bytes."""
 
 
 S = TypeVar("S", bound=Sized)
 
 
 def rows_at_most(rows: int) -> int:
-    """Return the most rows of a partition for a batch of `rows` rows, if no option sets it."""
+    """Return the maximum number of rows in a partition, if no option sets this number.
+
+    rows: number of rows in the batch.
+    """
     return min(max(FEWEST_ROWS, -(-rows // _PARTITIONS)), MOST_ROWS)
 
 
 def bytes_at_most(ratio: float, rows: int, size: int) -> int:
-    """Return the most bytes of texts in a partition.
+    """Return the maximum number of bytes of a partition's texts before compression.
 
-    ratio: compressed size / size of the texts. rows, size: rows and bytes of texts of the batch.
+    ratio: compressed size / size of the texts. rows: number of rows in the batch. size: number of
+    bytes of the batch's texts.
     """
     sent = ratio * size
     task, most = float(TASK_BYTES), MOST_PARTITION_BYTES
@@ -61,7 +67,10 @@ def bytes_at_most(ratio: float, rows: int, size: int) -> int:
 
 
 def cut(rows: Iterable[S], most_rows: int, most_bytes: int = TASK_BYTES) -> Iterator[list[S]]:
-    """Cut rows into parts of at most `most_rows` rows and about `most_bytes` bytes, none empty."""
+    """Cut rows into parts of at most `most_rows` rows and about `most_bytes` bytes.
+
+    No part is empty.
+    """
     part: list[S] = []
     size = 0
     for row in rows:
@@ -76,5 +85,5 @@ def cut(rows: Iterable[S], most_rows: int, most_bytes: int = TASK_BYTES) -> Iter
 
 
 def sample(rows: Sequence[S], count: int) -> Sequence[S]:
-    """Return about `count` rows, spread evenly over the batch."""
+    """Return at most `count` rows, spread evenly over the batch."""
     return rows[:: max(1, len(rows) // count)][:count]

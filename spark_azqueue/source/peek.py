@@ -1,4 +1,4 @@
-"""The peek: a single read of visible messages, without a lease."""
+"""The peek: one read of visible messages that leases no message."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .rows import Row, content_of, partitions, undecodable
 
 
 def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[bytes]:
-    """Peek at each queue once. Return the rows with these columns, as partitions (see `rows`).
+    """Peek at each queue once. Return the rows with these columns, as partitions.
 
-    Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody.
+    Raises QueueNotFound, AccessDenied, ServiceError or UndecodableBody.
     """
     parts: list[bytes] = []
     queues = config.queues
@@ -35,8 +35,11 @@ def peeked(config: SourceConfig, columns: Columns, client: QueueClient) -> list[
 
 
 def _row(message: Message, config: SourceConfig) -> Row:
-    """Decode a message. If it does not decode, with onUndecodable=poison its body is null, because
-    a peek moves nothing."""
+    """Decode a message.
+
+    With onUndecodable=poison, the body of an undecodable message is null, because a peek moves no
+    message.
+    """
     try:
         body, reference = content_of(message, config)
         return Row(message, body, reference=reference)

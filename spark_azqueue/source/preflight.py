@@ -1,7 +1,8 @@
-"""Checks before the first dequeue: the queues exist, the credential may update, their settings fit.
+"""Checks before the first dequeue: existence of the queues, permissions, and settings.
 
 With settingsFromQueue, a queue's metadata has settings. The names `defaulttimeout` and
-`poisonthreshold` may be in any case: for the service, `DefaultTimeout` is the same name.
+`poisonthreshold` may be in any case, because the service ignores case: `DefaultTimeout` is the same
+name.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 METADATA = {"visibilityTimeout": "defaulttimeout", "maxDequeueCount": "poisonthreshold"}
-"""Option -> the metadata name that sets it. Values have the same form as the option's."""
+"""The metadata name that sets each option. Metadata values have the same form as option values."""
 
 _PARSERS = {each.name: each.parse for each in OPTIONS if each.name in QUEUE_DECIDES}
 
@@ -42,15 +43,15 @@ _DECIDED = {
     for each in dataclasses.fields(SourceConfig)
     if "option" in each.metadata and (name := each.metadata["option"].name) in QUEUE_DECIDES
 }
-"""Option -> the field of the config that has its value."""
+"""The field of the config that has the value of each option."""
 
 
 def with_queue_settings(
     config: SourceConfig, metadata: Mapping[QueueRef, Mapping[str, str]]
 ) -> SourceConfig:
-    """Return the config, completed from the queues' metadata. metadata: by queue.
+    """Return the config, completed with settings from the queues' metadata.
 
-    Raises InvalidOption for a value that is not allowed, or if the queues do not agree.
+    Raises InvalidOption for a value that is not allowed, or if queues have different values.
     """
     timeout, maximum = config.visibility_timeout, config.max_dequeue_count
     undecodable, asks_for_poison = config.on_undecodable, config.asks_for_poison
@@ -74,7 +75,10 @@ def with_queue_settings(
 
 
 def _agreed(option: str, metadata: Mapping[QueueRef, Mapping[str, str]]) -> tuple[Any] | None:
-    """Return the value on which the queues agree, in a tuple, or None if no queue has it."""
+    """Return the value that all queues agree on, in a tuple.
+
+    Return None if no queue has a value.
+    """
     said = {
         queue: _parsed(option, queue, text)
         for queue, noted in metadata.items()
@@ -101,9 +105,10 @@ def _parsed(option: str, queue: QueueRef, text: str) -> Any:
 
 
 def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
-    """Return the config, completed from the queues' metadata with settingsFromQueue.
+    """With settingsFromQueue, return the config, completed with settings from the queues' metadata.
 
-    This sends one request per queue. Raises InvalidOption, ServiceError.
+    Sends one request per queue. Without settingsFromQueue, sends no request and returns the same
+    config. Raises InvalidOption or ServiceError.
     """
     if not config.left_to_queue:
         return config
@@ -118,9 +123,11 @@ def with_settings_of_queues(config: SourceConfig) -> SourceConfig:
 
 
 def decided_by_queues(config: SourceConfig) -> dict[str, str]:
-    """Return the options that queues can set, as texts, for a process that does not read metadata.
+    """Return the values, as texts, of the options that queues can set.
 
-    config: a completed config. Options without a value are left out.
+    A process that does not read metadata gets these values. Options without a value are left out.
+
+    config: a completed config.
     """
     values = {name: getattr(config, field) for name, field in _DECIDED.items()}
     return {
@@ -131,7 +138,7 @@ def decided_by_queues(config: SourceConfig) -> dict[str, str]:
 
 
 def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
-    """Return the config, completed by the result of `decided_by_queues`."""
+    """Return the config, completed with the result of `decided_by_queues`."""
     values: dict[str, Any] = {
         field: _PARSERS[name](said[name]) if name in said else None
         for name, field in _DECIDED.items()
@@ -140,10 +147,10 @@ def with_decided(config: SourceConfig, said: Mapping[str, str]) -> SourceConfig:
 
 
 class Submit(Protocol):
-    """Function that runs calls in parallel, as `Submits.submit` does."""
+    """Function that runs calls in parallel, like `Submits.submit`."""
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run call(*arguments)."""
+        """Run `call(*arguments)` in the background."""
 
 
 def check_queues(
@@ -156,12 +163,14 @@ def check_queues(
 ) -> dict[QueueRef, datetime | AzQueueError]:
     """Check that each queue exists and that the credential may update its messages.
 
-    Missing queues are created if the options ask for it. poison_too: if messages may be
-    dead-lettered, also check that the poison queues take messages.
+    With createQueue=true, a missing queue that is given by name is created.
 
-    Returns, by queue, the service's time or the error: QueueNotFound, AccessDenied, ServiceError,
-    or InvalidOption if the name of the poison queue is not legal. If no option asks for poison
-    handling, a poison queue that cannot be used is only logged as a warning.
+    poison_too: if messages may be dead-lettered, also check that the credential may put messages
+    into the poison queues.
+
+    Returns the service's time or an error for each queue. The error is QueueNotFound, AccessDenied,
+    ServiceError, or InvalidOption if the name of the poison queue is not legal. If no option asks
+    for poison handling, a poison queue that cannot be used is only logged as a warning.
     """
     checks = {
         queue: submit(_checked, client, queue, config.create_queue and queue in config.queues)
@@ -189,7 +198,8 @@ def check_queues(
             lacking[queue] = error
     if missing:
         try:
-            # The queue exists, so this changes nothing, but needs the right to create queues.
+            # To create a queue that exists changes nothing, but fails without the permission to
+            # create queues.
             client.create(missing[0])
         except AccessDenied as error:
             name = config.poison_queue_for(missing[0]).name
@@ -225,7 +235,10 @@ def _checked(client: QueueClient, queue: QueueRef, create: bool) -> datetime:
 
 
 def _takes_messages(client: QueueClient, poison: QueueRef) -> bool:
-    """Check that the credential may put into a poison queue. Return False if it is missing."""
+    """Check that the credential may put into a poison queue.
+
+    Return False if there is no such queue.
+    """
     check_poison_name(poison)
     try:
         CONTROL(client.queue(poison).check_put)

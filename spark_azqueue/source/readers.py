@@ -1,7 +1,7 @@
 """The stream reader and the batch reader that Spark calls.
 
-Spark makes two instances of the stream reader. One instance lives in its own process on the driver
-for a whole run of a query, and gets all calls except `read`. The other instance is only pickled for
+Spark makes two instances of the stream reader. One instance has its own process on the driver for a
+whole run of a query, and gets all calls except `read`. The other instance is only pickled for
 `read`, which runs in other processes. So the constructor only stores its arguments, and the first
 call creates the consumer.
 """
@@ -48,7 +48,7 @@ else:
     except ImportError:  # Spark 4.0 and 4.1 have neither limits nor a real availableNow
 
         class SupportsTriggerAvailableNow:
-            """Replacement of the mixin, which Spark has from 4.2 on."""
+            """Replacement of the mixin that Spark has from version 4.2 on."""
 
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class QueuePartition(InputPartition):
-    """Rows of a micro-batch as an Arrow IPC stream: a second read returns the same rows.
+    """Some rows of a micro-batch as an Arrow IPC stream. A second read returns the same rows.
 
-    With leaseOn=executors, the stream is a slot of the plan: see `executors/consumer.py`.
+    With leaseOn=executors, `stream` has a slot of the plan (see `executors/consumer.py`).
     """
 
     stream: bytes
@@ -68,12 +68,18 @@ class QueuePartition(InputPartition):
 
 
 class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Source side of `spark.readStream.format("azqueue")`: at least once, once per query run."""
+    """Reader for `spark.readStream.format("azqueue")`.
+
+    Messages are delivered at least once, and only once in a run of the query.
+    """
 
     def __init__(
         self, config: SourceConfig, requested: Columns, available: Columns, load: str = ""
     ) -> None:
-        """Store. load: a unique name of this `load()`, the same in all of its processes."""
+        """Store the arguments.
+
+        load: unique name of this `load()`, the same in all of its processes.
+        """
         self._config = config
         self._requested = requested
         self._available = available
@@ -83,7 +89,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def initialOffset(self) -> OffsetJson:
-        """Return the offset before the first batch, which is the same in every run."""
+        """Return the offset before the first batch. This offset is the same in every run."""
         return self._running().initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -93,17 +99,17 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read only the messages that are in the queues now."""
+        """From now on, read only the messages that are in the queues now."""
         self._running().freeze_cutoff()
 
     @short_tracebacks
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
-        """Settle the committed batches, lease the next batch and return its offset.
+        """Settle the committed batches, lease the next batch, and return its offset.
 
-        Spark 4.0 and 4.1 pass no arguments, and get the report in a new offset. Raises
-        AzQueueError; Spark then stops the query.
+        Spark 4.0 and 4.1 pass no arguments, and get the report as a field of the offset. Raises
+        AzQueueError, after which Spark stops the query.
         """
         named = None if start is None else self._reports.plain(start)
         offset = self._alone().latest(named, getattr(limit, "max_rows", None))
@@ -116,10 +122,11 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [QueuePartition(stream) for stream in self._alone().plan(*named)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the partition's rows, the same at every call.
+        """Return the partition's rows. Every call returns the same rows.
 
-        This sends no request to a queue. With largeBody=blob, it reads bodies from blobs. With
-        leaseOn=executors, it first dequeues, stores and deletes, unless an earlier call has.
+        This method sends no request to a queue, except with leaseOn=executors. With largeBody=blob,
+        this method reads bodies from blobs. With leaseOn=executors, the first call dequeues, stores
+        and deletes the messages.
         """
         assert isinstance(partition, QueuePartition)
         freeze_loaded_modules()
@@ -143,7 +150,7 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def commit(self, end: OffsetJson) -> None:
-        """Settle the batch. Never raises: a failure is retried at the next call."""
+        """Settle the committed batch. Never raises; a failure is retried at the next call."""
         try:
             self._running().committed(self._reports.plain(end))
         except Exception as error:  # noqa: BLE001 (Spark must be able to repeat or skip commits)
@@ -170,16 +177,16 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def stop(self) -> None:
-        """Finish pending deletes, for a few seconds at most, and close the connections."""
+        """Finish due deletes within a few seconds, and close the connections."""
         if self._consumer:
             self._consumer.close()
         one_reader.leave(self._load)
 
     def _alone(self) -> EngineCalls:
-        """Lock the `load()` for this process, and return the consumer. Raises LoadConflict.
+        """Lock the `load()` for this process. Return the consumer. Raises LoadConflict.
 
-        The calls before `latestOffset` and `partitions` take no lock: if a query fails while it
-        initializes, Spark does not stop the process, which would keep its lock.
+        The calls before `latestOffset` and `partitions` do not lock. If a query fails while it
+        initializes, Spark does not stop the source process, and the process would keep the lock.
         """
         if _is_own_process():
             one_reader.take(self._load)
@@ -187,8 +194,8 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _running(self) -> EngineCalls:
         if self._consumer is None:
-            # Imported here, so that the processes of `read` do not load libcurl:
-            # Spark's workers collect garbage after every task, which is slower with more modules.
+            # Imported here, so that the processes of `read` do not load libcurl. Spark's workers
+            # collect garbage after every task, which takes longer with more modules.
             from spark_azqueue.service.queues.reach import check_reachable
 
             from .consumer import consumer_for
@@ -213,10 +220,10 @@ class AzQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Replacement of a stream reader that cannot be made: each call raises the reason.
+    """Replacement of a stream reader that cannot be created. Each call raises the reason.
 
-    Spark 4.3 loses an error of `DataSource.streamReader` itself, because it then stops a reader
-    that does not exist.
+    If `DataSource.streamReader` raised the reason, Spark 4.3 would lose the error, because Spark
+    4.3 then calls `stop` of a reader that does not exist.
     """
 
     def __init__(self, reason: AzQueueError) -> None:
@@ -233,7 +240,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     read: Any = _raise
 
     def commit(self, end: OffsetJson) -> None:
-        """Do nothing: there was no batch."""
+        """Do nothing, because there was no batch."""
 
 
 def _is_own_process() -> bool:
@@ -243,7 +250,7 @@ def _is_own_process() -> bool:
 
 
 def _stop_on_sigterm() -> None:
-    """Let `stop()` run when Spark ends this process by two SIGTERMs."""
+    """Let `stop()` run to its end when Spark sends this process two SIGTERMs."""
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -255,7 +262,7 @@ def _stop_on_sigterm() -> None:
 
 
 class AzQueueReader(DataSourceReader):
-    """Source side of `spark.read.format("azqueue")`: a peek that leases and changes nothing."""
+    """Reader for `spark.read.format("azqueue")`: a peek, which leases and changes no message."""
 
     def __init__(self, config: SourceConfig, requested: Columns, available: Columns) -> None:
         self._config = config
@@ -264,9 +271,9 @@ class AzQueueReader(DataSourceReader):
 
     @short_tracebacks
     def partitions(self) -> list[InputPartition]:
-        """Peek at each queue once and return the rows as partitions.
+        """Peek at each queue once. Return the rows as partitions.
 
-        Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody, InvalidSchema.
+        Raises QueueNotFound, AccessDenied, ServiceError, UndecodableBody or InvalidSchema.
         """
         from spark_azqueue.service.queues.client import QueueClient
         from spark_azqueue.service.queues.reach import check_reachable
@@ -286,7 +293,7 @@ class AzQueueReader(DataSourceReader):
         return [QueuePartition(stream) for stream in streams]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the partition's rows. Spark passes None if there are no partitions."""
+        """Return the partition's rows. If there are no partitions, Spark passes None."""
         if not isinstance(partition, QueuePartition):
             return iter(())
         from .large_bodies import resolved

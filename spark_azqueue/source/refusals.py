@@ -1,8 +1,8 @@
-"""Errors for a checkpoint and a write-ahead log that do not fit together, and for missing segments.
+"""Errors for a checkpoint that does not match its write-ahead log, and for missing segments.
 
-The errors are for queries that lease on the driver or on executors, and for readers of a log.
+The errors are raised by queries that lease on the driver or on executors, and by readers of a log.
 Errors for the folder of any kind of log are in `journal/refusals.py`. Functions whose name begins
-with `check_` raise; the other functions return the error.
+with `check_` raise the error; the other functions return the error.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _mismatch = partial(CheckpointMismatch, condition=Condition.LOG_CHECKPOINT_MISMA
 _invalid_option = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-"""Name of a setting of Spark. If it is true on Spark 4.0 or 4.1, Spark requests messages before it
-names the checkpoint's batch."""
+"""Name of a setting of Spark. If the setting is true on Spark 4.0 or 4.1, Spark requests messages
+before it passes the checkpoint's offset."""
 
 
 def check_not_empty(where: str, number: int, *, is_empty: bool) -> None:
@@ -61,9 +61,11 @@ def check_held(
 ) -> None:
     """Raise CheckpointMismatch if batch `number` has messages of queues that are not read.
 
-    This is called for each segment before its messages are deleted or released: a queue may have
-    been removed from the options, and anyone who can write into the folder can name any queue.
-    where: the folder.
+    The source calls this for each segment, before it deletes or releases the segment's messages. A
+    queue may have been removed from the options, and anyone with write access to the folder can
+    name any queue there.
+
+    where: the log's folder.
     """
     names = selection.not_read(lease.queue for _, lease in received)
     if names:
@@ -78,9 +80,10 @@ def check_held(
 
 
 def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> CheckpointMismatch:
-    """Return the error for a log that ends before the checkpoint's batch.
+    """Return the error if the log ends before the checkpoint's batch.
 
-    is_read: True for a reader of the log, for which `newest` is the newest committed batch.
+    newest: the log's newest batch. is_read: True for a reader of the log, where `newest` is the
+    newest committed batch.
     """
     committed = f"it knows batches up to {newest} as committed"
     ends = committed if is_read else f"it ends with batch {newest}"
@@ -92,13 +95,16 @@ def behind(where: str, newest: int, asked: int, *, is_read: bool = False) -> Che
 
 
 def new_or_wrapper(error: CheckpointMismatch) -> CheckpointMismatch:
-    """Return the error for a new checkpoint on Spark 4.0 and 4.1, which may be an old one."""
+    """Return the error for a checkpoint that seems new on Spark 4.0 and 4.1, but may be in use."""
     text = f"{error.sentence}. Or is {_WRAPPER} true? Set it to false"
     return CheckpointMismatch(text, condition=error.condition)
 
 
 def refused_wrapper(batch: int) -> InvalidOption:
-    """Return the error if Spark requests messages before it names the checkpoint's `batch`."""
+    """Return the error if Spark requests messages before it passes the checkpoint's offset.
+
+    batch: number of the checkpoint's batch.
+    """
     return InvalidOption(
         f"{_WRAPPER} is true: Spark asked for messages before it said that the checkpoint is at"
         f" batch {batch}. Set it to false"
@@ -106,7 +112,7 @@ def refused_wrapper(batch: int) -> InvalidOption:
 
 
 def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
-    """Return the error for a used log that the checkpoint does not know."""
+    """Return the error if the log has batches, but the checkpoint is not from this log."""
     return _mismatch(
         f"the write-ahead log {where} has delivered batches up to {newest}, but the checkpoint does"
         f" not know it (it is at {asked}): it is the log of another query, or the checkpoint was"
@@ -117,7 +123,7 @@ def unknown(where: str, newest: int, asked: int = 0) -> CheckpointMismatch:
 
 
 def of_another(where: str, more: str = "") -> CheckpointMismatch:
-    """Return the error for a checkpoint of a different log. more: last sentence of the text."""
+    """Return the error for a checkpoint of a different log. more: end of the error's text."""
     return _mismatch(
         f"the checkpoint belongs to another write-ahead log than {where}: name its folder, or start"
         f" with a new checkpointLocation and a new output{more}"
@@ -125,7 +131,7 @@ def of_another(where: str, more: str = "") -> CheckpointMismatch:
 
 
 def not_following(where: str, start: int, end: int, follows: int) -> CheckpointMismatch:
-    """Return the error if Spark requests other batches than `follows`, the next of the log."""
+    """Return the error if Spark requests other batches than the log's next batch, `follows`."""
     return _mismatch(
         f"Spark asks for the rows behind batch {start} up to batch {end}, and in"
         f" the write-ahead log {where} batch {follows} follows: was the"
@@ -135,7 +141,7 @@ def not_following(where: str, start: int, end: int, follows: int) -> CheckpointM
 
 
 def overlapping(where: str, first: int, last: int, before: int) -> CheckpointMismatch:
-    """Return the error if Spark requests batches again from a reader, after batch `before`."""
+    """Return a log reader's error if Spark requests batches again. before: last delivered batch."""
     return _mismatch(
         f"Spark asks for the batches {first} to {last} of the"
         f" write-ahead log {where} behind batch {before}: was the"
@@ -163,7 +169,7 @@ def empty_on_executor(where: str) -> CheckpointMismatch:
 
 
 def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
-    """Return the error for a message to dead-letter whose queue the query does not read."""
+    """Return the error if a logged message must be dead-lettered, but its queue is not read."""
     return _mismatch(
         f"message {message_id} in the write-ahead log is to be dead-lettered, and"
         f" option 'queue' does not name its queue '{queue}' any more: add it until"
@@ -172,7 +178,7 @@ def queue_of_dead_letter(message_id: str, queue: str) -> CheckpointMismatch:
 
 
 def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
-    """Return the error for an unfinished batch with messages of queues that are not read."""
+    """Return the error if an unfinished batch has messages of queues that are not read."""
     return CheckpointMismatch(
         f"the checkpoint holds an unfinished batch with messages of {names},"
         " which option 'queue' does not name any more: add it until that batch is done"
@@ -183,7 +189,10 @@ def queues_of_unfinished(names: Collection[str]) -> CheckpointMismatch:
 
 
 def skipped_batch(number: int, *, is_in_queue: bool) -> CheckpointMismatch:
-    """Return the error for a batch committed without its rows. is_in_queue: it was released."""
+    """Return the error if a batch was committed, but its rows were never requested.
+
+    is_in_queue: True if the batch's messages are in the queue, False if only a log has them.
+    """
     where = "Its messages are in the queue"
     if not is_in_queue:
         where = (
@@ -200,7 +209,7 @@ def skipped_batch(number: int, *, is_in_queue: bool) -> CheckpointMismatch:
 
 
 def offset_with_log() -> CheckpointMismatch:
-    """Return the error for an offset of a query with a log, if the option is not set."""
+    """Return the error for an offset of a query with a log, if `writeAheadLog` is not set."""
     return _mismatch(
         "the checkpoint was written with a write-ahead log, and option 'writeAheadLog' is not"
         " set: set it as before. To continue without it, read the queue empty with the log and"
@@ -210,7 +219,7 @@ def offset_with_log() -> CheckpointMismatch:
 
 
 def offset_of_executors() -> CheckpointMismatch:
-    """Return the error for an offset of leaseOn=executors, if the driver leases."""
+    """Return the error for an offset of leaseOn=executors, if leaseOn=driver is set."""
     return _mismatch(
         "the checkpoint was written with leaseOn=executors: set it as before, with the same"
         " writeAheadLog. To change over, read the queues empty with"
@@ -219,7 +228,7 @@ def offset_of_executors() -> CheckpointMismatch:
 
 
 def offset_of_driver() -> CheckpointMismatch:
-    """Return the error for an offset of leaseOn=driver, if executors lease."""
+    """Return the error for an offset of leaseOn=driver, if leaseOn=executors is set."""
     return _mismatch(
         "the checkpoint was written with leaseOn=driver, and leaseOn=executors is set:"
         " remove it. To change over, read the queues empty with trigger(availableNow=True)"
@@ -229,7 +238,7 @@ def offset_of_driver() -> CheckpointMismatch:
 
 
 def offset_of_reader() -> CheckpointMismatch:
-    """Return the error for an offset of a reader of a log, if the query reads a queue."""
+    """Return the error for an offset of a log reader, if the query reads a queue."""
     return _mismatch(
         "the checkpoint belongs to a query that reads a write-ahead log (readLog), and this one"
         " reads a queue: start with a new checkpointLocation, or set 'readLog' again"
@@ -237,7 +246,7 @@ def offset_of_reader() -> CheckpointMismatch:
 
 
 def offset_of_no_reader() -> CheckpointMismatch:
-    """Return the error for an offset that is damaged, or not of a reader of a log."""
+    """Return a log reader's error for an offset that is damaged, or is not from a log reader."""
     return _mismatch(
         "the checkpoint is not one of a stream that reads a write-ahead log (readLog), or it is"
         " damaged: restore it, or start with a new checkpointLocation"
@@ -245,7 +254,10 @@ def offset_of_no_reader() -> CheckpointMismatch:
 
 
 def offset_of_newer_release(version: int | str, newest: int) -> CheckpointMismatch:
-    """Return the error for an offset of a newer version than `newest`, the last that is read."""
+    """Return the error for an offset of an unknown version.
+
+    newest: newest version that is known.
+    """
     return CheckpointMismatch(
         f"the checkpoint was written by a newer spark-azqueue (offset version {version};"
         f" this one reads up to {newest}): upgrade spark-azqueue, or start with a new"
@@ -254,7 +266,7 @@ def offset_of_newer_release(version: int | str, newest: int) -> CheckpointMismat
 
 
 def offset_of_another_account(shown: str, account: str) -> CheckpointMismatch:
-    """Return the error for an offset of another account. account: the options' account."""
+    """Return the error for an offset of another account. account: the account in the options."""
     return CheckpointMismatch(
         f"the checkpoint belongs to the storage account '{shown}', but the options name"
         f" '{account}': use that account, or another checkpointLocation"
@@ -262,7 +274,7 @@ def offset_of_another_account(shown: str, account: str) -> CheckpointMismatch:
 
 
 def unreadable_offset(error: Exception) -> CheckpointMismatch:
-    """Return the error for a damaged offset. error: names the damaged part."""
+    """Return the error for a damaged offset. error: its text names the damaged part."""
     return CheckpointMismatch(
         f"the checkpoint holds an offset that spark-azqueue cannot read, or did not write:"
         f" {error}. Restore the checkpoint, or start with a new checkpointLocation (messages"
@@ -274,7 +286,10 @@ def unreadable_offset(error: Exception) -> CheckpointMismatch:
 
 
 def removed(where: str, first: int, last: int, floor: int) -> LostSegment:
-    """Return the error for batches that a log has removed for age. floor: last removed batch."""
+    """Return the error for batches that a log has removed because of age.
+
+    floor: last removed batch.
+    """
     return LostSegment(
         f"batches {first} to {last} were removed from the write-ahead log {where}, which"
         f" holds batches from {floor + 1} on (see writeAheadLogRetention of the query that"
@@ -283,7 +298,10 @@ def removed(where: str, first: int, last: int, floor: int) -> LostSegment:
 
 
 def rolled_back_too_far(where: str, asked: int, floor: int) -> LostSegment:
-    """Return the error for a checkpoint at a batch older than the log keeps."""
+    """Return the error if the checkpoint is at a batch that the log has removed.
+
+    floor: last removed batch.
+    """
     return LostSegment(
         f"the checkpoint is at batch {asked}, but the write-ahead log {where} holds batches from"
         f" {floor + 1} on: batches {asked + 1} to {floor} were removed (see"
@@ -322,7 +340,7 @@ def removed_under_reader(where: str, number: int) -> LostSegment:
 
 
 def stored_later(where: str, first: int, oldest: str) -> LostSegment:
-    """Return the error for a startingAt before the log's first batch, if batches were removed."""
+    """Return the error if startingAt is before the log's first batch, and batches were removed."""
     return LostSegment(
         f"the write-ahead log {where} begins with batch {first}, which was"
         f" stored at {oldest}: batches that were stored between startingAt and"
@@ -332,7 +350,7 @@ def stored_later(where: str, first: int, oldest: str) -> LostSegment:
 
 
 def lost_batch(where: str, number: int) -> LostSegment:
-    """Return a reader's error for a missing batch that the writer has not removed."""
+    """Return a reader's error for a missing batch, if the writer did not remove the batch."""
     return LostSegment(
         f"batch {number} is missing in the write-ahead log {where}, or a part of it, and its writer"
         " has not removed it: restore it (did a lifecycle rule delete it?), or set"
@@ -341,7 +359,7 @@ def lost_batch(where: str, number: int) -> LostSegment:
 
 
 def lost_segment(where: str, number: int) -> LostSegment:
-    """Return the error for a missing segment whose rows the query needs."""
+    """Return the error if a segment is missing, and the query needs the segment's rows."""
     return LostSegment(
         f"segment {number} of the write-ahead log {where} does not exist: restore"
         " it (did a lifecycle rule delete it?), or set failOnDataLoss=false to continue without"
@@ -350,7 +368,7 @@ def lost_segment(where: str, number: int) -> LostSegment:
 
 
 def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegment:
-    """Return the error for a segment missing at a start. first, last: the expected segments."""
+    """Return the error for a segment that is missing at a start. first, last: expected segments."""
     return LostSegment(
         f"segment {missing} is missing in the write-ahead log {where}, though segments"
         f" {first} to {last} should be there: restore it, or start with a new"
@@ -360,7 +378,7 @@ def gap_in_segments(where: str, missing: int, first: int, last: int) -> LostSegm
 
 
 def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
-    """Return the error for an object whose number is far above all others."""
+    """Return the error for an object of a log whose number is far above all other numbers."""
     return LogDamaged(
         f"segment {missing} is missing in the write-ahead log {where}, and an"
         f" object of it names number {number}, which is far above all others: no query"
@@ -370,7 +388,7 @@ def number_far_above(where: str, missing: int, number: int) -> LogDamaged:
 
 
 def late_segment(where: str, number: int) -> LateSegment:
-    """Return the error for a segment of an ended process that has the number of a new segment."""
+    """Return the error for an ended process's segment that has the number of the next segment."""
     return LateSegment(
         f"segment {number} of the write-ahead log {where} has just appeared, and no"
         " other process claims the log: an ended one had sent it, and got no answer. Start"
@@ -379,7 +397,7 @@ def late_segment(where: str, number: int) -> LateSegment:
 
 
 def lost_slot(where: str, slot: int, number: int) -> LostSegment:
-    """Return a task's error for the missing slot of an ended batch."""
+    """Return a task's error for a missing slot of an ended batch."""
     return LostSegment(
         f"slot {slot} of batch {number} is no longer in the write-ahead log"
         f" {where}: restore it (did a lifecycle rule delete it, or was the"
@@ -389,9 +407,9 @@ def lost_slot(where: str, slot: int, number: int) -> LostSegment:
 
 
 def lost_slot_to_split(where: str, slot: int, number: int, again: int) -> LostSegment:
-    """Return a task's error for the missing slot of an abandoned batch.
+    """Return a task's error for a missing slot of an abandoned batch.
 
-    again: number of the batch in which the messages come again.
+    again: number of the batch that delivers the messages again.
     """
     return LostSegment(
         f"slot {slot} of batch {number} is no longer in the write-ahead log"
@@ -401,7 +419,7 @@ def lost_slot_to_split(where: str, slot: int, number: int, again: int) -> LostSe
 
 
 def lost_following(where: str, number: int) -> LostSegment:
-    """Return the error for a log without the plan that follows batch `number`."""
+    """Return the error if a log does not have the plan that follows batch `number`."""
     return LostSegment(
         f"the write-ahead log {where} does not say what followed batch"
         f" {number}: restore it, or start with a new folder"
@@ -419,7 +437,7 @@ def abandoned(where: str, number: int, tries: int, messages: int) -> str:
 
 
 def undecodable_in_batch(number: int, text: str, logged_with: str) -> UndecodableBody:
-    """Return the error for an undecodable body of a log. text: names the message and the reason.
+    """Return the error for an undecodable body in a log. text: names the message and the reason.
 
     logged_with: the options with which the batch was logged.
     """
@@ -441,7 +459,7 @@ def no_log_there(where: str, identity: str) -> InvalidOption:
 
 
 def log_without_messages(where: str, words: str) -> LogConflict:
-    """Return the error for a log of a different kind. words: name of the kind."""
+    """Return the error for a log of a different kind. words: name of the log's kind."""
     return LogConflict(
         f"{where} is the folder of a {words}, which holds no messages to read:"
         " 'readLog' takes what a query that reads queues has for 'writeAheadLog'"

@@ -1,7 +1,8 @@
-"""Reports of the source inside offsets, for Spark 4.0 and 4.1, which do not ask for a report.
+"""Reports of the source inside offsets, for Spark 4.0 and 4.1, which do not request reports.
 
-Spark compares offsets as text, and a different text is a new batch. So only a new offset gets a
-report. An offset that Spark has named or received before is returned unchanged.
+Spark compares offsets as text, and starts a batch if the text has changed. So a report is added
+only to an offset that Spark does not have yet. An offset that Spark has passed or received before
+is returned unchanged.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from .offset_columns import DamagedOffset
 from .offsets import OffsetJson, offset_text, refusing_damage
 
 REPORT = "report"
-"""Name of the report, the last field of an offset. Consumers get offsets without this field."""
+"""Name of the field with the report, which is an offset's last field. Consumers get offsets without
+this field."""
 
 _KEPT = 8
-"""Number of offsets whose reports are kept. Spark asks again only for the newest offsets."""
+"""Number of offsets whose reports are kept. Spark passes only its newest offsets again."""
 
 
 class CarriedReports:
@@ -29,7 +31,10 @@ class CarriedReports:
         self._is_named = False
 
     def plain(self, offset: Mapping[str, Any]) -> OffsetJson:
-        """Return an offset of Spark without its report. Raises CheckpointMismatch for damage."""
+        """Return an offset of Spark without its report.
+
+        Raises CheckpointMismatch if it is damaged.
+        """
         self._is_named = True
         with refusing_damage():
             if not isinstance(offset, Mapping):
@@ -45,10 +50,12 @@ class CarriedReports:
         return plain
 
     def whole(self, offset: OffsetJson, report: Callable[[], Any]) -> OffsetJson:
-        """Return an offset with its report. report: makes the report of a new offset, or None.
+        """Return an offset with its report.
 
-        Before Spark has named an offset in this run, no report is added, because it is unknown if
-        the offset is new.
+        Before Spark has passed an offset in this run, no report is added, because Spark may already
+        have the offset.
+
+        report: makes the report of an offset that Spark does not have yet; may return None.
         """
         digest = _digest(offset)
         if digest in self._known:

@@ -1,6 +1,6 @@
-"""The source's rows: decoded from messages, then cut into partitions as Arrow streams.
+"""The source's rows: messages are decoded into rows, and rows are cut into Arrow streams.
 
-Rows are built once. `read` only returns the rows of a partition.
+Rows are built once, on the driver. `read` only returns the rows of a partition.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ TYPES = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "boolean": pa.bool_(),
 }
-"""Arrow types by Spark's names. Spark compares them exactly: microseconds in UTC, nullable."""
+"""Arrow types by Spark's names of types. Spark accepts exactly these types: microseconds in UTC,
+nullable."""
 
 _SAMPLE_ROWS = 8
 
@@ -50,7 +51,7 @@ class Bodies(Protocol):
 
     @property
     def claim_check(self) -> ClaimCheck | None:
-        """Container of large bodies, with largeBody=blob."""
+        """Container of large bodies with largeBody=blob, else None."""
 
 
 class Decoding(Bodies, Protocol):
@@ -63,9 +64,10 @@ class Decoding(Bodies, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message with its decoded body. corrupt: the raw text, if the text does not decode.
+    """A message with its decoded body.
 
-    lease: None for a peek. reference: set if `body` is a reference to a blob.
+    body: None if the text does not decode. lease: None for a peek. corrupt: the raw text, if it
+    does not decode. reference: the parsed reference, if `body` is a reference to a blob.
     """
 
     message: Message
@@ -76,22 +78,23 @@ class Row:
 
     @property
     def size(self) -> int:
-        """Bytes of the text as stored."""
+        """Size of the stored text in bytes."""
         return self.message.size
 
 
 def partitions(rows: Sequence[Row], columns: Columns, most_rows: int | None = None) -> list[bytes]:
-    """Cut rows into partitions, and write each as `streams` does."""
+    """Cut rows into partitions. Return each partition as `streams` does."""
     return streams(parts_of(rows, most_rows), columns)
 
 
 def parts_of(
     rows: Sequence[Row], most_rows: int | None = None, *, with_texts: bool = True
 ) -> list[list[Row]]:
-    """Cut rows into partitions, of at most `most_rows` rows if this is not None.
+    """Cut rows into partitions.
 
-    with_texts: False if the partitions have neither bodies nor raw texts, so that only the number
-    of rows counts.
+    most_rows: maximum number of rows in a partition, or None to choose this number by the batch's
+    size. with_texts: False if the partitions have neither bodies nor raw texts. Then only the
+    number of rows counts.
     """
     most_rows = most_rows or rows_at_most(len(rows))
     if not with_texts:
@@ -103,7 +106,7 @@ def parts_of(
 def streams(
     parts: Iterable[Sequence[Row]], columns: Columns, *, deleted_by_user: bool = False
 ) -> list[bytes]:
-    """Return each part as an Arrow IPC stream of one record batch, compressed.
+    """Return each part as a compressed Arrow IPC stream of one record batch.
 
     deleted_by_user: see `record_batch`.
     """
@@ -113,7 +116,10 @@ def streams(
 
 
 def _ratio(rows: Sequence[Row]) -> float:
-    """Return compressed size of bodies / size of texts, for a sample; 1 if all texts are empty."""
+    """Return compressed size of bodies / size of texts, measured on a sample of the rows.
+
+    Returns 1 if all texts are empty.
+    """
     some = sample(rows, _SAMPLE_ROWS)
     size = sum(row.size for row in some)
     bodies = b"".join(_bytes_of(row.body or row.corrupt or "") for row in some)
@@ -133,9 +139,9 @@ def record_batches(partition: bytes) -> Iterator[pa.RecordBatch]:
 def record_batch(
     rows: Sequence[Row], columns: Columns, *, deleted_by_user: bool = False
 ) -> pa.RecordBatch:
-    """Return the rows with these columns, as one record batch.
+    """Return the rows as one record batch with these columns.
 
-    deleted_by_user: True with deleteOnCommit=false, where the user may use the receipts.
+    deleted_by_user: True with deleteOnCommit=false. The user may then use the receipts.
     """
     shown = str if deleted_by_user else marked
     schema = pa.schema([(name, TYPES[kind]) for name, kind in columns])
@@ -173,7 +179,10 @@ def _column(name: str, rows: Sequence[Row], shown: Callable[[str], str]) -> list
 
 
 def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Reference | None]:
-    """Return a message's body, and the reference if the body is one. Raises UndecodableBody."""
+    """Return a message's body, and the parsed reference if the body is a reference to a blob.
+
+    Raises UndecodableBody.
+    """
     container = config.claim_check.container if config.claim_check else None
     return content_as(message, config.encoding, config.body_type, container)
 
@@ -181,7 +190,10 @@ def content_of(message: Message, config: Decoding) -> tuple[str | bytes, Referen
 def content_as(
     message: Message, encoding: Encoding, body_type: BodyType, container: str | None
 ) -> tuple[str | bytes, Reference | None]:
-    """Do as `content_of`, by these options. container: of large bodies, if there is one."""
+    """Do the same as `content_of`, with these options.
+
+    container: name of the container of large bodies.
+    """
     if not message.intact:
         character = unwritable(message.text)
         raise UndecodableBody(
@@ -196,8 +208,8 @@ def content_as(
 def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
     """Decode a leased message into a row.
 
-    Raises UndecodableBody, except with onUndecodable=permissive. If `is_dead_letter` is True, the
-    error is the reason for the dead letter. Otherwise it is the error that stops the query.
+    Raises UndecodableBody, except with onUndecodable=permissive. If `is_dead_letter` is True for
+    the message, the error is the reason for the dead letter. Otherwise the error stops the query.
     """
     try:
         body, reference = content_of(message, config)
@@ -214,8 +226,10 @@ def decoded(message: Message, config: Decoding, lease: Lease) -> Row:
 def undecodable(
     message: Message, error: UndecodableBody, encoding: Encoding, back: str = ""
 ) -> UndecodableBody:
-    """Return the error that stops a query for this message. encoding: the current option. back: a
-    sentence about what happens to the message, if it moves."""
+    """Return the error that stops a query because of this message.
+
+    encoding: the current option. back: a sentence about what happens to the message, or "".
+    """
     if message.intact:
         then = f"Set messageEncoding to what the sender uses (now {encoding.value}), or"
     elif message.is_whole:
@@ -231,16 +245,19 @@ def undecodable(
 
 
 def is_dead_letter(message: Message, on_undecodable: OnUndecodable) -> bool:
-    """True if the message is dead-lettered when it does not decode. False if a damaged answer has
-    only a part of the message: its copy would be a different message."""
+    """True if the message must be dead-lettered when it does not decode.
+
+    False if a damaged answer has only a part of the message, because a copy would be a different
+    message.
+    """
     return on_undecodable is OnUndecodable.POISON and message.is_whole
 
 
 def is_to_come_again(message: Message, on_undecodable: OnUndecodable) -> bool:
-    """True if a damaged message is to be released and read again, before it is dead-lettered.
+    """True if a damaged message must be released and dequeued again, before it is dead-lettered.
 
-    The damage may be in the answer only. So the first dequeue releases the message. If its text is
-    damaged again in a later dequeue, the message itself is damaged.
+    Perhaps only the answer is damaged, so the message is released after the first dequeue. If the
+    text is damaged again in a later dequeue, the message itself is damaged.
     """
     is_first = not message.intact and message.dequeue_count == 1
     return is_first and is_dead_letter(message, on_undecodable)

@@ -14,9 +14,10 @@ from spark_azqueue.service.workers import MakeWorkers, Workers
 class Runtime:
     """Threads, clocks and client that all parts of a consumer share.
 
-    client: the client of the queues; None to make one for the account. renews: False to renew only
-    by calls of `renew_due` (with leaseOn=executors, nothing is renewed). make_workers: makes a pool
-    of threads. clock: monotonic time in seconds. now: seconds since 1970. sleep: waits, in seconds.
+    client: the client of the queues; None to create a client for the account. renews: False if
+    leases are renewed only by calls of `renew_due`. (With leaseOn=executors, no lease is renewed.)
+    make_workers: creates a pool of threads. clock: returns monotonic time in seconds. now: returns
+    seconds since 1970. sleep: waits for a number of seconds.
     """
 
     client: QueueClient | None = None

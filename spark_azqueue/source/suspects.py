@@ -1,12 +1,14 @@
-"""Isolation of poison: which messages share a batch after a failure, and which are poison. Pure.
+"""Isolation of poison: which messages share a batch after a failure, and which are poison.
 
-A batch that fails is delivered again. After some failures its messages are *suspects*: they are
-delivered in pieces, and a piece that fails is cut again, until a message is alone in its batch.
-Such a message is called a *lone suspect*. A lone suspect is tested after the commit of another
-batch. The message is moved if chance does not explain its failures. So no message is moved only
-because a sink is down, or fails now and then.
+A batch that fails is delivered again. After some failures, the batch's messages are *suspects*.
+Suspects are delivered in smaller batches, called pieces. A piece that fails is cut again, until a
+message is alone in its batch. Such a message is called a *lone suspect*. A lone suspect is tested
+after the commit of another batch. The message is moved to the poison queue if its failures are very
+unlikely without a poison message. So no message is moved only because a sink is down, or fails now
+and then.
 
-A batch with a lower number came earlier.
+Batches are numbered in the order of their first delivery. Functions of this module have no side
+effects.
 """
 
 from __future__ import annotations
@@ -23,25 +25,28 @@ from spark_azqueue.errors import TooManyPoison
 from spark_azqueue.options.source_config import SourceConfig
 
 PARTS = 16
-"""Number of pieces into which a failed batch of suspects is cut."""
+"""Number of pieces into which a failed batch is cut."""
 
 SINGLES_UP_TO = 32
-"""Largest piece that is cut into single messages: this saves restarts, but costs more batches."""
+"""A failed piece of at most this many messages is cut into single messages. This saves restarts,
+but needs more batches."""
 
 HISTORIES_AT_MOST = 4_096
-"""Most suspects whose history is kept. Further suspects count as new, and are delivered later."""
+"""Maximum number of suspects whose history is kept. Other messages of failed batches count as if
+they had not failed, and are delivered later."""
 
 REPEATS = 4
-"""Failures of the first batch before it is cut, so that an outage of about 20 s cuts no batch."""
+"""Number of failures after which the first failed batch is cut. So an outage of about 20 s cuts no
+batch."""
 
 CHANCE_AT_MOST = 1e-5
-"""A message is moved if the probability that chance explains its failures is at most this."""
+"""A message is moved if its failures happen by chance with at most this probability."""
 
 _MOSTLY_CHANCE = 0.9  # above it no message is moved
 _OFTEN = 0.5  # above it the status says that the sink fails
 _PATIENT_FROM = 0.15
 _MOST_PATIENT = 12
-_LATE = 0.3  # weight of a failure when no other message was left to compare with
+_LATE = 0.3  # lowest factor of a failure without a commit directly before it
 _FEWEST_COUNTED = 2
 _WINDOW_OF_BATCHES = 400
 _PART_MOVED = 10
@@ -51,13 +56,14 @@ _SCARCE = 16
 
 
 class FailureHistory(NamedTuple):
-    """Failed batches of a message since it was first delivered, or last committed.
+    """The failed batches of a suspect.
 
-    failures: number of failures in a row. tries: number of newest failures with a batch of the same
-    size. counted: number of these tries that came directly after the commit of another batch.
-    since, batch: numbers of the first and the newest failed batch. size: number of messages in the
-    newest failed batch. proven: True if another batch was committed between the first and the
-    newest failure. (A commit after the newest failure proves nothing: the sink may work again.)
+    failures: number of failures in a row. tries: number of the newest failures in a row with a
+    batch of the same size. counted: number of these tries that came directly after the commit of
+    another batch. since, batch: numbers of the first and the newest failed batch. size: number of
+    messages in the newest failed batch. proven: True if another batch was committed between the
+    first and the newest failure. (A commit after the newest failure proves nothing, because the
+    sink may work again.)
     """
 
     failures: int
@@ -75,7 +81,7 @@ class FailureHistory(NamedTuple):
 
     @property
     def alone(self) -> int:
-        """Number of newest batches that had only this message."""
+        """Number of the newest failures in a row in which the batch had only this message."""
         return self.tries if self.is_lone else 0
 
 
@@ -93,12 +99,12 @@ class Evidence:
     """Counts about all batches, in addition to the histories of suspects.
 
     committed: newest committed batch that has messages, or 0. has_failed: True if the newest batch
-    failed. recovered: number of failures directly after a commit whose messages were committed
-    later, so that chance explains the failure. in_a_row: number of commits directly after a commit.
-    firsts: number of first tries of single messages. firsts_failed: number of failed first tries.
-    These four counts cover the newest hundreds of batches. is_unproven: True if a message was moved
-    and nothing was committed since its first failure. moved, delivered: numbers of messages, of the
-    newest ten thousand.
+    failed. recovered: number of failures by chance, which are failures directly after a commit
+    whose messages were committed later. in_a_row: number of commits directly after a commit.
+    firsts: number of first tries of single messages. firsts_failed: number of failed first tries of
+    single messages. The last four counts cover the newest hundreds of batches. is_unproven: True if
+    a message whose history is not `proven` was moved, and no batch was committed after the move.
+    moved, delivered: numbers of moved and of delivered messages, among the newest ten thousand.
     """
 
     committed: int = 0
@@ -114,14 +120,14 @@ class Evidence:
     def on_committed(
         self, number: int, messages: int, histories: Iterable[FailureHistory], repeats: int = 0
     ) -> Evidence:
-        """Return the evidence after a commit. histories: of the batch's suspects.
+        """Return the evidence after a commit. histories: histories of the batch's suspects.
 
         messages: number of the batch's messages. repeats: number of earlier failures of the batch.
         """
         if not messages:
             return self
         histories = [*histories]
-        # If the batch that failed was larger, a different message may have caused the failure.
+        # If the failed batch was larger, a different message may have caused the failure.
         recovered = max((each.counted for each in histories if each.size <= messages), default=0)
         is_after_commit = not self.has_failed
         seen = replace(
@@ -140,7 +146,7 @@ class Evidence:
     def on_failed(self, size: int, before: FailureHistory | None) -> Evidence:
         """Return the evidence after a batch of `size` messages failed.
 
-        before: the history of one of its messages, before this failure.
+        before: the history of one message of the batch, before this failure.
         """
         is_first = size == 1 and not (before and before.is_lone)
         return faded(
@@ -162,13 +168,13 @@ class Evidence:
         )
 
     def kept(self, *, has_suspects: bool) -> Evidence:
-        """Return the evidence that a later process needs: all, or nothing."""
+        """Return this evidence if a later process needs any of it, else empty evidence."""
         is_needed = has_suspects or self.moved or self.recovered or self.is_unproven
         return self if is_needed else Evidence()
 
 
 def faded(seen: Evidence) -> Evidence:
-    """Return the evidence with large counts halved, so that old batches count less."""
+    """Return the evidence with large counts halved, so that older batches count less."""
     if seen.recovered + seen.in_a_row > _WINDOW_OF_BATCHES:
         seen = replace(seen, recovered=seen.recovered // 2, in_a_row=seen.in_a_row // 2)
     if seen.firsts > _WINDOW_OF_BATCHES:
@@ -180,14 +186,15 @@ def faded(seen: Evidence) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """Estimate of what chance explains, from the evidence and the current lone suspects.
+    """Estimate of how often a batch fails by chance, and how many messages are poison.
 
-    A guilty message fails every batch that has it. chance: probability that a batch without a
-    guilty message fails directly after a commit. guilty: estimated number of guilty messages: the
-    moved messages, and a share of the lone suspects. needed: estimated number of commits of other
-    batches until the lone suspects are decided. lone: number of lone suspects. patience: number of
-    tries of a batch of several messages before it is cut, chosen so that the probability that all
-    of them fail by chance is at most 10 %.
+    A guilty message fails every batch that contains the message. chance: probability that a batch
+    without a guilty message fails directly after a commit. guilty: estimated number of guilty
+    messages: the moved messages, and a share of the lone suspects. needed: estimated number of
+    commits of other batches until each lone suspect is committed or moved. lone: number of lone
+    suspects. patience: number of failed tries after which a batch of several messages is cut. By
+    chance, this many tries fail in a row with a probability of at most 10 %, unless the maximum of
+    12 tries applies.
     """
 
     chance: float
@@ -198,12 +205,12 @@ class Odds:
 
     @classmethod
     def of(cls, evidence: Evidence, histories: Iterable[FailureHistory]) -> Odds:
-        """Estimate the odds by expectation and maximization.
+        """Estimate the odds from the evidence and the lone suspects by expectation-maximization.
 
-        The first guess is that chance explains each single message that failed at its first try. A
-        suspect that fails every test is probably guilty, and its failures then do not count as
-        chance. If earlier lone suspects were committed later, most current ones are innocent, too.
-        If all earlier ones were moved, the current ones are guilty.
+        The first guess is that each single message that failed at its first try failed by chance. A
+        suspect that fails every test is probably guilty, so its failures do not count as failures
+        by chance. If earlier lone suspects were committed later, most current lone suspects are
+        innocent. If all earlier lone suspects were moved, the current lone suspects are guilty.
         """
         counted = Counter(each.counted for each in histories if each.is_lone)
         lone, moved = counted.total(), evidence.moved
@@ -219,7 +226,7 @@ class Odds:
             by_chance += sum(innocent[k] * k * n for k, n in counted.items())
             chance = by_chance / (by_chance + evidence.in_a_row + 0.5)
             guilty = sum((1 - innocent[k]) * n for k, n in counted.items() if k > 1)
-        if share > 0.5:  # most decided suspects are guilty, so the undecided are, too
+        if share > 0.5:  # if most decided suspects are guilty, so are the others
             guilty += (1 - innocent.get(1, 1.0)) * counted[1]
         is_known = evidence.recovered + evidence.firsts >= _FEWEST_KNOWN
         patience = _patience(chance) if is_known else 1
@@ -233,7 +240,7 @@ class Odds:
         return cls(chance, evidence.moved + guilty, math.ceil(needed), lone, patience)
 
     def is_excluded(self, history: FailureHistory) -> bool:
-        """True if chance does not explain the failures of a lone suspect."""
+        """True if a lone suspect's failures are too unlikely to be failures by chance."""
         if not history.proven or history.counted < _FEWEST_COUNTED or self.chance >= 1:
             return False
         late = max(0, history.tries - history.counted - 1)
@@ -247,7 +254,7 @@ _FEWEST_KNOWN = 3
 
 
 def _tests(chance: float) -> float:
-    """Return the number of failures that chance no longer explains."""
+    """Return the number of failures in a row that have the probability CHANCE_AT_MOST."""
     return math.log(CHANCE_AT_MOST) / math.log(chance)
 
 
@@ -259,11 +266,12 @@ def _patience(chance: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class IsolationRule:
-    """The rules of isolation, by the query's options.
+    """The rules of isolation for a query's options.
 
-    most_failures: maxDequeueCount. most_moved: maxPoisonMessages; above it, a tenth of the
-    delivered messages is too many. source: name of the source, so that two sources of a query do
-    not test their suspects in the same batches.
+    most_failures: the option `maxDequeueCount`. most_moved: the option `maxPoisonMessages`. If more
+    messages than this number are poison, they must be at most a tenth of the delivered messages.
+    source: name of the source. The name makes two sources of a query test their suspects in
+    different batches.
     """
 
     most_failures: int
@@ -280,46 +288,59 @@ class IsolationRule:
         return cls(most, config.max_poison_messages, f"{config.account.name}/{names}")
 
     def repeats(self, odds: Odds, *, is_first: bool) -> int:
-        """Return the number of failures after which a batch is cut. is_first: no suspects yet."""
+        """Return the number of failures after which a batch is cut.
+
+        is_first: True without suspects.
+        """
         return max(REPEATS if is_first else 1, odds.patience)
 
     def share(self, history: FailureHistory, odds: Odds) -> int:
-        """Return the largest size of a suspect's next batch."""
+        """Return the maximum number of messages in a suspect's next batch."""
         is_first = history.failures == history.tries and not odds.lone
         if history.tries < self.repeats(odds, is_first=is_first):
             return history.size
         return 1 if history.size <= SINGLES_UP_TO else -(-history.size // PARTS)
 
     def most_beside(self, odds: Odds, left: int, *, is_all: bool) -> int:
-        """Return the most messages of a batch with which lone suspects are compared.
+        """Return the maximum size of a batch that lone suspects are compared with.
+
+        Each test of a lone suspect needs the commit of another batch before the test. So some
+        messages are kept for later batches.
 
         left: number of waiting messages that are no lone suspects. is_all: True if the queues have
-        no further messages. Each test needs the commit of another batch before it, so some messages
-        are kept for later batches.
+        no further messages.
         """
         if not odds.lone:
             return left
         return max(1, left // (odds.needed + 1) if is_all else left // 2)
 
     def enough(self, odds: Odds) -> int:
-        """Return the number of other messages that should wait, to be compared with suspects."""
+        """Return the number of messages that should wait for comparison with lone suspects."""
         return _KEPT_BACK * odds.needed
 
     def tests_now(self, evidence: Evidence) -> bool:
-        """True if a lone suspect is tested next: after a commit, on average after every second."""
+        """True if a lone suspect is tested next.
+
+        Lone suspects are tested only after a commit, on average after every second commit.
+        """
         if evidence.has_failed:
             return False
         return hashed(self.source, evidence.committed) % 2 == 0
 
     def is_scarce(self, evidence: Evidence, odds: Odds, left: int) -> bool:
-        """True if a lone suspect is tested after every commit, because few others are left."""
+        """True if a lone suspect is tested now, because few other messages are left.
+
+        With few other messages, a lone suspect is tested after every commit.
+        """
         return not evidence.has_failed and left <= min(odds.needed, _SCARCE)
 
     def turn(self, history: FailureHistory, evidence: Evidence) -> tuple[int, int, int]:
-        """Return the turn of a suspect: the lowest turn is delivered first; see `LAST`.
+        """Return the turn of a suspect.
 
-        If a lone suspect is tested, the one with the most counted failures is first. Otherwise the
-        piece that failed last is first.
+        The suspect with the lowest turn is delivered first; see `LAST`.
+
+        If a lone suspect is tested, the lone suspect with the most counted failures is first.
+        Otherwise the piece that failed last is first.
         """
         if history.is_lone:
             if evidence.has_failed:
@@ -344,7 +365,7 @@ class IsolationRule:
     def verdict(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> Verdict:
         """Decide what to do with a suspect after its batch failed.
 
-        evidence: as it was before this failure. odds: with this failure.
+        evidence: the evidence before this failure. odds: the odds including this failure.
         """
         if not history.is_lone:
             return Verdict.AGAIN
@@ -364,12 +385,12 @@ class IsolationRule:
         return Verdict.TOO_MANY if is_one_too_many else Verdict.POISON
 
     def are_too_many(self, messages: float, evidence: Evidence) -> bool:
-        """True if these are more than `most_moved` and more than a tenth of the delivered."""
+        """True if this is more than `most_moved`, and more than a tenth of delivered messages."""
         delivered = evidence.delivered + messages
         return messages > self.most_moved and messages * _PART_MOVED > delivered
 
     def is_poison(self, history: FailureHistory, evidence: Evidence, odds: Odds) -> bool:
-        """True if the message is to be moved; see `verdict`. Raises TooManyPoison."""
+        """True if the message must be moved; see `verdict`. Raises TooManyPoison."""
         verdict = self.verdict(history, evidence, odds)
         if verdict is Verdict.TOO_MANY:
             raise TooManyPoison(
@@ -392,13 +413,16 @@ def _of_sink(odds: Odds) -> str:
 
 
 def hashed(*parts: object) -> int:
-    """Return a hash of these values, the same in every process."""
+    """Return a hash of these values that is the same in every process."""
     text = "\n".join(map(str, parts)).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 
 def why(history: FailureHistory, error: str = "") -> str:
-    """Return why a message is poison, for the dead letter. error: of its newest batch, if known."""
+    """Return the reason why a message is poison, for the dead letter.
+
+    error: the error of the message's newest failed batch, or "" if unknown.
+    """
     others = (
         f"{history.counted} of them directly after another was committed"
         if history.proven
@@ -412,7 +436,7 @@ def why(history: FailureHistory, error: str = "") -> str:
 
 
 def status(said: str, suspects: int) -> str:
-    """Return a line about isolation: for an offset, which is shown at a restart."""
+    """Return a line of text about isolation for an offset. The line is shown at a restart."""
     left = f"{suspects} suspects left" if suspects else ""
     return "; ".join(filter(None, (said, left)))
 
@@ -429,10 +453,11 @@ def failed(
     times: int = 1,
     is_alone: bool = True,
 ) -> FailureHistory:
-    """Return the history of a message after its batch failed. before: None if it had none.
+    """Return the history of a message after its batch failed. before: the earlier history, or None.
 
-    evidence: as it was before this failure. number, size: of the batch. times: failures of the
-    batch to add. is_alone: False if Spark's batch had other messages, too.
+    evidence: the evidence before this failure. number, size: number and size of the failed batch.
+    times: number of failures to add. is_alone: False if Spark's batch also had messages of other
+    batches.
     """
     size = size if is_alone else max(size, 2)
     counted = int(not evidence.has_failed)
@@ -451,4 +476,5 @@ def failed(
 
 
 LAST = 2
-"""Turn of a lone suspect that is not tested now: messages that are no suspects come first."""
+"""Turn of a lone suspect that is not tested now. Messages that are no suspects are delivered
+first."""

@@ -1,8 +1,9 @@
-"""Backlog and age of a query's queues, and its poison messages, without the query or leases.
+"""Backlog and age of a query's queues and poison queues, read without the query and without leases.
 
-So these numbers are known while the query fails, restarts or is stopped. Looks run in the
-background. A call of `newest` begins a look, at the earliest 10 s after the last one: without calls
-there are no requests. The caller waits for up to 2 s, and otherwise gets the last look's numbers.
+So these numbers are available while the query fails, restarts or is stopped. One pass over all
+queues reads the numbers in the background. A call of `newest` begins a pass, at the earliest 10 s
+after the last pass began. Without calls, no request is sent. The caller waits for the pass for up
+to 2 s. After 2 s, the caller gets the numbers of the last finished pass.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from .intake.queues import LOOK_AGAIN_S, MOST_QUEUES
 log = logging.getLogger(__name__)
 
 LOOK_PATIENCE_S = 5.0
-"""Longest wait of a look for the answers of the queues."""
+"""Longest wait of one pass for the answers to its requests."""
 
 ASKER_WAITS_S = 2.0
-"""Longest wait of a caller for a look."""
+"""Longest wait of a caller for a pass over all queues."""
 
 CURRENT_FOR_S = 120.0
-"""Age above which a look is left out: no number is better than an old number."""
+"""Maximum age of a pass whose numbers are returned. After this time, no numbers are returned."""
 
 _ASK_AGAIN_S = 300.0
-"""Pause before a queue is asked again for which the credential lacked permission."""
+"""Pause before another request to queues for which the credential lacked permission."""
 
 
 class QueuesWatch:
-    """The queues that a source with these options reads, and their poison queues. Thread-safe."""
+    """Reads the numbers of a source's queues and of their poison queues. Thread-safe."""
 
     def __init__(
         self,
@@ -51,9 +52,10 @@ class QueuesWatch:
         clock: Callable[[], float] = time.monotonic,
         client: QueueClient | None = None,
     ) -> None:
-        """Store; nothing is sent before `newest`. clock: seconds. client: None to make one.
+        """Store the arguments; nothing is sent before `newest`.
 
-        selection: names and patterns of the queues, and the name of the poison queue if set.
+        selection: names and patterns of the queues, and the name of the poison queue if set. clock:
+        returns monotonic time in seconds. client: the client of the queues; None to create one.
         """
         self._selection = selection
         self._clock = clock
@@ -64,20 +66,20 @@ class QueuesWatch:
             self._client, self._queues, clock, peeks=SHOWN_AT_MOST, patience_s=LOOK_PATIENCE_S
         )
         self._poison = Backlog(self._client, (), clock, patience_s=LOOK_PATIENCE_S)
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.Lock()  # guards the following fields
         self._under_way: Future[None] | None = None
         self._looked_at: float | None = None
         self._seen: tuple[float, Watched] | None = None
-        # Used only by the thread that looks:
+        # Used only by the thread that makes the passes:
         self._named_at: float | None = None
         self._denied_at: float | None = None
         self._unlisted: tuple[str, ...] = ()  # patterns whose queues could not be listed
         self._silent: dict[QueueRef, str] = {}
 
     def newest(self) -> Watched | None:
-        """Return the numbers of the last look; None if it is older than 120 s. Never raises.
+        """Return the numbers of the last pass, or None if they are older than 120 s. Never raises.
 
-        Begins a look if the last look is older than 10 s (more for many queues).
+        Begins a pass if the last pass began over 10 s ago. With many queues, the pause is longer.
         """
         if self._is_due():
             try:
@@ -92,7 +94,7 @@ class QueuesWatch:
             return self._seen[1]
 
     def _is_due(self) -> bool:
-        """True if the caller has to begin a look."""
+        """True if the caller has to begin a pass."""
         with self._lock:
             now = self._clock()
             pause = max(BUSY_PAUSE_S, 2 * PAUSE_PER_QUEUE_S * len(self._queues))
@@ -113,7 +115,7 @@ class QueuesWatch:
             backlog = self._backlog.now(heads=True)
             poison = self._poison.now()
             self._tell_silent()
-        except Exception:  # the last look stays, until it is too old
+        except Exception:  # the last numbers stay, until they are too old
             log.exception("the look at the queues failed")
             return
         seen = Watched(
@@ -129,7 +131,7 @@ class QueuesWatch:
             self._seen = self._clock(), seen
 
     def _find(self) -> None:
-        """Find the queues of patterns, once a minute."""
+        """Find the queues that match the patterns, at most once a minute."""
         now = self._clock()
         if self._named_at is not None and now < self._named_at + LOOK_AGAIN_S:
             return
@@ -159,12 +161,15 @@ class QueuesWatch:
             self._poison.ask_again()
 
     def _tell_silent(self) -> None:
-        """Warn of queues that did not answer, each reason once. (`Backlog` warns of denials.)"""
+        """Log a warning for queues whose count failed, once for each reason.
+
+        `Backlog` logs the warning if access was denied.
+        """
         errors: Mapping[QueueRef, Exception] = {
             **{
                 queue: error
                 for queue, error in self._poison.errors.items()
-                if not isinstance(error, QueueNotFound)  # created with its first message
+                if not isinstance(error, QueueNotFound)  # created with the first message
             },
             **self._backlog.errors,
         }
@@ -176,7 +181,7 @@ class QueuesWatch:
 
 
 def _reason(error: Exception) -> str:
-    """Return a key of an error, without the id of the request, which differs each time."""
+    """Return a text that is the same for equal errors, because it has no request id."""
     if isinstance(error, ServiceError):
         return f"{error.condition.id} {error.status} {error.code}"
     return str(error)

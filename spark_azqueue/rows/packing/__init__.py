@@ -1,4 +1,4 @@
 """Packed messages: two formats for many rows in one body, and the tasks of `pack` and `unpack`.
 
-Outside of this package, only the commands that show and split packs use them.
+The only other users of this package are the commands that show and split packs.
 """

@@ -1,13 +1,11 @@
 """The format `arrow`: one Arrow IPC stream, compressed as a whole with zstd.
 
-| bytes | |
-|---|---|
-| 0-5 | 6B 3A A9 69 C9 35: in base64 the text `azqpack1`, whose last digit is the version |
-| 6-13 | the stream's length when opened, an unsigned whole number, the lowest byte first |
-| 14 on | the stream, compressed with zstd |
+| bytes | | |---|---| | 0-5 | 6B 3A A9 69 C9 35: in base64 the text `azqpack1`, whose last digit is
+the version | | 6-13 | the stream's length when opened, an unsigned whole number, the lowest byte
+first | | 14 on | the stream, compressed with zstd |
 
-The stream is compressed as a whole, because with Arrow's own compression every buffer would declare
-its own length, which a reader could not bound.
+The stream is compressed as a whole. With Arrow's own compression, every buffer would declare its
+own length, and a reader could not limit the sum of these lengths.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ MAGIC = base64.b64decode("azqpack1")
 _HEADER = struct.Struct("<6sQ")
 _LEVEL = 3
 _NEEDED = (14, 0, 1)
-"""Older versions of Arrow ran code that a stream brought (CVE-2023-47248)."""
+"""Oldest version of pyarrow that does not run code from a stream (CVE-2023-47248)."""
 
 
 class ArrowFormat:
@@ -39,7 +37,7 @@ class ArrowFormat:
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows as they are written: times in UTC, without metadata of Spark's columns.
+        """Return the rows in the form to write: times in UTC, and no metadata of Spark's columns.
 
         Raises InvalidRow for a value that readers refuse.
         """
@@ -62,7 +60,7 @@ class ArrowFormat:
 
     @staticmethod
     def size(rows: pa.RecordBatch) -> int:
-        """Return the approximate size of the rows in bytes, when opened."""
+        """Return the approximate size in bytes of the rows in an opened pack."""
         return int(rows.nbytes)
 
     @staticmethod
@@ -74,7 +72,7 @@ class ArrowFormat:
         opened = stream.getvalue()
         compressed = pa.Codec("zstd", _LEVEL).compress(opened, asbytes=True)
         packed = _HEADER.pack(MAGIC, opened.size) + bytes(compressed)
-        if opened.size > LARGE_BYTES:  # a single row: rows share a message only up to this size
+        if opened.size > LARGE_BYTES:  # only a single row can be this large
             try:
                 open_arrow(packed, rows.schema, PackBounds())
             except CorruptPack as error:
@@ -83,7 +81,7 @@ class ArrowFormat:
 
 
 def _check_readable(rows: pa.RecordBatch) -> None:
-    """Raise InvalidRow for a value for which `unpack` would refuse the whole message."""
+    """Raise InvalidRow if a value would make `unpack` refuse the whole message."""
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         try:
             column.validate(full=True)
@@ -99,7 +97,9 @@ def _check_readable(rows: pa.RecordBatch) -> None:
 
 
 def open_arrow(data: bytes, wanted: pa.Schema | None, bounds: PackBounds) -> list[pa.RecordBatch]:
-    """Return the rows of a pack, with the columns of `wanted`; None: with all columns of the pack.
+    """Return the rows of a pack with the columns of `wanted`.
+
+    wanted: None for all columns of the pack.
 
     Raises CorruptPack, and errors of Arrow.
     """
@@ -143,10 +143,11 @@ def _checked(
     budget = Budget(bounds.max_bytes)
     rows = [batch for batch in batches if batch.num_rows]
     for batch in rows:
-        # Each buffer counts as often as columns name it: sixteen columns may name the same bytes.
+        # A buffer counts once for each column that names the buffer: sixteen columns may name the
+        # same bytes.
         budget.take(sum(each.size for column in batch.columns for each in column.buffers() if each))
         batch.validate(full=True)
     if wanted is None or not rows:
         return rows
-    # As one batch, because a column costs time per batch, however few rows the batch has.
+    # As one batch, because each column of a batch costs time, even if the batch has few rows.
     return [fitted(ArrowFormat.joined(rows), wanted, Budget(bounds.max_bytes))]

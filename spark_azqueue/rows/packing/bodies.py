@@ -20,9 +20,8 @@ from .json_format import JsonFormat, lines_in, unzipped
 from .json_values import parsed, rows_of_lines
 
 FULL_BYTES = 44 * 1_024
-"""Size up to which a pack is filled, before base64, so that the envelope of a dead letter fits,
-too.
-"""
+"""Maximum size of a pack with several rows, before base64. The envelope of its dead letter then
+also fits into a message."""
 
 _MARK = "azqpack"
 _VERSION = "1"
@@ -50,16 +49,16 @@ class BodyKind(str, enum.Enum):
 
 
 class Format(Protocol):
-    """Interface of a writer of packs. The rows of a format have a length and slices."""
+    """Interface of a writer of packs. The rows of a format must support `len` and slices."""
 
     def prepared(self, rows: pa.RecordBatch, /) -> Any:
-        """Return the rows in the form in which they wait to be packed."""
+        """Convert rows to the form that `packed` takes."""
 
     def joined(self, pieces: Any, /) -> Any:
         """Join several pieces into one."""
 
     def size(self, rows: Any, /) -> int:
-        """Return the approximate size of the rows in bytes, when opened."""
+        """Return the approximate size in bytes of the rows in an opened pack."""
 
     def packed(self, rows: Any, /) -> bytes:
         """Return the bytes of a pack."""
@@ -70,7 +69,7 @@ FORMATS: Mapping[str, Format] = {"arrow": ArrowFormat(), "json": JsonFormat()}
 
 @dataclass(frozen=True, slots=True)
 class PackBody:
-    """A body. data: the bytes of a pack. text: the text of any other body."""
+    """A classified body. data: the bytes of a pack. text: the text of a body that is no pack."""
 
     kind: BodyKind
     data: bytes = b""
@@ -98,7 +97,7 @@ def body_of(body: str | bytes, most: int) -> PackBody:
 
 
 def _pack(text: str, data: bytes) -> PackBody:
-    """Return a pack. text: beginning of its base64."""
+    """Classify bytes that may be a pack. text: the beginning of the body's base64."""
     if text.startswith(_ZIPPED):
         return PackBody(BodyKind.JSON, data, version=_VERSION)
     version = text[len(_MARK) : len(_MARK) + 1]
@@ -113,9 +112,8 @@ def rows_of(
 
     Raises CorruptPack with the reason.
 
-    A JSON object is a message of one row. Any error of a library counts as CorruptPack, even
-    MemoryError, because the message caused it. The exception is ImportError, which is raised as it
-    is.
+    A JSON object is a message of one row. Any error of a library, even MemoryError, becomes a
+    CorruptPack, because the message caused the error. Only ImportError is raised unchanged.
     """
     if body is None:
         raise CorruptPack(
@@ -149,7 +147,7 @@ def _rows(body: PackBody, wanted: pa.Schema, bounds: PackBounds) -> list[pa.Reco
 
 
 def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
-    """Refuse an object that is not a row, even if it has a column of the schema."""
+    """Raise CorruptPack if a JSON object is no row, even if it has a column of the schema."""
     if text.startswith(MARK):
         raise CorruptPack("it refers to a blob: read the queue with largeBody=blob")
     if envelope_of(text) is not None:
@@ -162,9 +160,9 @@ def _refuse_foreign(text: str, wanted: pa.Schema) -> None:
 
 
 def all_rows(body: PackBody, bounds: PackBounds) -> list[pa.RecordBatch] | list[bytes]:
-    """Return all columns of a pack's rows, as record batches or lines.
+    """Return a pack's rows with all columns, as record batches or as lines of JSON.
 
-    Raises CorruptPack, and errors of libraries. Lines are not parsed.
+    The lines are not parsed. Raises CorruptPack, and errors of libraries.
     """
     if body.kind is BodyKind.ARROW:
         return open_arrow(body.data, None, bounds)

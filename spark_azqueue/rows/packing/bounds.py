@@ -1,4 +1,4 @@
-"""Limits on a message when it is opened, because anyone may have sent its body."""
+"""Limits for the opening of a message, because any sender may have made its body."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ MAX_BYTES = 16 * 2**20
 MAX_ROWS = 100_000
 
 LARGE_BYTES = 4 * 2**20
-"""Most bytes of rows that share a message. A reader opens up to 16 MiB, and may use wider types."""
+"""Maximum number of bytes of rows that share a message. A reader may use wider types, and opens up
+to 16 MiB."""
 
 
 class CorruptPack(Exception):  # noqa: N818
-    """A body cannot be opened. The text says why, without a value of the body."""
+    """Error for a body that cannot be opened. The text says why, but shows no value of the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackBounds:
-    """Limits for one message: bytes of its rows when opened, and number of rows."""
+    """Limits for one message: number of bytes of its opened rows, and number of rows."""
 
     max_bytes: int = MAX_BYTES
     max_rows: int = MAX_ROWS
 
 
 class Budget:
-    """Bytes that a message may still use. Bytes are counted before memory is allocated."""
+    """Number of bytes that a message may still use.
+
+    Bytes are counted before memory is allocated.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._left: float = size
 
     def take(self, size: float) -> None:
-        """Count bytes. Raises CorruptPack if fewer bytes are left."""
+        """Subtract `size` bytes. Raises CorruptPack if fewer bytes are left."""
         self._left -= size
         if self._left < 0:
             raise CorruptPack(f"its rows would take more than max_bytes={self._size:,} when opened")

@@ -1,6 +1,6 @@
-"""`pack` and `unpack`: many rows in one message. See docs/packing.md.
+"""`pack` and `unpack`, for many rows in one message. See docs/packing.md.
 
-Both accept a DataFrame of a stream, a batch or a Connect client.
+Both functions accept a DataFrame of a stream, a batch or a Spark Connect client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["pack", "unpack"]
 
 Through = Callable[[Iterator[Any]], Iterator[Any]]
-"""A function that passes record batches on."""
+"""A function that takes and returns the record batches of a task."""
 
 _BODIES = {"text": StringType(), "binary": BinaryType()}
 _ROUTES = ("queue", "visibility_delay", "visible_at", "time_to_live")
@@ -55,13 +55,14 @@ def pack(
     df: rows with any columns; docs/packing.md lists the types.
     format: "arrow", or "json" for readers without Arrow: gzip of lines of JSON.
     body: "text" for a sink without `messageEncoding`, "binary" for a sink with base64.
-    route: columns for the sink, of `queue`, `visibility_delay`, `visible_at` and `time_to_live`.
-        These columns are not packed; all rows of a message have the same route.
-    max_rows: most rows of a message, up to 100,000, the limit of `unpack`.
+    route: columns for the sink: `queue`, `visibility_delay`, `visible_at`, `time_to_live`. These
+        columns are not packed. All rows of a message have the same route.
+    max_rows: maximum number of rows in a message, up to 100,000, the limit of `unpack`.
 
-    A task fills each message up to 44 KiB before base64, and sends the remaining rows at its end:
-    `coalesce` makes fuller messages. Returns `body` and the columns of the route. Raises
-    InvalidOption and InvalidSchema; a value that readers refuse fails its task with InvalidRow.
+    A task fills each message up to 44 KiB before base64. At its end, a task sends the remaining
+    rows, so fewer tasks (`coalesce`) make fuller messages. Returns `body` and the columns of the
+    route. Raises InvalidOption and InvalidSchema. A value that readers refuse fails its task with
+    InvalidRow.
     """
     _check_choice("pack", "format", format, FORMATS)
     _check_choice("pack", "body", body, _BODIES)
@@ -100,18 +101,19 @@ def unpack(
 
         unpack(spark.readStream.format("azqueue")….load(), "order_id BIGINT, total DECIMAL(10,2)")
 
-    df: with the source's column `body`. Both formats are read, as text or binary, and a body that
+    df: rows with the source's column `body`. Both formats are read, as text or binary. A body that
         is one JSON object is a message of one row.
-    schema: the columns of rows, a text or a StructType, found by name (capitals do not count). A
-        value has to fit its type without a change.
+    schema: the columns of rows, a text or a StructType. Columns are found by name, ignoring case. A
+        value must fit its type unchanged.
     corrupt: "fail": a message that cannot be opened fails its task with UndecodableBody. "column":
         such a message becomes one row of NULLs with its text in `_corrupt_record`.
-    keep_body: keep `body`, the same for all rows of a message.
-    max_bytes, max_rows: limits of one message when opened. A larger message cannot be opened.
+    keep_body: True to keep `body`, which is the same for all rows of a message.
+    max_bytes, max_rows: limits of one opened message. A larger message cannot be opened.
 
-    Returns all columns of df but `body`, then `message_row` and the columns of schema.
+    Returns all columns of `df` except `body`, then `message_row` and the columns of `schema`.
     **`(message_id, message_row)` identifies a row**; `message_id` alone identifies the message. Set
-    a watermark after `unpack`: Spark drops an earlier one. Raises InvalidOption and InvalidSchema.
+    a watermark after `unpack`, because `unpack` loses an earlier watermark. Raises InvalidOption
+    and InvalidSchema.
     """
     _check_choice("unpack", "corrupt", corrupt, ("fail", "column"))
     check_number("unpack", "max_bytes", max_bytes)
@@ -123,10 +125,10 @@ def unpack(
 def unpack_telling(
     df: DataFrame, schema: StructType | str, reason: str, through: Through
 ) -> DataFrame:
-    """Open messages as `unpack(corrupt="column")` does, with a last column for the reason.
+    """Open messages like `unpack(corrupt="column")`, and add a last column for the reason.
 
-    reason: name of the column that says why a message cannot be opened. through: takes and returns
-    the record batches that leave a task.
+    reason: name of the added column, which says why a message cannot be opened. through: function
+    that takes and returns the record batches that leave a task.
     """
     return _unpacked(df, schema, PackBounds(), reason=reason, through=through)
 
@@ -173,7 +175,10 @@ def _unpacked(
 
 
 def _numbered(df: DataFrame, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
-    """Select these columns under numbers, because Spark allows here no repeated name and no dot."""
+    """Select these columns with numbers as names.
+
+    `mapInArrow` allows no repeated name, and no dot.
+    """
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
     return df.select(*quoted).toDF(*(field.name for field in _numbers(fields, 0)))
 

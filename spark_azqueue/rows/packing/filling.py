@@ -1,4 +1,4 @@
-"""The tasks of `pack`: they pack rows into the bodies of as few messages as possible."""
+"""The tasks of `pack`, which pack rows into the bodies of as few messages as possible."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _BODIES_IN_A_BATCH = 64
 _NEARLY_FULL = 0.9
 _ROWS_AT_FIRST = 64
 _GUESSES = 8
-"""Guesses by size, after which halves are tried. Rows may differ too much in size for guesses."""
+"""Number of guesses by the size of rows. After this, the number of rows is found by halving,
+because rows may differ too much in size."""
 
 
 class Filled(NamedTuple):
-    """A message. rows: number of the first rows that it contains. data: the bytes of the pack."""
+    """A message of the first `rows` waiting rows. data: the bytes of the pack."""
 
     rows: int
     data: bytes
 
 
 class Filling:
-    """Rows of one group that wait until they fill a message, in their order."""
+    """Rows of one route, in order, that wait until they fill a message."""
 
     def __init__(self, chosen: Format, max_rows: int) -> None:
         self._format = chosen
@@ -39,10 +40,10 @@ class Filling:
         self.size = 0
         """Bytes of the waiting rows."""
         self._row_bytes = 0.0
-        """Bytes per packed row in the last message; 0: unknown."""
+        """Bytes per packed row in the last message; 0 if unknown."""
 
     def add(self, rows: Any) -> Iterator[Filled]:
-        """Add rows. Yields the messages that are full."""
+        """Add rows. Yield the messages that are full."""
         self._pieces.append(rows)
         self._rows += len(rows)
         self.size += self._format.size(rows)
@@ -67,7 +68,11 @@ class Filling:
         return self._rows * self._row_bytes >= FULL_BYTES
 
     def _next(self, *, is_last: bool) -> Filled | None:
-        """Return the next message; None if the rows do not fill a message, and more may come."""
+        """Return the next message. Return None if the rows do not fill a message.
+
+        is_last: True if no more rows will be added. In this case, the returned message need not be
+        full.
+        """
         rows = self._format.joined(self._pieces)
         count, data = self._filled(rows, self._limit(rows))
         self._row_bytes = len(data) / count
@@ -82,7 +87,7 @@ class Filling:
         return Filled(count, data)
 
     def _limit(self, rows: Any) -> int:
-        """Return how many of the first rows a reader can open at once; at least one."""
+        """Return the maximum number of first rows that readers can open together; at least one."""
         share = self._rows * LARGE_BYTES // max(1, self.size)
         limit = max(1, min(self._rows, self._max_rows, share))
         # The first rows may be larger than the others.
@@ -91,7 +96,7 @@ class Filling:
         return limit
 
     def _filled(self, rows: Any, limit: int) -> tuple[int, bytes]:
-        """Return a number of the first rows, as many as fit but at least one, and their pack."""
+        """Return the number of first rows that fit into a message, at least one, and their pack."""
         guess = int(FULL_BYTES / self._row_bytes * 0.98) if self._row_bytes else _ROWS_AT_FIRST
         count = max(1, min(limit, guess))
         best: tuple[int, bytes] | None = None
@@ -115,10 +120,11 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """Work of one task of `pack`. Spark sends this object to the tasks.
+    """The work of one task of `pack`. Spark sends this object to the tasks.
 
-    names: the columns to pack. Batches have these columns first, under other names, then the
-    columns of the route. is_text: bodies are base64 in a string, otherwise binary.
+    names: names of the columns to pack. Batches have these columns first, with other names, and
+    then the columns of the route. is_text: True if bodies are base64 strings, False if they are
+    binary.
     """
 
     format: str
@@ -127,7 +133,7 @@ class PackWork:
     max_rows: int
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield messages: `body`, and the columns of the route. Raises InvalidRow."""
+        """Yield messages with `body` and the columns of the route. Raises InvalidRow."""
         groups: dict[tuple[Any, ...], _Group] = {}
         out = _Out(self.is_text)
         for batch in batches:
@@ -180,7 +186,7 @@ class PackWork:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Waiting rows of one route. route: one row, with only the columns of the route."""
+    """Waiting rows of one route. route: one row with only the columns of the route."""
 
     route: pa.RecordBatch
     filling: Filling
@@ -193,7 +199,7 @@ def _is_too_much(groups: dict[tuple[Any, ...], _Group]) -> bool:
 
 
 class _Out:
-    """Messages that wait to leave the task together."""
+    """Messages that will leave the task in one record batch."""
 
     def __init__(self, is_text: bool) -> None:
         self._is_text = is_text

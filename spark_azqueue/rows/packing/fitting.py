@@ -1,6 +1,6 @@
 """Conversion of Arrow columns to the columns of a reader's schema, without changing a value.
 
-Memory is charged to the message's budget before it is allocated.
+Memory is subtracted from the message's budget before the memory is allocated.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ _TEXTS_AT_ONCE = 8_192
 
 
 def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.RecordBatch:
-    """Return the columns of `wanted` of these rows, in the order and types of `wanted`.
+    """Return these rows with the columns of `wanted`, in the order and types of `wanted`.
 
-    rows: validated in full. A missing column is NULL, and costs no memory. Raises CorruptPack with
-    the column's name, and errors of Arrow.
+    A missing column is NULL, and needs no memory. Raises CorruptPack with the column's name, and
+    errors of Arrow.
+
+    rows: must be fully validated by Arrow.
     """
     places = places_in(rows.schema.names)
     found: list[pa.Array | None] = []
@@ -48,10 +50,10 @@ def fitted(rows: pa.RecordBatch, wanted: pa.Schema, budget: Budget) -> pa.Record
 def with_nulls(
     columns: Sequence[pa.Array | None], wanted: pa.Schema, length: int
 ) -> pa.RecordBatch:
-    """Return the columns as rows. A column that is None is NULL in all rows.
+    """Return a record batch of these columns. A column that is None is NULL in all rows.
 
-    All NULL columns share their bytes, as the fields of one struct. Otherwise a sender of a few
-    bytes could allocate memory for every column that a reader knows.
+    All NULL columns share their bytes, as the fields of one struct. Otherwise a message of a few
+    bytes could allocate memory for every column of a reader's schema.
     """
     missing = [
         field.with_nullable(True)
@@ -83,7 +85,7 @@ def in_spark(array: Any) -> pa.Array:
 
 
 def places_in(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the places of each name, in lower case."""
+    """Return the places of each name. The keys are in lower case."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         places.setdefault(name.lower(), []).append(place)
@@ -93,9 +95,9 @@ def places_in(names: Iterable[str]) -> dict[str, list[int]]:
 def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
     """Return the place of a column, ignoring case; None if it is missing.
 
-    Raises CorruptPack for two.
+    Raises CorruptPack if there are two such columns.
 
-    places: result of `places_in`.
+    places: the result of `places_in`.
     """
     found = places.get(name.lower(), [])
     if len(found) > 1:
@@ -104,7 +106,7 @@ def place_of(name: str, places: Mapping[str, list[int]]) -> int | None:
 
 
 def _fit(array: pa.Array, field: pa.Field, path: str, budget: Budget, absent: int = 0) -> pa.Array:
-    """Convert one column. absent: number of values that are NULL because their struct is NULL."""
+    """Convert one column. absent: number of values that are NULL because of a NULL struct."""
     kind = field.type
     if not field.nullable and array.null_count > absent:
         raise CorruptPack(f"the column '{path}' has a NULL, and it is NOT NULL in the schema")
@@ -150,9 +152,9 @@ def _fit_list(array: Any, kind: Any, path: str, budget: Budget) -> pa.Array:
 
 
 def _mask(array: pa.Array) -> pa.Array | None:
-    """Return where the array is NULL; None if it is NULL nowhere.
+    """Return a mask of the array's NULLs; None if the array has no NULL.
 
-    Before version 17, pyarrow crashes for a map whose entries have a mask without NULLs.
+    Before version 17, pyarrow crashes on a map whose entries have a mask without NULLs.
     """
     return array.is_null() if array.null_count else None
 
@@ -181,9 +183,9 @@ def as_pairs(array: Any) -> pa.Array:
 
 
 def _relabelled(lists: Any, kind: pa.DataType, inner: pa.Array) -> pa.Array:
-    """Return the same offsets around `inner`.
+    """Return lists of type `kind` with the offsets of `lists` and the elements `inner`.
 
-    A view would refuse a NULL struct with NOT NULL fields.
+    Arrow's `view` would refuse a NULL struct with NOT NULL fields.
     """
     offsets = lists.buffers()[:2]
     return pa.Array.from_buffers(kind, len(lists), offsets, offset=lists.offset, children=[inner])
@@ -206,7 +208,7 @@ def _fit_leaf(array: pa.Array, kind: pa.DataType, path: str, budget: Budget) -> 
 
 
 def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None:
-    """Convert the values; None if the types are of different sorts.
+    """Convert the values. Return None if there is no conversion between the types.
 
     Raises if a value would change.
     """
@@ -243,8 +245,9 @@ def _cast(array: pa.Array, kind: pa.DataType, budget: Budget) -> pa.Array | None
 def _as_float(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the nearest values. Raises OverflowError for a value that is too large."""
     if pa.types.is_decimal(array.type):
-        # Converted by its digits, because Arrow divides by a power of ten, which rounds a second
-        # time. In pieces, because a text takes several times the bytes of its number.
+        # A decimal is converted by its digits, because Arrow would divide by a power of ten and
+        # round a second time. The array is converted in pieces, because a text needs several times
+        # the bytes of its number.
         pieces = [
             array.slice(start, _TEXTS_AT_ONCE).cast(pa.string()).cast(kind)
             for start in range(0, len(array), _TEXTS_AT_ONCE)

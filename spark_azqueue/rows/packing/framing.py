@@ -1,8 +1,8 @@
-"""Check of an Arrow IPC stream before Arrow reads it: its messages and the sizes they declare.
+"""Check of an Arrow IPC stream before Arrow reads the stream: messages and declared sizes.
 
-Arrow allocates the declared sizes, and decompresses inner buffers, before anything can be checked.
-So Arrow gets only a stream of one schema, plain record batches and an end. The layout:
-https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and Message.fbs.
+Arrow allocates the declared sizes, and decompresses inner buffers, before a caller can check the
+stream. So Arrow gets only a stream of one schema, plain record batches and an end. The layout is
+described in https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and Message.fbs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ _CONTINUES = 0xFFFFFFFF
 _METADATA_AT_MOST = 2**20
 _BATCHES_AT_MOST = 1_024
 _NAMED_AT_MOST = 4 * 2**20
-"""Most bytes of a stream's fields, names and metadata after Arrow has parsed them."""
+"""Maximum number of bytes of a stream's fields, names and metadata after Arrow has parsed them."""
 
 _EXTENSION = b"ARROW:extension:"
 """Beginning of the keys that name an extension type.
 
-While Arrow builds the schema, it passes the sender's text to the parser of this type, before any
-type can be refused.
-"""
+While Arrow builds the schema, Arrow passes the sender's text to the parser of this type. A caller
+cannot refuse the type before."""
 
 _FIELD_BYTES = 256
 _TIMESTAMP, _UNION = 10, 14
@@ -86,10 +85,10 @@ def _checked(data: memoryview, max_rows: int) -> int:
 
 
 def _schema_size(schema: _Table, most: int) -> int:
-    """Return the approximate bytes of a parsed schema. Raises CorruptPack for more than `most`.
+    """Return the approximate size of a parsed schema. Raises CorruptPack above `most` bytes.
 
-    Two offsets may point to one table or one text, which Arrow makes as often as it is named: 100
-    KB could take 60 GB.
+    Several offsets may point to the same table or text. Arrow makes one object for each offset, so
+    100 KB could need 60 GB of memory.
     """
     size = _named(schema, most, 2)
     waiting = [(schema, 1)]
@@ -105,9 +104,11 @@ def _schema_size(schema: _Table, most: int) -> int:
 
 
 def _named(table: _Table, most: int, number: int) -> int:
-    """Return the bytes of the pairs of texts in this field.
+    """Return the size of a table's metadata, which are pairs of texts.
 
-    Raises CorruptPack for more than `most`, and for a pair that names an extension type.
+    number: field of the table that has the metadata.
+
+    Raises CorruptPack above `most` bytes, and for a pair that names an extension type.
     """
     size = 0
     for pair in table.tables(number):
@@ -123,7 +124,10 @@ def _named(table: _Table, most: int, number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of a flatbuffer: fields by number. The bounds of `struct` check all reads."""
+    """A table of a flatbuffer, with fields by number.
+
+    `struct` raises an error for a read outside of the data.
+    """
 
     data: memoryview
     start: int
@@ -133,7 +137,7 @@ class _Table:
         return cls(data, _at("I", data, 0))
 
     def _field(self, number: int) -> int:
-        """Return the place of a field, 0 if it is left out."""
+        """Return the place of a field; 0 if the field is missing."""
         entries = self.start - _at("i", self.data, self.start)
         if 4 + 2 * number >= _at("H", self.data, entries):
             return 0
@@ -154,12 +158,12 @@ class _Table:
         return _Table(self.data, place + _at("I", self.data, place))
 
     def length(self, number: int) -> int:
-        """Return the length of a text or a vector, 0 if it is left out."""
+        """Return the length of a text or a vector; 0 if the field is missing."""
         place = self._field(number)
         return _at("I", self.data, place + _at("I", self.data, place)) if place else 0
 
     def text(self, number: int, most: int) -> bytes:
-        """Return the first `most` bytes of a text, none if it is left out."""
+        """Return the first `most` bytes of a text; no bytes if the field is missing."""
         place = self._field(number)
         if not place:
             return b""

@@ -1,6 +1,7 @@
-"""The format `json`: gzip of lines that are JSON objects; easy to read in any language.
+"""The format `json`: lines of JSON objects, compressed with gzip. Easy to read in any language.
 
-No value is lost: whole and decimal numbers have all their digits, times six digits and a zone.
+No digit is lost: whole and decimal numbers have all their digits, and times have six fractional
+digits and a zone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _Written = Callable[[Any], str]
 
 
 class JsonFormat:
-    """Writer of packs from lines without line ends."""
+    """Writer of packs from lines of JSON. The lines have no line ends."""
 
     @staticmethod
     def prepared(rows: pa.RecordBatch) -> list[bytes]:
@@ -57,13 +58,13 @@ class JsonFormat:
 
     @staticmethod
     def size(rows: list[bytes]) -> int:
-        """Return the bytes of the lines when opened."""
+        """Return the size in bytes of the lines in an opened pack."""
         return sum(map(len, rows)) + len(rows)
 
     @staticmethod
     def packed(rows: list[bytes]) -> bytes:
         """Return the bytes of a pack. Raises InvalidRow for a row that readers would refuse."""
-        # A single row: rows share a message only if they are small
+        # A single row, because only small rows share a message.
         if JsonFormat.size(rows) > MAX_BYTES:
             raise InvalidRow(
                 f"pack(format='json'): no reader would open a row of {JsonFormat.size(rows):,}"
@@ -87,7 +88,7 @@ def _unzip(data: memoryview, place: int, opened: bytearray, most: int) -> int:
     """Append the contents of the member at `place`. Returns the place of the next member."""
     member = zlib.decompressobj(wbits=31)
     while not member.eof:
-        # A member keeps a copy of the input that it does not need, so it gets small pieces.
+        # The decompressor of a member keeps a copy of unused input, so it gets small pieces.
         piece = data[place : place + _PIECE_BYTES]
         if not piece:
             raise CorruptPack("its gzip ends early")
@@ -102,9 +103,9 @@ def _unzip(data: memoryview, place: int, opened: bytearray, most: int) -> int:
 
 
 def lines_in(data: bytes, bounds: PackBounds) -> Iterator[bytes]:
-    """Yield the lines of an opened pack; the last may have no end.
+    """Yield the lines of an opened pack. The last line may have no line end.
 
-    Raises CorruptPack for too many.
+    Raises CorruptPack for too many lines.
     """
     if data.count(b"\n") + (not data.endswith(b"\n")) > bounds.max_rows and data:
         raise CorruptPack(f"it has more rows than max_rows={bounds.max_rows:,}")
@@ -121,8 +122,8 @@ def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
 
     Raises InvalidRow if JSON cannot hold a value.
 
-    A row with very many values is refused, too, because a Python value takes a hundred times its
-    bytes.
+    A row with very many values is also refused, because a value in Python can need a hundred times
+    its bytes.
     """
     count = sum(map(_values, rows.columns))
     if count <= VALUES_AT_MOST:
@@ -136,12 +137,12 @@ def lines_of(rows: pa.RecordBatch) -> Iterator[str]:
 
 
 def _values(array: pa.Array) -> int:
-    """Return the number of values of an array, including nested ones."""
+    """Return the number of values of an array, including nested values."""
     return len(array) + sum(_values(inner) for _, inner in _inside(array))
 
 
 def least_bytes(rows: pa.RecordBatch) -> int:
-    """Return the least bytes that the rows take as JSON: their names, and a digit per value."""
+    """Return the minimum size of the rows as JSON: names of columns, and one digit per value."""
     columns = zip(rows.schema.names, rows.columns, strict=True)
     return sum(_least_bytes(name, column) for name, column in columns)
 
@@ -152,7 +153,10 @@ def _least_bytes(name: str, array: pa.Array) -> int:
 
 
 def _inside(array: Any) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the arrays within a nested array, with the names that JSON repeats; "" for elements."""
+    """Yield the arrays in a nested array, each with the name that JSON repeats for every value.
+
+    The name is "" for elements of lists.
+    """
     kind = array.type
     if pa.types.is_struct(kind):
         yield from zip((each.name for each in kind), array.flatten(), strict=True)
@@ -193,7 +197,7 @@ class _NotInJson(ValueError):  # noqa: N818
 
 
 def _writer(kind: pa.DataType) -> _Written:
-    """Return a function that writes a value of a type; NULL is null."""
+    """Return a function that writes a value of this type as JSON. NULL becomes null."""
     write = _writer_of_values(kind)
 
     def or_null(value: Any) -> str:
@@ -268,6 +272,6 @@ def _time(microseconds: int) -> str:
 
 
 def duration_text(microseconds: int) -> str:
-    """Return a day-time interval in ISO 8601, in seconds."""
+    """Return a day-time interval in the form of ISO 8601, with seconds only."""
     seconds = Decimal(abs(microseconds)).scaleb(-6)
     return f"{'-' if microseconds < 0 else ''}PT{seconds:f}S"

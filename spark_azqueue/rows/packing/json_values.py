@@ -20,13 +20,12 @@ from .fitting import FIRST_US, LAST_US, with_nulls
 from .kinds import VARIANT, in_numbers, spark_name
 
 VALUES_AT_MOST = 250_000
-"""Most values of one line, and about the most that are held at once.
+"""Maximum number of values of one line, and approximate maximum in memory at once.
 
-A value takes some 60 bytes.
-"""
+A value needs about 60 bytes."""
 
 _ROW_VALUES = 4
-"""Overhead of a row, in values."""
+"""Overhead of a row, as a number of values."""
 
 _DIGITS_AT_MOST = 4_000
 _EXACT = Context(prec=80)
@@ -42,8 +41,9 @@ _Read = Callable[[Any], Any]
 
 
 class _Misfit(ValueError):  # noqa: N818
-    """A value does not have the type of the schema. path: place of the value, built from the
-    inside.
+    """Error for a value that does not have the type of the schema.
+
+    path: place of the value. Each outer level adds its name in front.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -56,7 +56,7 @@ def rows_of_lines(
 ) -> list[pa.RecordBatch]:
     """Return the rows of lines that are JSON objects, with the columns of `wanted`.
 
-    Raises CorruptPack, and errors of Python and Arrow for values that they cannot hold.
+    Raises CorruptPack, and errors of Python and Arrow for values outside of their ranges.
     """
     read = _Rows(wanted)
     budget = Budget(bounds.max_bytes)
@@ -87,7 +87,7 @@ def parsed(line: bytes | str) -> Any:
 
 
 def count_values(line: bytes | str) -> int:
-    """Return the approximate number of values of a JSON text. Raises CorruptPack for too many."""
+    """Return the approximate number of values of a JSON text. Raises CorruptPack if too many."""
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(line, str) else (b",", b"[", b"{")
     found = sum(line.count(mark) for mark in marks)
     if found > VALUES_AT_MOST:
@@ -128,14 +128,14 @@ _DECODER = json.JSONDecoder(
 
 
 class _Rows:
-    """Parser of rows. is_found: at least one row had a column of the schema."""
+    """Parser of rows. is_found: True if at least one row had a column of the schema."""
 
     def __init__(self, wanted: pa.Schema) -> None:
         self.is_found = False
         self._fields = _Fields(list(wanted))
 
     def row(self, line: bytes | str) -> dict[int, Any]:
-        """Return the values that the row has, by the place of their column."""
+        """Return the values of a row, by the place of their column in the schema."""
         value = parsed(line)
         if not isinstance(value, dict):
             raise CorruptPack("one of its lines is no JSON object")
@@ -148,7 +148,7 @@ class _Rows:
 
 
 class _Fields:
-    """Parser of a struct's fields from an object, by name; capitals do not count."""
+    """Parser of a struct's fields from a JSON object. Names are compared without case."""
 
     def __init__(self, fields: list[pa.Field]) -> None:
         self._fields = fields
@@ -162,7 +162,7 @@ class _Fields:
         return {field.name: found.get(place) for place, field in enumerate(self._fields)}
 
     def found(self, value: dict[str, Any]) -> dict[int, Any]:
-        """Return the values of the fields that the object has, by place."""
+        """Return the values of the fields that the object has, by the place of the field."""
         found: dict[int, Any] = {}
         for name, each in value.items():
             place = self._places.get(name.lower())
@@ -269,8 +269,8 @@ def _float(value: Any) -> float:
 def _float32(value: Any) -> float:
     """Return a number that rounds to the same FLOAT as the value.
 
-    A rounded number gets an odd last bit. So it is not half way between two FLOATs, where the
-    second rounding could go to the wrong one.
+    If the number was rounded, its last bit is set. So the number is not half way between two
+    FLOATs, where the second rounding could choose the wrong FLOAT.
     """
     number = _float(value)
     if number != value and not struct.unpack("<q", struct.pack("<d", number))[0] & 1:
@@ -306,7 +306,7 @@ def _date(value: Any) -> int:
 
 
 def _fraction(digits: str | None) -> int:
-    """Return microseconds. Raises if digits would be lost."""
+    """Return a fraction of a second in microseconds. Raises an error if digits would be lost."""
     digits = (digits or "").ljust(6, "0")
     if digits[6:].strip("0"):
         raise _Misfit
@@ -314,7 +314,7 @@ def _fraction(digits: str | None) -> int:
 
 
 def _moment(value: Any) -> tuple[int, str | None]:
-    """Return microseconds, as if in UTC, and the zone that the text names."""
+    """Return a time in microseconds, read as UTC, and the zone that the text names."""
     found = _TIMESTAMP.fullmatch(_a(str, value))
     if not found:
         raise _Misfit

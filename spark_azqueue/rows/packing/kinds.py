@@ -1,4 +1,4 @@
-"""Types that a pack may have: from Spark's schema, in Arrow, and the bytes of their values."""
+"""Types that a pack may have, their forms in Spark and in Arrow, and the sizes of their values."""
 
 from __future__ import annotations
 
@@ -46,19 +46,21 @@ _LEAVES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def arrow_schema(schema: Mapping[str, Any], call: str) -> pa.Schema:
-    """Return the Arrow schema of a Spark schema (`StructType.jsonValue()`), to read rows.
+    """Return the Arrow schema, for reading rows, of a Spark schema (`StructType.jsonValue()`).
 
-    call: calling function, for errors. Raises InvalidSchema, with the column's name, for a type
-    that packs do not have or that Arrow cannot represent exactly.
+    Raises InvalidSchema with the column's name for a type that packs cannot have, or that Arrow
+    cannot represent exactly.
+
+    call: name of the calling function, for errors.
     """
     return pa.schema(_fields(schema, call, "", is_read=True))
 
 
 def check_packable(schema: Mapping[str, Any], call: str, *, as_json: bool) -> None:
-    """Raise InvalidSchema, with the column's name, for a column that cannot be packed.
+    """Raise InvalidSchema with the column's name if a column cannot be packed.
 
-    schema: of Spark's rows, as `StructType.jsonValue()`. as_json: check for format JSON, which has
-    no VARIANT, and whose objects have only texts as names.
+    schema: schema of Spark's rows, as `StructType.jsonValue()`. as_json: True to check for the
+    format `json`, which has no VARIANT, and whose map keys must be texts.
     """
     for field in _fields(schema, call, "", is_read=False):
         if as_json:
@@ -147,7 +149,7 @@ def _check_json(kind: pa.DataType, call: str, path: str) -> None:
 
 
 def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
-    """Yield the fields of a nested type, none for any other type."""
+    """Yield the fields of a nested type. Other types have no fields."""
     if pa.types.is_struct(kind):
         yield from kind
     elif pa.types.is_map(kind):
@@ -157,7 +159,10 @@ def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def is_allowed(kind: pa.DataType) -> bool:
-    """True for a type that may be read from an Arrow stream: a fixed list, also inside types."""
+    """True for a type that may be read from an Arrow stream.
+
+    Nested types must have only allowed types.
+    """
     if isinstance(kind, pa.BaseExtensionType):
         return False
     if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
@@ -171,19 +176,22 @@ def is_allowed(kind: pa.DataType) -> bool:
 
 
 def width(kind: pa.DataType) -> float:
-    """Return the least bytes of a value in an array, even if NULL, without texts and elements."""
+    """Return the number of bytes that each value of an array needs, even a NULL.
+
+    The bytes of texts and elements are not included.
+    """
     if pa.types.is_struct(kind):
         return _BIT + sum(width(each.type) for each in kind)
     try:
         return _BIT * (int(kind.bit_width) + 1)
-    except ValueError:  # texts, lists and maps: an offset
+    except ValueError:  # texts, lists and maps need an offset
         return _BIT * 33
 
 
 def as_spark(kind: pa.DataType) -> pa.DataType:
-    """Return the type with dates and times as in Spark: instants in UTC, in any session's zone.
+    """Return the type with dates and times as in Spark. Instants are in UTC in every session.
 
-    Other writers may have other units.
+    Writers other than Spark may use other units.
     """
 
     def changed(kind: pa.DataType) -> pa.DataType:
@@ -199,10 +207,9 @@ def as_spark(kind: pa.DataType) -> pa.DataType:
 
 
 def in_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type of `as_spark` with whole numbers for dates and times: the bytes are the same.
+    """Return a type of `as_spark` with whole numbers for dates and times. The bytes are unchanged.
 
-    Nested fields become nullable: where a struct is NULL, Spark has NULL in its NOT NULL fields,
-    too.
+    Nested fields become nullable, because in a NULL struct Spark has NULL even in NOT NULL fields.
     """
 
     def changed(kind: pa.DataType) -> pa.DataType:
@@ -234,7 +241,7 @@ def _mapped(
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """Return a type's name in Spark SQL, for a text to a user."""
+    """Return a type's name in Spark SQL, for texts that users read."""
     if kind == VARIANT:
         return "VARIANT"
     for name, each in _SIMPLE.items():

@@ -1,4 +1,4 @@
-"""The tasks of `unpack`: they return a row for each row of a message, message by message."""
+"""The tasks of `unpack`, which return the rows of messages, one message after the other."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ log = logging.getLogger(__name__)
 MESSAGE_ROW = "message_row"
 CORRUPT = "_corrupt_record"
 _GIVEN_AT_MOST = 4 * 2**20
-"""Approximate bytes of a record batch that leaves the task. A larger single row exceeds it."""
+"""Approximate maximum number of bytes of a record batch that leaves the task. A single larger row
+exceeds this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackWork:
-    """Work of one task of `unpack`. Spark sends this object to the tasks.
+    """The work of one task of `unpack`. Spark sends this object to the tasks.
 
-    kept: names of the columns to keep. Batches have these columns first, under other names, then
-    `body`. wanted: the columns of rows. fails: raise for a corrupt message; otherwise its text goes
-    into a column. batch_rows: most rows of a record batch. tells: the last column says why a
-    message cannot be opened.
+    kept: names of the columns to keep. Batches have these columns first, with other names, and then
+    `body`. wanted: schema of the rows. fails: True to raise an error for a corrupt message, False
+    to return its text in a column. batch_rows: maximum number of rows of a record batch. tells:
+    True to add a last column that says why a message cannot be opened.
     """
 
     kept: tuple[str, ...]
@@ -43,8 +44,9 @@ class UnpackWork:
     tells: bool = False
 
     def on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows: the columns to keep, `message_row`, the columns of the schema, and
-        _corrupt_record if it is wanted. Raises UndecodableBody.
+        """Yield rows with the columns to keep, `message_row`, and the columns of the schema.
+
+        If `fails` is False, rows also have `_corrupt_record`. Raises UndecodableBody.
         """
         noted = _Noted()
         for batch in batches:
@@ -85,7 +87,10 @@ class UnpackWork:
 
 
 def _body(stored: pa.Scalar) -> str | bytes | None:
-    """Return a body. A string that is not UTF-8, which Spark allows, is returned as its bytes."""
+    """Return a body.
+
+    Spark allows a string that is not UTF-8; such a string is returned as bytes.
+    """
     try:
         body: str | bytes | None = stored.as_py()
     except UnicodeDecodeError:
@@ -99,7 +104,7 @@ def _text(body: str | bytes | None) -> str | None:
 
 
 class _Noted:
-    """Corrupt messages of a task, for its log."""
+    """Corrupt messages of a task, for the task's log."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -118,7 +123,7 @@ class _Noted:
 
 
 class _Pending:
-    """Rows of one batch's messages that wait to leave the task together."""
+    """Rows of one batch's messages that will leave the task in one record batch."""
 
     def __init__(self, work: UnpackWork, batch: pa.RecordBatch) -> None:
         self._work = work
@@ -136,7 +141,7 @@ class _Pending:
     def add(
         self, place: int, first: int, rows: pa.RecordBatch, body_size: int
     ) -> Iterator[pa.RecordBatch]:
-        """Add rows of a message. first: number of the first row."""
+        """Add rows of a message. first: number of the first of these rows in the message."""
         row_bytes = self._kept.slice(place, 1).nbytes
         row_bytes += body_size if self._body is not None else 0
         own = rows.nbytes // max(1, rows.num_rows)
@@ -189,8 +194,9 @@ class _Pending:
         yield pa.RecordBatch.from_arrays(columns, names=[f"_{n}" for n in range(len(columns))])
 
     def _add_texts(self, columns: list[pa.Array]) -> None:
-        """Put the texts into the source's own column if it exists, otherwise into a new last
-        column.
+        """Put the texts into the source's column `_corrupt_record`.
+
+        Without this column, add a last column.
         """
         texts = pa.array(self._texts, pa.string())
         if CORRUPT in self._work.kept:

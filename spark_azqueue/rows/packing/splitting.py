@@ -1,4 +1,4 @@
-"""Splitting of a stored pack into packs of fewer rows or lines of JSON, for the command line."""
+"""Splitting of a stored pack into smaller packs or lines of JSON, for the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .json_format import least_bytes, lines_of
 from .json_values import parsed
 
 ALONE_AT_MOST = 1_000
-"""Parts of a pack that has more rows. Isolation cannot halve a single message."""
+"""Number of parts of a pack with more than `ALONE_AT_MOST` rows. Splitting is needed because
+isolation cannot cut a single message."""
 
 PARTS = 32
 _NAMES_AT_MOST = 1_000
@@ -27,13 +28,16 @@ _BOUNDS = PackBounds()
 
 @dataclass(frozen=True, slots=True)
 class StoredPack:
-    """A pack as a queue stores it. wraps: converts the bytes of a pack to the text to store."""
+    """A pack in the form that a queue stores.
+
+    wraps: converts a pack's bytes to the text to store.
+    """
 
     body: PackBody
     wraps: Callable[[bytes], str]
 
     def about(self) -> dict[str, Any]:
-        """Return the pack's format, version, rows and bytes, for people and scripts.
+        """Return the pack's format, version, number of rows and number of bytes.
 
         If the pack cannot be opened, `rows` is missing and `error` says why.
         """
@@ -49,7 +53,8 @@ class StoredPack:
     def lines(self) -> list[str]:
         """Return the rows as JSON. Raises CorruptPack, and InvalidRow if JSON cannot hold a value.
 
-        The limit on the bytes of rows applies to the lines, too, because JSON repeats the names.
+        The limit on the bytes of rows also applies to the lines, because JSON repeats the names of
+        columns in every line.
         """
         lines: list[str] = []
         pieces = self._pieces()
@@ -70,12 +75,12 @@ class StoredPack:
         return lines
 
     def parts(self) -> Iterator[str]:
-        """Yield the texts of packs with one row each, or of 32 packs for more than 1,000 rows.
+        """Yield the texts of packs that replace this pack, in the order of the rows.
 
-        In order.
+        Each pack has one row. For more than 1,000 rows, there are 32 packs.
 
-        Yields nothing for a pack of at most one row. Raises CorruptPack, and InvalidRow for a part
-        that readers would refuse.
+        If the pack has at most one row, no text is yielded. Raises CorruptPack, and InvalidRow for
+        a part that readers would refuse.
         """
         chosen = FORMATS[self.body.kind.value]
         pieces = self._pieces()
@@ -100,13 +105,14 @@ class StoredPack:
 
 
 def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
-    """Return the lines.
+    """Return the lines, with all names in the first line of each part.
 
-    Every first line of `size` lines also has the names of all others, with null.
+    The lines are cut into parts of `size` lines. The first line of each part gets all names of the
+    pack that the line does not have, with the value null.
 
-    A reader refuses a message that has none of its columns, although `{}` beside other rows is a
-    row of NULLs. Lines that readers refuse stay unchanged, and so do all lines if they have too
-    many names.
+    Without these names, a reader could refuse a part that has none of the reader's columns,
+    although `{}` in the whole pack is a row of NULLs. If a line cannot be parsed, or if there are
+    too many names, all lines stay unchanged.
     """
     names: dict[str, str] = {}
     objects: list[dict[str, Any]] = []
@@ -132,9 +138,9 @@ def _naming_all(lines: Sequence[bytes], size: int) -> Sequence[bytes]:
 
 
 def stored_pack(text: str) -> StoredPack | None:
-    """Return the pack in a message's text, for any `messageEncoding`; None if there is no pack.
+    """Return the pack in a message's text with any `messageEncoding`; None if there is no pack.
 
-    In a queue with base64, a text pack is encoded in base64 twice.
+    If the messages of a queue are in base64, a pack with `body="text"` is encoded twice.
     """
     for wraps, inner in ((_once, text), (_twice, _decoded(text))):
         try:
@@ -147,10 +153,10 @@ def stored_pack(text: str) -> StoredPack | None:
 
 
 def split(text: str) -> list[str]:
-    """Return the texts that replace a message's text: the parts of a pack, or the text itself.
+    """Return the texts that replace a message's text: the parts of a pack, or the same text.
 
-    Returns the text itself, too, if a part does not fit into a message: another writer may have
-    compressed the rows better.
+    If a part does not fit into a message, returns the same text. Another writer may have compressed
+    the rows better.
     """
     pack = stored_pack(text)
     if pack is None or not pack.body.kind.is_pack:

@@ -1,4 +1,4 @@
-"""Conversion of rows for a user's function, and of its result to columns of the wanted types."""
+"""Conversion of rows for a user's function, and of the function's result to columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Change = Callable[[datetime.datetime], datetime.datetime]
 
 
 def uses_arrow(function: Function) -> bool:
-    """True if the type hint of the function's parameter is a pyarrow Table, even as a text."""
+    """True if the type hint of the function's parameter is `pyarrow.Table`, also as a text."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -27,9 +27,9 @@ def uses_arrow(function: Function) -> bool:
 
 
 def is_zone(name: str) -> bool:
-    """True if pyarrow and pandas have a session's time zone.
+    """True if pyarrow and pandas support a session's time zone.
 
-    Spark has more zones, such as UTC+3.
+    Spark supports more time zones, such as UTC+3.
     """
     try:
         pa.scalar(0, pa.timestamp("us", name)).as_py()
@@ -41,10 +41,12 @@ def is_zone(name: str) -> bool:
 def called_with_pandas(
     function: Function, rows: pa.RecordBatch, wanted: Sequence[pa.Field], zone: str
 ) -> list[pa.Array]:
-    """Call a function with a pandas DataFrame of these rows, and convert its result.
+    """Call a function with a pandas DataFrame of these rows, and convert the result.
 
-    wanted: the columns to take from the result, nullable. zone: of times without a time zone.
     Raises the function's errors, ResultMismatch, and errors of pyarrow and pandas.
+
+    wanted: the nullable columns to take from the result. zone: the time zone of times that have no
+    time zone.
     """
     import pandas as pd
 
@@ -67,9 +69,9 @@ def called_with_pandas(
 def called_with_arrow(
     function: Function, rows: pa.RecordBatch, wanted: Sequence[pa.Field], zone: str
 ) -> list[pa.Array]:
-    """Call a function with a pyarrow Table, and convert its result: a Table or a record batch.
+    """Call a function with a pyarrow Table, and convert the result, a Table or a record batch.
 
-    A Table has no index, so the order of the result's rows has to be the order of the given rows.
+    A Table has no index, so the result's rows must have the order of the given rows.
     """
     result = function(pa.Table.from_batches([rows]))
     if not isinstance(result, (pa.Table, pa.RecordBatch)):
@@ -96,8 +98,9 @@ def _place(names: Sequence[Any], name: str) -> int:
 
 
 def _frame(rows: pa.RecordBatch, zone: str) -> Any:
-    """Return a copy of the rows as in `mapInPandas`: instants as local times of `zone`, without a
-    zone.
+    """Return a copy of the rows in the form of `mapInPandas`.
+
+    Instants become local times of `zone`, without a time zone.
     """
     table = pa.Table.from_batches([rows])
     frame = table.to_pandas(maps_as_pydicts="lossy", ignore_metadata=True)
@@ -160,12 +163,12 @@ def _not_convertible(error: Exception, field: pa.Field) -> ResultMismatch | Memo
 
 
 def _has_instants(kind: pa.DataType) -> bool:
-    """True for Spark's type TIMESTAMP, and for types that contain it."""
+    """True for Spark's type TIMESTAMP, and for types that contain TIMESTAMP."""
     return "tz=" in str(kind)
 
 
 def _each_time(value: Any, change: _Change) -> Any:
-    """Return the value, including nested values, with each time changed."""
+    """Return the value with each time in it changed, including nested times."""
     if isinstance(value, datetime.datetime):
         return change(value)
     if isinstance(value, dict):
@@ -178,7 +181,7 @@ def _each_time(value: Any, change: _Change) -> Any:
 
 
 def _without_zone(value: Any, kind: pa.DataType, zone: str) -> Any:
-    """Return a value of such a type, with the local times of its instants; maps as dictionaries."""
+    """Return the value with instants as local times of `zone`, and maps as dictionaries."""
     import pandas as pd
 
     if value is None:

@@ -1,4 +1,4 @@
-"""The tasks of `dead_letters`: they make envelopes of rows that failed."""
+"""The tasks of `dead_letters`, which make envelopes of failed rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _SCHEMA = pa.schema({"body": pa.string(), "time_to_live": pa.int32()})
 def envelopes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield a row to send for each row.
 
-    Columns of the rows: the fields of `Given`, insertion_time in microseconds, dequeue_count, and
-    optionally message_row. Raises InvalidRow for a row without a body.
+    Raises InvalidRow for a row without a body.
+
+    batches: rows with the fields of `Given`, insertion_time in microseconds, dequeue_count, and
+    optionally message_row.
     """
     for batch in batches:
         texts = [_text(**row) for row in batch.to_pylist()]

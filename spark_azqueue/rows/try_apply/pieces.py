@@ -1,4 +1,4 @@
-"""Halving of rows until the rows on which a function fails are alone; detection of an outage."""
+"""Halving of rows until each row that makes a function fail is alone; detection of outages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from .reasons import reason_of
 T = TypeVar("T")
 
 _NOT_OF_A_ROW = (ImportError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Errors that are raised immediately. Any other error may be about a row, even a BaseException,
-such as a panic of a Rust library.
-"""
+"""Errors that are raised immediately. The cause of any other error may be a row, even if the error
+is a BaseException, such as a panic of a Rust library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried(Generic[T]):
-    """Result of a function for consecutive rows. failed: reason why a single row failed."""
+    """Result of a function for consecutive rows.
+
+    failed: the reason if a single row failed, else None.
+    """
 
     start: int
     count: int
@@ -31,9 +33,9 @@ class Tried(Generic[T]):
 
 
 class Failures:
-    """Failures of a task and of earlier batches, to decide whether the cause is single rows.
+    """Failures of a task and of earlier batches, to decide if single rows are the cause.
 
-    limit: number of consecutive rows that fail alike at which the task fails; None: no limit.
+    limit: the task fails if this many consecutive rows fail at the same place. None for no limit.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -42,15 +44,15 @@ class Failures:
         self._place = ""
         self._reason = ""
         self.in_a_row = 0
-        """Rows at the end that failed alike. 0 without a limit."""
+        """Number of the last consecutive rows that failed at the same place; 0 without a limit."""
 
     def succeeded(self, rows: int) -> None:
-        """Note rows for which the function returned a result."""
+        """Record rows for which the function returned a result."""
         self._rows += rows
         self.in_a_row = 0
 
     def failed(self, place: str, reason: str) -> None:
-        """Note a single row that failed. Raises FunctionFailed if the limit is reached."""
+        """Record a single row that failed. Raises FunctionFailed if the limit is reached."""
         self._rows += 1
         self._failed += 1
         if self._limit is None:
@@ -61,9 +63,9 @@ class Failures:
             raise self._error(f"{self.in_a_row:,} rows in a row failed at the same place")
 
     def ended(self) -> None:
-        """Note the end of the task.
+        """Record the end of the task.
 
-        Raises FunctionFailed if all rows failed, and they reach the limit.
+        Raises FunctionFailed if all rows failed, and their number is at least the limit.
         """
         if self._limit is not None and self._failed == self._rows >= self._limit:
             raise self._error(f"all {self._rows:,} rows since the start failed")
@@ -73,7 +75,10 @@ class Failures:
 
 
 def outage(what: str, reason: str) -> FunctionFailed:
-    """Make the error for failures that are not about single rows. reason: of the last failure."""
+    """Return the error for failures that single rows did not cause.
+
+    reason: reason of the last failure.
+    """
     return FunctionFailed(
         f"try_apply: {what}, so the cause is not one row. The last error: {reason}."
         " Mend the function or what it calls; if the rows are all bad, raise 'limit', or set"
@@ -82,7 +87,7 @@ def outage(what: str, reason: str) -> FunctionFailed:
 
 
 def name_of(function: Callable[..., object]) -> str:
-    """Return the function's name, which is the same for every copy in a batch or a task."""
+    """Return the function's name, which is the same for each copy in a batch or a task."""
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
@@ -91,8 +96,9 @@ def name_of(function: Callable[..., object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamTask:
-    """A task of a stream. run: the run of the query, and the function. part: its number in the
-    batch.
+    """A task of a stream.
+
+    run: ids of the query's run and of the function. part: number of the task in the batch.
     """
 
     run: tuple[str, str]
@@ -102,9 +108,9 @@ class StreamTask:
 
 @dataclass(slots=True)
 class EarlierTasks:
-    """Failures of a stream's tasks that this Python process ran before. Spark reuses the process.
+    """Failures of the tasks of streams that ran in this Python process. Spark reuses the process.
 
-    A task that runs again counts no row twice: it starts without earlier failures.
+    If a task runs again, no row counts twice, because the task starts without earlier failures.
     """
 
     _newest: dict[tuple[str, str], tuple[str, frozenset[int], Failures]] = field(
@@ -112,7 +118,7 @@ class EarlierTasks:
     )
 
     def before(self, task: StreamTask | None, limit: int | None) -> Failures:
-        """Return the failures with which this task begins. task: None outside of streams."""
+        """Return the failures that count at this task's start. task: None outside of streams."""
         batch, parts, failures = self._newest.get(task.run, _NOTHING) if task else _NOTHING
         if failures is None or (task and task.batch == batch and task.part in parts):
             return Failures(limit)
@@ -137,7 +143,7 @@ _RUNS_AT_MOST = 100
 
 
 class BatchesOfFailures:
-    """Failed rows of a stream's newest batches, while no row was good. Used by `split_apply`."""
+    """Numbers of failed rows since a stream's last good row. Used by `split_apply`."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], int] = {}
@@ -147,7 +153,7 @@ class BatchesOfFailures:
         return 0 if good else self._rows.get(stream, 0) + dead
 
     def written(self, stream: tuple[str, str], *, good: int, dead: int) -> None:
-        """Count a batch whose rows were written. A repeated batch counts once."""
+        """Count a batch after its rows were written, so that a repeated batch counts once."""
         rows = self.with_batch(stream, good=good, dead=dead)
         self._rows.pop(stream, None)
         if rows:
@@ -157,10 +163,14 @@ class BatchesOfFailures:
 
 
 def isolated(rows: int, attempt: Callable[[int, int], T], failures: Failures) -> Iterator[Tried[T]]:
-    """Try rows together, then halves of failing rows, down to single rows. In order, each row once.
+    """Try rows together, then halves of failing rows, down to single rows.
 
-    attempt: called with a start and a count; returns the result or raises. Raises the errors that
-    are not about a row: ImportError, MemoryError, and FunctionFailed of `failures`.
+    Results are yielded in the order of the rows. Each row is in one result.
+
+    attempt: called with the first row and the number of rows; returns the result or raises an
+    error.
+
+    Raises errors that no row causes: ImportError, MemoryError, and FunctionFailed of `failures`.
     """
     todo = [(0, rows)] if rows else []
     while todo:

@@ -1,4 +1,4 @@
-"""Reason why a function failed on a row, as a text for a column: bounded, and without secrets."""
+"""Reason why a function failed on a row, as a text for a column: short, and without secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIBRARIES = tuple({path for name, path in sysconfig.get_paths().items() if name
 class ResultMismatch(Exception):  # noqa: N818
     """The result of a function does not have the required form.
 
-    column: the wrong column, "" if the whole result is wrong.
+    column: name of the wrong column; "" if the whole result is wrong.
     """
 
     def __init__(self, text: str, column: str = "") -> None:
@@ -29,10 +29,10 @@ class ResultMismatch(Exception):  # noqa: N818
 
 
 def reason_of(error: BaseException) -> tuple[str, str]:
-    """Return the text for an error, and the place of the error. Errors of one place count as alike.
+    """Return the text for an error, and the place that raised the error.
 
-    The text has the type, the message, and the line of the user's code that raised the error, if
-    any.
+    The text has the error's type and message, and the line of the user's code that raised the
+    error, if any.
     """
     kind = _name(type(error))
     found = _users_line(error.__traceback__)
@@ -68,7 +68,10 @@ def _short(text: str) -> str:
 
 
 def _users_line(trace: TracebackType | None) -> tuple[CodeType, int] | None:
-    """Return the innermost line of the user's code; without one, the first line of any package."""
+    """Return the innermost line of the user's code.
+
+    If no line is the user's, return the first line of any package.
+    """
     lines = [
         (frame.f_code, line)
         for frame, line in traceback.walk_tb(trace)

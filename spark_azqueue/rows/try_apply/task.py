@@ -1,4 +1,4 @@
-"""The tasks of `try_apply`: processing of the record batches from Spark."""
+"""The tasks of `try_apply`, which process Spark's record batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _earlier = EarlierTasks()
 
 
 def stream_task(name: str) -> StreamTask | None:
-    """Return the task of a stream that runs this; None elsewhere. name: of the function."""
+    """Return the stream's task that runs this code; None outside of streams.
+
+    name: name of the function.
+    """
     context = TaskContext.get()
     batch = context and context.getLocalProperty("streaming.sql.batchId")
     if context is None or not batch:
@@ -26,12 +29,12 @@ def stream_task(name: str) -> StreamTask | None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of one task of `try_apply`. Spark sends this object to the tasks.
+    """The work of one task of `try_apply`. Spark sends this object to the tasks.
 
-    uses_arrow: the function takes and returns a pyarrow Table. kept: names of the columns to keep.
-    added: names of the columns to add, the last one for the error. Batches have other names: first
-    the columns to keep, then a column of NULLs for each column to add, which has Spark's type for
-    it. zone: the session's time zone. limit: see `Failures`.
+    uses_arrow: True if the function takes and returns a pyarrow Table. kept: names of the columns
+    to keep. added: names of the columns to add. The last added column is for the error. Batches
+    have the columns to keep first, with other names, and then a column of NULLs for each column to
+    add. These columns have Spark's types. zone: the session's time zone. limit: see `Failures`.
     """
 
     function: Function
@@ -48,11 +51,13 @@ class Work:
         earlier: EarlierTasks = _earlier,
         task: StreamTask | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the columns to keep with the columns to add: the same rows in the same order.
+        """Yield the same rows in the same order, with the columns to keep and the columns to add.
 
-        If the last rows failed, they wait for the next rows, so that the rows of an outage do not
-        leave the task. earlier, task: earlier tasks of the stream in this process, whose failures
-        count, too. Raises FunctionFailed: see `Failures`.
+        If the last rows failed, they wait for the next rows. So the rows of an outage do not leave
+        the task. Raises FunctionFailed (see `Failures`).
+
+        earlier: failures of earlier tasks in this process, which also count. task: the stream's
+        task, by default the running task.
         """
         task = task or stream_task(name_of(self.function))
         failures = earlier.before(task, self.limit)

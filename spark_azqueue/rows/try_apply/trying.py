@@ -1,4 +1,4 @@
-"""`try_apply`: apply a function to rows, and return the reason of a failure as a value.
+"""`try_apply`: call a function on rows, and return the reason of a failure as a value.
 
 See docs/bad-rows.md.
 """
@@ -43,25 +43,26 @@ def try_apply(
     error: str = "error",
     limit: int | None = LIMIT,
 ) -> DataFrame:
-    """Apply a function to rows; where it fails, return the reason as a value and continue.
+    """Call a function on rows. If a row fails, return the reason as a value and continue.
 
         def score(orders: pd.DataFrame) -> pd.DataFrame:
             return pd.DataFrame({"score": model.predict(orders["body"])})
 
         scored = try_apply(orders, score, "score DOUBLE")
 
-    df: of a stream, a batch or a Connect client. Its columns stay unchanged.
-    function: takes a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns one
-        with the same number of rows, the same index and the columns of `schema`. With the type hint
-        `pyarrow.Table` on its parameter it takes and returns tables. If it raises, or the result
-        does not convert to `schema`, it is called again for halves, down to single rows.
-    schema: the columns to add, a text or a StructType. NULL where a row failed.
-    batch_rows: most rows of a call. error: the column to add for type, message (bounded, without
-        secrets) and line of your code; NULL for a good row.
+    df: rows of a stream, a batch or a Connect client. Its columns stay unchanged.
+    function: takes a copy of some rows as a pandas DataFrame, as in `mapInPandas`, and returns a
+        DataFrame with the same number of rows, the same index and the columns of `schema`. With the
+        type hint `pyarrow.Table` on its parameter, the function takes and returns tables. If the
+        function raises, or its result does not convert to `schema`, the function is called again
+        for halves of the rows, down to single rows.
+    schema: the columns to add, a text or a StructType. A failed row has NULL in these columns.
+    batch_rows: maximum number of rows of a call. error: name of the column to add for the error's
+        type, short message (without secrets) and line of your code; NULL for a good row.
     limit: the task fails with FunctionFailed if this many consecutive rows fail on the same line,
-        or if all rows since the start fail, and they are at least this many. A stream's earlier
-        batches count while Spark keeps their Python process. None: no limit. ImportError and
-        MemoryError fail the task at once.
+        or if all rows since the start, at least this many, fail. A stream's earlier batches count
+        while Spark keeps their Python process. None for no limit. ImportError and MemoryError fail
+        the task at once.
 
     Returns one row for each row, in order. Each action on the result calls the function again: see
     `split_apply`. Raises InvalidOption and InvalidSchema.
@@ -89,7 +90,7 @@ def try_apply(
     def tried(batches: Iterable[Any]) -> Iterator[Any]:
         return work.on(batches)
 
-    # By number, because Spark allows here no repeated name and no dot.
+    # The names are numbers, because `mapInArrow` allows no repeated name, and no dot.
     numbers = [f"_{n}" for n in range(len(kept) + len(added))]
     numbered = [
         StructField(number, field.dataType, field.nullable, field.metadata)
@@ -102,14 +103,14 @@ def try_apply(
 def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
     """Make the rows to send to a poison queue, in the source's envelopes.
 
-    df: with the source's columns `message_id`, `queue` and `body`; optional are `insertion_time`,
-        `dequeue_count` and `_corrupt_record`. Rows of `unpack` need no body: each becomes a packed
-        message of one row, of all its other columns.
-    reason: the column with the reason. A row with NULL in this column is left out.
+    df: rows with the source's columns `message_id`, `queue` and `body`. Optional columns are
+        `insertion_time`, `dequeue_count` and `_corrupt_record`. Rows of `unpack` need no body: each
+        row becomes a packed message of one row, with all its other columns.
+    reason: name of the column with the reason. A row with NULL in this column is left out.
 
-    Returns the columns `body` and `time_to_live` (-1: never expires), to write with
-    `messageEncoding` unset. A body that leaves no room for an envelope within 64 KiB is sent alone.
-    Raises InvalidSchema; a row without a body fails its task.
+    Returns the columns `body` and `time_to_live` (-1: never expires). Write them with
+    `messageEncoding` unset. If an envelope would exceed 64 KiB, the body is sent without an
+    envelope. Raises InvalidSchema. A row without a body fails its task.
     """
     kinds = dict(df.dtypes)
     is_packed = kinds.get(MESSAGE_ROW) == "int"
@@ -152,7 +153,7 @@ def dead_letters(df: DataFrame, reason: str = "error") -> DataFrame:
 
 
 def _own_fields(df: DataFrame, reason: str) -> list[StructField]:
-    """Return an unpacked row's own columns. Raises InvalidSchema for one that cannot be sent."""
+    """Return an unpacked row's own columns. Raises InvalidSchema if a column cannot be packed."""
     of_message = {name for name, _ in source_columns(BodyType.STRING, permissive=True)}
     of_message |= {MESSAGE_ROW, reason}
     own = [field for field in df.schema.fields if field.name not in of_message]
@@ -183,19 +184,20 @@ def split_apply(
     error: str = "error",
     limit: int | None = LIMIT,
 ) -> SplitRows:
-    """Apply a function once to a batch of `foreachBatch`; write good and failed rows separately.
+    """Call a function once on a batch of `foreachBatch`; write good and failed rows separately.
 
     Two writes of a result of `try_apply` would call the function twice per row, and a row that
     fails only once may be in neither write. So the results are stored first (`localCheckpoint`). If
-    they are lost, a write fails.
+    stored results are lost, a write fails.
 
-    good: a function that writes the rows without an error, in the columns of the batch and of
-        `schema`. dead: a function that writes the failed rows, with the column `error`. Each is
-        called if it has rows, good first. The other parameters: see `try_apply`; `limit` also
-        counts the rows of consecutive batches without a good row.
+    good: a function that writes the rows without an error, with the columns of the batch and of
+        `schema`. dead: a function that writes the failed rows, with the column `error`. Each
+        function is called only if there are rows for it, `good` first. Other parameters: see
+        `try_apply`. `limit` also counts the rows of consecutive batches without a good row.
 
-    Returns both numbers of rows. Raises FunctionFailed, before any write, for an outage; RowsLost
-    if fewer or more rows were stored than the batch has; InvalidOption; and errors of a write.
+    Returns both numbers of rows. Before any write, raises FunctionFailed for an outage, and
+    RowsLost if fewer or more rows were stored than the batch has. Also raises InvalidOption, and
+    errors of a write.
     """
     if batch.isStreaming:
         raise InvalidOption("split_apply needs the batch that foreachBatch gives, not a stream")
@@ -235,19 +237,20 @@ _failed = BatchesOfFailures()
 
 
 def _query(batch: DataFrame) -> str:
-    """Return the id of the stream's query; "" with Spark Connect, where a process has only one
-    query.
+    """Return the id of the stream's query.
+
+    The id is "" with Spark Connect, where a process has only one query.
     """
     context = getattr(batch.sparkSession, "sparkContext", None)
     return (context and context.getLocalProperty("sql.streaming.queryId")) or ""
 
 
 def _stored(df: DataFrame) -> DataFrame:
-    """Return the rows, evaluated once: later reads cannot evaluate them again."""
+    """Evaluate the rows once, and store them. Later reads do not evaluate the rows again."""
     conf = df.sparkSession.conf
     if str(conf.get("spark.speculation", "false")).lower() != "true":
         return df.localCheckpoint()
-    # Two attempts of a task may leave different results on two executors.
+    # Two attempts of a task may store different results on two executors.
     if conf.get("spark.checkpoint.dir", None):
         return df.checkpoint()
     raise InvalidOption(
@@ -257,7 +260,7 @@ def _stored(df: DataFrame) -> DataFrame:
 
 
 def _named(column: str) -> Column:
-    """Return the column of exactly this name, with any characters."""
+    """Return the column with exactly this name, which may have any characters."""
     return F.col("`" + column.replace("`", "``") + "`")
 
 
@@ -284,8 +287,9 @@ def _parsed(schema: StructType | str) -> StructType:
 
 
 def _nullable(schema: StructType) -> StructType:
-    """Return these types with NULL allowed everywhere, because Spark does not check what comes
-    back.
+    """Return the schema with NULL allowed everywhere.
+
+    Spark does not check a function's results for NULL.
     """
 
     def opened(node: Any) -> Any:

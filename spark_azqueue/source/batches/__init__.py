@@ -1,1 +1,1 @@
-"""Making of micro-batches: which queue is asked, and which messages share a batch."""
+"""Building of micro-batches: dequeue messages, choose the messages of a batch, and size batches."""

@@ -1,4 +1,4 @@
-"""Values of a micro-batch: the rows of leased messages, the batch of these rows, and its size."""
+"""Values of a micro-batch: rows of leased messages, the batch, and the choice of its size."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..columns import BODY, CORRUPT, Columns
 from ..rows import Row, parts_of, streams
 
 _STORED_BESIDE_TEXT = 200
-"""Bytes that a log needs per message in addition to the text: id, receipt, and numbers."""
+"""Bytes that a log needs for each message besides its text: id, receipt, and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """Leased messages with their rows, in no batch yet.
+    """Leased messages and their rows, before they are delivered as a batch.
 
-    received: the messages, each with the lease that its row shows. cut: number of messages of each
-    partition. blobs: by message, the blob that has the message's body, if any. most: the limit of
-    messages that applied.
+    received: the messages, each with the lease that its row shows. cut: number of messages in each
+    partition. blobs: name of the blob with the body, for each message that has such a blob. most:
+    maximum number of messages when the rows were made.
     """
 
     received: tuple[Received, ...]
@@ -48,10 +48,12 @@ class BatchRows:
         deleted_by_user: bool,
         is_logged: bool = False,
     ) -> BatchRows:
-        """Cut rows into partitions, of at most `rows_at_most` rows if this is not None.
+        """Cut rows into partitions.
 
-        deleted_by_user: True with deleteOnCommit=false. is_logged: True if a log keeps the
-        partitions, so that a later run may read other columns of them.
+        most: the limit of messages for which the rows were chosen. rows_at_most: maximum number of
+        rows in a partition, or None. deleted_by_user: True with deleteOnCommit=false. is_logged:
+        True if a log stores the partitions. A later run may then read other columns from the stored
+        partitions.
         """
         has_texts = any(name in (BODY, CORRUPT) for name, _ in columns)
         parts = parts_of(rows, rows_at_most, with_texts=has_texts or is_logged)
@@ -83,11 +85,12 @@ class BatchRows:
 class Batch:
     """A micro-batch, ready for Spark.
 
-    received: the messages of the rows, in order, each with the lease that its row shows. leases:
-    the newest leases at delivery, without messages whose text was updated before. cut: number of
-    messages of each partition. oldest: earliest insertion time, seconds since 1970, None if
-    unknown. blobs: by lease, the blob that has the message's body, if any. most: the limit of
-    messages that applied. suspect: True if one of the messages may be poison.
+    received: the messages in the order of their rows, each with the lease that its row shows.
+    leases: the newest leases at delivery, without messages whose text was updated before. cut:
+    number of messages in each partition. oldest: earliest insertion time in seconds since 1970;
+    None if unknown. blobs: name of the blob with the body, for each lease whose message has such a
+    blob. most: maximum number of messages when the batch was built. suspect: True if the batch
+    contains a suspect, or is compared with suspects.
     """
 
     received: tuple[Received, ...]
@@ -101,13 +104,13 @@ class Batch:
 
     @property
     def expires(self) -> int | None:
-        """Earliest expiry of a message, seconds since 1970; None if unknown, or never."""
+        """Earliest expiry of a message, in seconds since 1970; None if unknown or never."""
         times = (message.expiration_time for message, _ in self.received)
         return min((t // 1_000_000 for t in times if UNKNOWN_TIME < t < ENDLESS_US), default=None)
 
     @property
     def last_expiry(self) -> int | None:
-        """Latest expiry of a message, seconds since 1970; None if unknown."""
+        """Latest expiry of a message, in seconds since 1970; None if unknown."""
         times = (message.expiration_time for message, _ in self.received)
         return max((t // 1_000_000 for t in times if t != UNKNOWN_TIME), default=None)
 
@@ -115,7 +118,7 @@ class Batch:
 def fitting(messages: Sequence[Message], most_bytes: int) -> Sequence[Message]:
     """Return the first messages that fit into `most_bytes`, but at least one message.
 
-    Together with their ids and receipts, they also fit into one segment of a log.
+    These messages, with their ids and receipts, also fit into one segment of a log.
     """
     size = 0
     for number, message in enumerate(messages):
@@ -130,13 +133,13 @@ SMALLEST = 4096
 LARGEST = 32_768
 
 TARGET_S = 1.5
-"""Target duration of a batch: long compared to Spark's 0.2 to 0.5 s of overhead per batch."""
+"""Target duration of a batch. Spark's overhead of 0.2 to 0.5 s per batch is short in comparison."""
 
 TARGET_ALONE_S = 6.0
-"""Target duration of a batch if nothing is dequeued while Spark works on it."""
+"""Target duration of a batch if the source does not dequeue while Spark processes the batch."""
 
 _PAYS = 1.3
-"""A doubled size is kept if it raises the messages per second by this factor."""
+"""A doubled size is kept if the messages per second grow at least by this factor."""
 
 _FULL = 0.9
 _SLOW = 2.0
@@ -144,33 +147,36 @@ _TRY_AGAIN_AFTER = 16
 
 
 class BatchSize:
-    """Choice of a batch's size by the duration of earlier batches. Times are in seconds."""
+    """Chooses the size of the next batch from the durations of earlier batches, in seconds."""
 
     def __init__(
         self, fixed: int | None, least: int | None = None, target_s: float = TARGET_S
     ) -> None:
-        """fixed: the size that an option sets, or None. least: minimum size, or None.
+        """fixed: the size that an option sets, or None. least: minimum number of messages, or None.
 
         target_s: target duration of a batch.
         """
         self._target_s = target_s
         self._smallest = max(SMALLEST, least or 0)
         self.most = fixed or self._smallest
-        """Most messages in the next batch."""
+        """Maximum number of messages in the next batch."""
         self._fixed = fixed is not None
-        self._given: tuple[int, float, int] | None = None  # the batch that Spark works on
+        self._given: tuple[int, float, int] | None = None  # the batch that Spark processes
         self._rates: dict[int, float] = {}  # messages per second, by size
-        self._rest = 0  # full batches until a rejected size is tried again
+        self._rest = 0  # number of full batches before a rejected size is tried again
 
     def batch_began(self, messages: int, now: float, most: int | None = None) -> None:
-        """Note that Spark got a batch of this many messages.
+        """Record that Spark got a batch of this many messages.
 
-        most: the limit that applied to it, if it was built before the size changed last.
+        most: the limit of messages for which the batch was built. The default is the current limit.
         """
         self._given = (messages, now, most or self.most)
 
     def batch_ended(self, now: float) -> None:
-        """Note that the last batch has ended: Spark asks for the next one. May be repeated."""
+        """Record that the last batch has ended, because Spark requests the next batch.
+
+        May be repeated.
+        """
         if self._fixed or self._given is None:
             return
         (messages, since, most), self._given = self._given, None
@@ -181,9 +187,10 @@ class BatchSize:
             self._compare(messages, max(now - since, 1e-3), most)
 
     def resumed(self, messages: int, most: int, took_s: float) -> None:
-        """Resume from the last batch of an earlier process: its messages, and its limit `most`.
+        """Choose the first size from the last batch of an earlier process.
 
-        took_s: least duration of that batch.
+        messages: number of messages in that batch. most: its maximum number of messages. took_s:
+        the least time, in seconds, that the batch can have taken.
         """
         if self._fixed:
             return
@@ -194,12 +201,15 @@ class BatchSize:
             self.most = min(2 * self.most, LARGEST)
 
     def forget(self) -> None:
-        """Drop the observed rates: the load has changed, so a different size may be best now."""
+        """Drop the measured rates.
+
+        Called when the load has changed, so that another size may be best.
+        """
         self._rates.clear()
         self._rest = 0
 
     def _compare(self, messages: int, took_s: float, most: int) -> None:
-        """Choose the next size after a full batch of the size `most`."""
+        """Choose the next size after a full batch of size `most`."""
         self._rest = max(0, self._rest - 1)
         self._rates[most] = messages / took_s
         before = self._rates.get(most // 2)

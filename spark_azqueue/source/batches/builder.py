@@ -1,8 +1,11 @@
-"""Building of a micro-batch: lease messages, decide about each, decode them, cut partitions.
+"""Building of a micro-batch: lease messages, choose and decode messages, and cut partitions.
 
-Messages that are leased ahead, or kept for later batches, wait here. The rows of the next batch may
-be made ahead, too. If a batch cannot be built, every message that is in no batch yet is released.
-Not thread-safe: a prefetch runs in a background thread, and the other methods wait for its end.
+Messages that were leased early, or are kept for later batches, wait here. The rows of the next
+batch may also be made early. If a batch cannot be built, every message that is in no batch yet is
+released.
+
+This module is not thread-safe. A prefetch runs in a background thread, and the other methods wait
+until the prefetch has ended.
 """
 
 from __future__ import annotations
@@ -34,9 +37,9 @@ from .receiver import Receiver
 
 
 class Prefetch:
-    """Prefetch of up to `batches` batches; at most one is under way. Used by one thread.
+    """Dequeues messages for up to `batches` batches in the background. Used by one thread.
 
-    clock: the clock of leases, in seconds.
+    At most one prefetch runs at a time. clock: returns the time of leases in seconds.
     """
 
     def __init__(self, batches: int, workers: Submits, clock: Callable[[], float]) -> None:
@@ -48,29 +51,38 @@ class Prefetch:
 
     @property
     def under_way(self) -> bool:
-        """True from `begin` until `catch_up` has waited for the prefetch."""
+        """True after `begin`, until `catch_up` has waited for the prefetch."""
         return self._future is not None
 
     def begin(self, lease: Callable[[int], None], most: int) -> None:
-        """Run lease(n) in the background. n: the messages of all batches, at `most` per batch."""
+        """Call `lease` in the background with the number of messages to dequeue.
+
+        The number is `most` per batch, for all batches of the prefetch.
+        """
         if self._batches and self._future is None:
             self._since = self._clock()
             self._future = self._workers.submit(lease, self._batches * most)
 
     def catch_up(self) -> None:
-        """Wait for the prefetch under way. Raises the prefetch's error, if any."""
+        """Wait for the running prefetch, if any. Raises the prefetch's error, if any."""
         if self._future:
             wait([self._future])
             future, self._future = self._future, None
             future.result()
 
     def began(self) -> float:
-        """Return when leasing the next batch began: once, the last prefetch's start; else now."""
+        """Return the time at which the leasing of the next batch began.
+
+        The first call after a prefetch returns the start of the prefetch. Other calls return the
+        current time.
+        """
         since, self._since = self._since, None
         return self._clock() if since is None else since
 
     def has_ended(self, timeout_s: float | None = None) -> bool:
-        """Wait at most `timeout_s` seconds for the prefetch. Return False if it still runs.
+        """Wait at most `timeout_s` seconds for the prefetch.
+
+        Return False if the prefetch still runs.
 
         `catch_up` raises the prefetch's error, if any.
         """
@@ -78,11 +90,11 @@ class Prefetch:
 
 
 _LAST_PAGES_S = 1.0
-"""Longest wait of an ending process for the pages of a prefetch under way."""
+"""Longest wait of a stopping process for the pages of a running prefetch."""
 
 
 class BatchBuilder:
-    """Builds one batch after another."""
+    """Builds the micro-batches of one query."""
 
     def __init__(
         self,
@@ -96,7 +108,7 @@ class BatchBuilder:
         isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
-        """clock: the clock of leases, in seconds."""
+        """clock: returns the time of leases in seconds."""
         self._config = config
         self._columns = columns
         self._client = client
@@ -107,53 +119,58 @@ class BatchBuilder:
         self._isolation = isolation
         self._clock = clock
         self._waiting: dict[MessageKey, Message] = {}
-        self._ahead: BatchRows | None = None  # rows of the next batch; not in `_waiting`
-        self._unwanted: dict[MessageKey, Lease] = {}  # to be released after the look
-        self._backlog = False  # the last look ended because it had enough
+        self._ahead: BatchRows | None = None  # next batch, made early; not in `_waiting`
+        self._unwanted: dict[MessageKey, Lease] = {}  # to release after this pass over the queues
+        self._backlog = False  # True if the last pass ended because it had enough messages
         self._leaving = False
         self._cutoff: Cutoff | None = None
         self._decoding = DecodingRecord(config)
         self.expires: int | None = None
-        """Earliest expiry in the newest batch, seconds since 1970; None if nothing expires."""
+        """Earliest expiry of a message in the newest batch, in seconds since 1970. None if none
+        expires."""
 
     def only_until(self, cutoff: Cutoff) -> None:
-        """Put only messages into batches that this availableNow run wants, from now on."""
+        """From now on, deliver only the messages that belong to this availableNow run."""
         self._cutoff = cutoff
         with self._holder.locked_ledger as ledger:
             ledger.track_handed_out()
 
     @property
     def has_work(self) -> bool:
-        """True if the next batch need not wait for a due queue: messages wait, or the run ends."""
+        """True if the next batch need not wait until a queue is due.
+
+        The batch need not wait if messages wait here, if a prefetch runs, or in an availableNow
+        run.
+        """
         waits = self._ahead is not None or bool(self._waiting)
         return self._cutoff is not None or self._prefetch.under_way or waits
 
     @property
     def suspects(self) -> Suspects:
-        """The suspects among the messages."""
+        """The suspects of this query."""
         return self._suspects
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
-        """Messages that this availableNow run has released and not received again."""
+        """Keys of messages that this availableNow run released and did not receive again yet."""
         return self._cutoff.awaited if self._cutoff else frozenset()
 
     def come_again(self, leases: Sequence[Lease]) -> None:
-        """Note that these messages were released: an availableNow run waits for them."""
+        """Record that these messages were released, so that an availableNow run waits for them."""
         if self._cutoff:
             self._cutoff.released(lease.key for lease in leases)
 
     def build(self, number: int, most: int) -> Batch | None:
         """Build batch `number` of up to `most` messages. Return None if there are no messages.
 
-        Raises ServiceError, or UndecodableBody with onUndecodable=fail. Then all waiting messages
-        are released, as far as the service can be reached.
+        Raises ServiceError, or UndecodableBody with onUndecodable=fail. Before the error is raised,
+        all waiting messages are released if the service can be reached.
         """
         self.catch_up()
         return self.build_here(number, most)
 
     def build_here(self, number: int, most: int) -> Batch | None:
-        """Build a batch in the thread of the prefetch. See `build`."""
+        """Build a batch like `build`, but in the prefetch's thread."""
         self._receiver.begin(number, most)
         try:
             since = self._prefetch.began()
@@ -170,10 +187,11 @@ class BatchBuilder:
         return batch
 
     def prefetch(self, most: int, then: Callable[[], None] | None = None) -> None:
-        """If there is a backlog, begin to lease the next batch while Spark works on this one.
+        """If there is a backlog, begin to lease the next batch while Spark processes this one.
 
-        then: called afterwards in the same thread. The default makes the rows of the next batch, if
-        it is full. With deleteOnCommit=false rows show receipts, so they are not made ahead.
+        then: called in the same thread after the messages are leased. By default, the rows of the
+        next batch are made early if the batch is full. With deleteOnCommit=false the rows show
+        receipts, so rows are not made early.
         """
 
         def fetch(messages: int) -> None:
@@ -183,7 +201,8 @@ class BatchBuilder:
             elif self._backlog and self._config.delete_on_commit:
                 self._ahead = self._make_rows(most)
 
-        # After a crash, nothing releases what was leased ahead: with long leases, do not prefetch.
+        # After a crash, no process releases the messages that were leased early. So with long
+        # leases, do not prefetch.
         is_short = (
             self._config.delete_on_commit or self._holder.lengths.visibility_s() <= SHORTEST_S
         )
@@ -192,7 +211,10 @@ class BatchBuilder:
             self._prefetch.begin(fetch, most)
 
     def catch_up(self) -> None:
-        """Wait for the prefetch under way. If it failed, release waiting messages and raise."""
+        """Wait for the running prefetch.
+
+        If the prefetch failed, release waiting messages and raise.
+        """
         try:
             self._prefetch.catch_up()
         except BaseException:
@@ -200,11 +222,11 @@ class BatchBuilder:
             raise
 
     def wait_for_prefetch(self) -> None:
-        """Wait for the prefetch under way. `catch_up` raises the prefetch's error, if any."""
+        """Wait for the running prefetch. Does not raise the prefetch's error; `catch_up` does."""
         self._prefetch.has_ended()
 
     def leave(self) -> bool:
-        """Stop leasing, and release all messages of no batch, within seconds.
+        """Stop leasing, and release all messages that are in no batch, within seconds.
 
         Returns False if the prefetch still runs.
         """
@@ -214,7 +236,7 @@ class BatchBuilder:
         return has_ended
 
     def release_waiting(self) -> None:
-        """Release all messages of no batch, within a few seconds. Never raises."""
+        """Release all messages that are in no batch, within a few seconds. Never raises."""
         self._waiting.clear()
         self._ahead = None
         leases = [*self._unwanted.values()]
@@ -223,7 +245,7 @@ class BatchBuilder:
         self._holder.release_waiting(leases)
 
     def _made_ahead(self, most: int) -> BatchRows | None:
-        """Return the rows that were made ahead, or None if they are too many for a batch now."""
+        """Return the rows that were made early, or None if the next batch cannot use these rows."""
         rows, self._ahead = self._ahead, None
         if rows is None or (len(rows.received) <= most and not self._suspects.isolating):
             return rows
@@ -250,9 +272,11 @@ class BatchBuilder:
         )
 
     def _lease(self, most: int) -> bool:
-        """Dequeue until enough messages wait. Unwanted messages are released.
+        """Dequeue until enough messages wait.
 
-        Returns True if some unwanted messages are to come again, see `is_to_come_again`.
+        Release the messages that no batch of this run may have.
+
+        Returns True if a message was released so that it is dequeued again; see `is_to_come_again`.
         """
         size = sum(message.size for message in self._waiting.values())
         cutoff = self._cutoff
@@ -312,12 +336,12 @@ class BatchBuilder:
         return bool(found)
 
     def _leave(self, key: MessageKey) -> bool:
-        """Let this message expire under its lease. Return False if the ledger already has it."""
+        """Leave this message leased until it expires. Return False if it is in the ledger."""
         with self._holder.locked_ledger as ledger:
             return ledger.left_to_expire(key)
 
     def _came_again(self, lease: Lease) -> bool:
-        """True if this run has delivered the message before: then the ledger drops it."""
+        """If this run delivered the message before, remove it from the ledger and return True."""
         with self._holder.locked_ledger as ledger:
             was_handed_out = ledger.was_handed_out(lease)
             if was_handed_out:
@@ -333,16 +357,17 @@ class BatchBuilder:
         return self._suspects.room(self._waiting.values(), most)
 
     def _next_rows(self, most: int) -> list[Row]:
-        """Take the waiting messages for the next batch, without the undecodable ones."""
+        """Take waiting messages for the next batch. Undecodable messages are dead-lettered."""
         waiting = list(self._waiting.values())
         chosen: Sequence[Message] = self._suspects.choose(waiting, most)
-        if self._config.write_ahead_log:  # a segment is limited; else a page may exceed max_bytes
+        if self._config.write_ahead_log:  # because the size of a segment is limited
             chosen = fitting(chosen, self._config.max_bytes)
         with self._holder.locked_ledger as ledger:
             leases = ledger.leases(chosen)
         received = map(Received, chosen, leases)
         rows, reasons = rows_and_reasons(received, self._config, self._decoding)
-        # Leases are renewed meanwhile. Messages not dead-lettered in time wait for the next batch.
+        # Leases are renewed during this call. Messages that are not dead-lettered in time wait for
+        # the next batch.
         within_s = max(self._holder.lengths.visibility_s(), SHORTEST_S) / 2
         for message in dead_lettered(self._config, self._client, reasons, within_s, self._clock):
             self._holder.set_aside(message)

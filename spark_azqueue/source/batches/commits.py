@@ -1,4 +1,4 @@
-"""State of offsets that hold leases: returned, settled or replayed.
+"""State of each offset that holds leases: returned, settled or replayed.
 
 - If this process has not returned the offset e, `partitions(s, e)` is a replay after a crash.
 - A batch that this process replayed has no rows, so its commit deletes nothing.
@@ -16,7 +16,8 @@ from spark_azqueue.errors import AzQueueError
 
 from ..offsets import OffsetJson, offset_text
 
-# Spark replays only the newest few offsets. Settling an older offset twice has no effect.
+# Spark replays only the newest few offsets, and settling an older offset twice has no effect. So
+# older offsets are dropped.
 _KNOWN_AT_MOST = 1_000
 
 
@@ -43,7 +44,10 @@ class _Known(enum.Enum):
 
 
 class CommitTracker:
-    """The state of each offset, by a digest of its text, which can be long. Pure."""
+    """The state of each offset.
+
+    The key is a digest of the offset's text, because texts can be long.
+    """
 
     def __init__(self, initial: OffsetJson) -> None:
         self._initial = offset_text(initial)
@@ -51,7 +55,7 @@ class CommitTracker:
         self._open: OrderedDict[str, OffsetJson] = OrderedDict()  # not settled, by text
 
     def handed_out(self, offset: OffsetJson) -> None:
-        """Note that `latestOffset` is about to return this new offset."""
+        """Record that `latestOffset` is about to return this new offset."""
         self._open[offset_text(offset)] = offset
         self._mark(offset_text(offset), _Known.HANDED_OUT)
 
@@ -60,7 +64,10 @@ class CommitTracker:
         return [each for each in self._open.values() if each["batch"] < number]
 
     def proven(self, offset: Mapping[str, Any]) -> Proof:
-        """Return how to settle a committed offset. Call `settled` when this is done or begun."""
+        """Return how to settle a committed offset.
+
+        The caller then settles the offset and calls `settled`.
+        """
         text = offset_text(offset)
         if text == self._initial:
             return Proof.NOTHING
@@ -70,13 +77,13 @@ class CommitTracker:
         return Proof.SETTLE_RESTORED if known is None else Proof.NOTHING
 
     def settled(self, offset: Mapping[str, Any]) -> None:
-        """Note that an offset is settled, or that its deletes have begun."""
+        """Record that an offset is settled, or that its deletes have begun."""
         text = offset_text(offset)
         self._open.pop(text, None)
         self._mark(text, _Known.SETTLED)
 
     def plan(self, start: Mapping[str, Any], end: OffsetJson) -> PlanAction:
-        """Return the action of a call of `partitions(start, end)`.
+        """Return the action for a call of `partitions(start, end)`.
 
         Raises AzQueueError if Spark requests the rows of `end` again after its commit.
         """
@@ -94,7 +101,10 @@ class CommitTracker:
         return PlanAction.HAND_OVER if known is _Known.HANDED_OUT else PlanAction.NOTHING
 
     def replayed(self, offset: Mapping[str, Any]) -> None:
-        """Note that all receipts of an offset are dead, so that its commit deletes nothing."""
+        """Record that all receipts of an offset are dead.
+
+        So a commit of the offset deletes no message.
+        """
         self._open.pop(offset_text(offset), None)
         self._mark(offset_text(offset), _Known.REPLAYED)
 

@@ -1,7 +1,8 @@
-"""The suspects among leased messages: which to deliver together, and which to dead-letter.
+"""The suspects among leased messages: which suspects share a batch, and which are dead-lettered.
 
-The rule is in `source/suspects.py`. A message's history belongs to its id, so it is kept when the
-message is released and returns. The dequeue count is not used: a crash raises it for a whole batch.
+The rule is in `source/suspects.py`. The history of a message is stored under the message's id, and
+is kept when the message is released. The dequeue count is not used, because a crash raises the
+count of every message in a batch.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from ..suspects import (
 )
 
 _FORGOTTEN_AFTER = 2 * HISTORIES_AT_MOST
-"""Batches after which a suspect that did not return is dropped: it was deleted, or expired."""
+"""A suspect that has not returned after this many batches is dropped: the message was deleted, or
+expired."""
 
 
 class Suspects:
-    """State of the suspects, updated when a batch commits or fails. Used by one thread."""
+    """The suspects of a query, updated when a batch commits or fails. Used by one thread."""
 
     def __init__(self, rule: IsolationRule | None) -> None:
-        """rule: None if poison handling is off."""
+        """rule: when to isolate and dead-letter suspects, or None if poison handling is off."""
         self._rule = rule
         self._histories: dict[MessageKey, FailureHistory] = {}
         self._evidence = Evidence()
-        self._first: tuple[int, int, int] | None = None  # see `_first_turn`
-        self._odds: Odds | None = None  # see `odds`
+        self._first: tuple[int, int, int] | None = None  # cache of `_first_turn`
+        self._odds: Odds | None = None  # cache of `odds`
         self._said = ""
         self._poison: dict[MessageKey, str] = {}  # error of the newest failure
 
@@ -53,14 +55,14 @@ class Suspects:
 
     @property
     def odds(self) -> Odds:
-        """Current estimate of how much chance explains."""
+        """Estimate of how many failures would happen by chance, without any poison message."""
         if self._odds is None:
             self._odds = Odds.of(self._evidence, self._histories.values())
         return self._odds
 
     @property
     def status(self) -> str:
-        """Line of text about the isolation of suspects; empty if no batch was cut."""
+        """Line of text about the isolation of suspects; empty if no batch was made smaller."""
         return status(self._said, self.count) if self._said or self._has_cut() else ""
 
     def _has_cut(self) -> bool:
@@ -72,7 +74,7 @@ class Suspects:
 
     @property
     def findings(self) -> Findings:
-        """Histories and evidence, to be kept for a later process."""
+        """Histories and evidence, which a later process restores."""
         return Findings(dict(self._histories), self._evidence.kept(has_suspects=self.isolating))
 
     def restore(self, findings: Findings) -> None:
@@ -92,10 +94,12 @@ class Suspects:
         is_alone: bool = True,
         error: str = "",
     ) -> None:
-        """Note that a batch of these messages failed. Raises TooManyPoison.
+        """Record that a batch of these messages failed. Raises TooManyPoison.
 
-        A message is found to be poison now, and not after later commits, which may only show that
-        the sink works again. times, is_alone: see `failed`. error: the batch's error, if known.
+        Only a failure can make a message count as poison. Later commits cannot, because they may
+        only show that the sink works again.
+
+        times, is_alone: see `failed`. error: the batch's error, or "" if unknown.
         """
         if self._rule is None or not keys:
             return
@@ -118,7 +122,7 @@ class Suspects:
             self._histories = dict(kept[:HISTORIES_AT_MOST])
 
     def batch_committed(self, number: int, keys: Collection[MessageKey], repeats: int = 0) -> None:
-        """Note that a batch was committed: its messages are no longer suspects.
+        """Record that a batch was committed. Its messages are no longer suspects.
 
         repeats: number of earlier failures of the batch.
         """
@@ -134,25 +138,25 @@ class Suspects:
             self._histories = {k: each for k, each in self._histories.items() if each.batch >= old}
 
     def history(self, key: MessageKey) -> FailureHistory | None:
-        """Return the history of a suspect, or None for any other message."""
+        """Return the history of a suspect, or None if the message is no suspect."""
         return self._histories.get(key)
 
     def forget(self, keys: Iterable[MessageKey]) -> None:
-        """Drop messages from the suspects: it is unknown if their batch was committed."""
+        """Drop messages from the suspects, because it is unknown if their batch was committed."""
         self._first = self._odds = None
         for key in keys:
             self._histories.pop(key, None)
 
     def is_poison(self, key: MessageKey) -> bool:
-        """True if the message is to be moved to its poison queue."""
+        """True if the message must be moved to its poison queue."""
         return key in self._poison
 
     def why(self, key: MessageKey) -> str:
-        """Return the reason why a suspect is poison."""
+        """Return the reason why a suspect counts as poison."""
         return why(self._histories[key], self._poison.get(key, ""))
 
     def moved(self, key: MessageKey) -> None:
-        """Note that a suspect was copied to its poison queue."""
+        """Record that a suspect was copied to its poison queue."""
         self._first = self._odds = None
         self._poison.pop(key, None)
         self._evidence = self._evidence.on_moved(self._histories.pop(key))
@@ -163,10 +167,10 @@ class Suspects:
         return self.isolating and any(message.key in self._histories for message in messages)
 
     def room(self, waiting: Collection[Message], most: int) -> int:
-        """Number of further messages that the next batch could use (0 or less: none).
+        """Number of further messages to lease for the next batch; 0 or less for none.
 
-        At most `most` messages wait, which bounds the memory. If fewer wait, more are leased until
-        the suspect that is due first is among them.
+        At most `most` messages wait, which limits the memory. Below this limit, further messages
+        are leased until the suspect that is due first waits here.
         """
         free = most - len(waiting)
         if not self.isolating:  # fast path: called before every dequeue
@@ -181,7 +185,7 @@ class Suspects:
         return min(free, max(missing, self._rule.enough(odds) - beside))
 
     def choose(self, waiting: Sequence[Message], most: int) -> list[Message]:
-        """Choose the messages of the next batch: either suspects by their turn, or others."""
+        """Choose the messages of the next batch: suspects that are due first, or other messages."""
         if not self.isolating:
             return list(waiting[:most])
         assert self._rule
@@ -206,11 +210,14 @@ class Suspects:
         return sum(map(self._is_lone, messages))
 
     def are_compared(self, messages: Iterable[Message]) -> bool:
-        """True if a batch of these has suspects, or if lone suspects are compared with it."""
+        """True if these messages include suspects, or are compared with lone suspects."""
         return self.isolating and (self.odds.lone > 0 or self.among(messages))
 
     def is_cut(self, failures: int, *, is_compared: bool) -> bool:
-        """True if a batch is cut after this many failures. is_compared: see `are_compared`."""
+        """True if a batch is made smaller after this many failures.
+
+        is_compared: see `are_compared`.
+        """
         assert self._rule
         is_first = not is_compared and not self.isolating
         return failures >= (1 if is_compared else self._rule.repeats(self.odds, is_first=is_first))

@@ -1,7 +1,7 @@
-"""Dequeue of pages: several requests are under way, and each queue has its own pace.
+"""Dequeue of pages: several requests are in flight, and each queue has its own pace.
 
-The receiver does not look into messages. Every leased page is either yielded, or kept for
-`take_orphans`. One thread at a time may use a receiver.
+The receiver does not read the messages. Every leased page is either yielded, or kept for
+`take_orphans`. Only one thread at a time may use a receiver.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from spark_azqueue.service.retry import RECEIVE, RetryPolicy
 from ..intake.polling import Pace, turns
 
 _GRACE_S = 2.0
-"""Longest wait for the pages under way when a look is interrupted."""
+"""Longest wait for the pages in flight when a pass over the queues is interrupted."""
 
 _MOST_CREDIT_PAGES = 4
-"""Pages per parallel request that a slow queue may fall behind and still catch up."""
+"""Pages, per parallel request, that a slow queue may fall behind and still catch up."""
 
 _ENOUGH = 16
-"""Requests at once with parallelism=auto: 10,000 messages/s if one takes 50 ms; up to 32 MiB."""
+"""Number of parallel requests with parallelism=auto: 10,000 messages/s if a request takes 50 ms.
+Together, the answers need up to 32 MiB of memory."""
 
 
 class Receiver:
-    """Dequeues from all queues that are due, in turns and in parallel. One pass is a look."""
+    """Dequeues from all queues that are due, in turns and in parallel."""
 
     def __init__(
         self,
@@ -45,10 +46,13 @@ class Receiver:
         retry: RetryPolicy = RECEIVE,
         backlogged: Container[QueueRef] = (),
     ) -> None:
-        """parallelism: most requests at once. None: 16, within the limit of each queue.
+        """parallelism: maximum number of requests at once.
 
-        vanished: called for a queue that does not exist; True to continue with the other queues.
-        backlogged: queues with many messages, which start with many requests at once.
+        None: 16, within the limit of each queue.
+
+        vanished: called for a queue that does not exist; returns True to continue with the other
+        queues. backlogged: queues with many messages. Such a queue gets many requests from the
+        start.
         """
         self._retry = retry
         self._backlogged = backlogged
@@ -58,7 +62,7 @@ class Receiver:
         self._vanished = vanished
         self._longest_pause_s = longest_pause_s
         self._clock = clock
-        self._orphans: list[Lease] = []  # leased by an interrupted look, not yielded
+        self._orphans: list[Lease] = []  # leased by an interrupted pass, not yielded
         self._paces: dict[QueueRef, Pace] = {}
         credit = _MOST_CREDIT_PAGES * self._parallelism * MAX_PER_REQUEST
         self._turns = turns(priority, queues, credit)
@@ -72,9 +76,9 @@ class Receiver:
         self._paces = {queue: before.get(queue) or self._first(queue) for queue in queues}
 
     def begin(self, number: int, most: int) -> None:
-        """Note that batch `number` of up to `most` messages begins.
+        """Record that batch `number` of up to `most` messages begins.
 
-        The first call of a process chooses by `number` which queue is first.
+        The first call of a process uses `number` to choose the first queue.
         """
         self._turns.begin(number, -(-most // MAX_PER_REQUEST))
 
@@ -82,12 +86,15 @@ class Receiver:
         return Pace(self._widest if queue in self._backlogged else 1)
 
     def seconds_until_due(self) -> float:
-        """Seconds until a queue is due (0 = now)."""
+        """Seconds until the first queue is due; 0 if a queue is due now."""
         soonest = min((pace.not_before for pace in self._paces.values()), default=math.inf)
         return max(0.0, soonest - self._clock())
 
     def take_orphans(self) -> list[Lease]:
-        """Return, once, the leases of pages that an interrupted look received but did not yield."""
+        """Return the leases of pages that an interrupted pass received but did not yield.
+
+        Each lease is returned only once.
+        """
         orphans, self._orphans = self._orphans, []
         return orphans
 
@@ -98,12 +105,17 @@ class Receiver:
         *,
         read: Callable[[QueueRef], bool] | None = None,
     ) -> Iterator[Page]:
-        """Yield pages of all due queues, until the queues run short or `room` is 0.
+        """Make one pass over all due queues.
+
+        Yields pages until the queues run short, or `room` returns 0.
 
         room: returns the number of further messages to request; called before every request. read:
-        if given, every queue is asked, due or not, until a page is empty or `read(queue)` is True.
-        Otherwise a page that is not full ends a queue's turn (with queuePriority=strict, only an
-        empty page). Raises ServiceError if a dequeue fails finally: then call `take_orphans`.
+        if given, every queue is asked, due or not, until a page is empty or `read(queue)` returns
+        True. Without `read`, a page that is not full ends a queue's turn. With
+        queuePriority=strict, only an empty page ends a queue's turn.
+
+        Raises ServiceError if a dequeue fails after all retries. The caller must then call
+        `take_orphans`.
         """
         now = self._clock()
         asked_now = self._paces if read is not None else self._turns.to_ask(self._paces, now)
@@ -161,10 +173,10 @@ class Receiver:
         room: int,
         visibility_s: int,
     ) -> tuple[list[tuple[QueueRef, int]], bool]:
-        """Begin requests to the queues in turn, for each queue up to its width.
+        """Begin requests to the queues in turn. Each queue has at most `width` requests in flight.
 
-        Returns the queues asked, with the number of messages, and True if a queue waits for its
-        limit.
+        Returns each queue asked with the number of messages requested, and True if a queue's limit
+        delays a request.
         """
         begun: list[tuple[QueueRef, int]] = []
         waits = False

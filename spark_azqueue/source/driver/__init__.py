@@ -1,1 +1,1 @@
-"""Consumers of a query whose driver leases, and the look at its queues between runs."""
+"""Consumers of a query whose driver leases, and the messages left in its queues between runs."""

@@ -1,7 +1,7 @@
-"""Leasing on the driver, with a log or without: the queues, the leases, and the next batch.
+"""Leasing on the driver, with or without a log: the queues, the leases, and the next batch.
 
-`leased.py` keeps leases in the offsets; `log/consumer.py` keeps messages in a write-ahead log.
-Both consumers call this module. It does not import pyspark.
+`leased.py` stores leases in the offsets, and `log/consumer.py` stores messages in a write-ahead
+log. Both consumers call this module. This module does not import pyspark.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ from ..suspects import IsolationRule
 log = logging.getLogger(__name__)
 
 _DELETES_AT_MOST_S = 60.0
-"""Longest wait for the deletes of one batch before the deletes of the next batch begin."""
+"""Longest wait for the deletes of one batch, before the deletes of the next batch begin."""
 
 _A_DAY_S = 86_400.0
 
 _LAST_ANSWERS_S = 1.0
-"""Least time that an ending process waits for deletes, after it has released messages."""
+"""Shortest time that a stopping process waits for deletes, after it has released messages."""
 
 
 class Pending(NamedTuple):
     """Unconfirmed deletes of committed messages.
 
-    hidden_until: when the last lease of these messages ends, seconds since 1970 by the service's
-    clock. remembered: messages whose delete was refused or failed, so that they probably exist.
+    hidden_until: time at which the last lease of these messages ends, in seconds since 1970 by the
+    service's clock. remembered: keys of messages whose delete was refused or failed, so that the
+    messages probably still exist.
     """
 
     deletes: tuple[PendingDelete, ...] = ()
@@ -61,7 +62,7 @@ class Pending(NamedTuple):
 
 
 class DriverLeasing:
-    """Leases messages, builds batches of them, renews leases and settles. Used by one thread."""
+    """Leases messages, renews leases, builds batches, and settles batches. Used by one thread."""
 
     def __init__(
         self,
@@ -69,12 +70,12 @@ class DriverLeasing:
         columns: Columns,
         runtime: Runtime = DEFAULT,
     ) -> None:
-        """Store; nothing is sent before the first call."""
+        """Store the arguments; nothing is sent before the first call."""
         self.config = config
         clock, make_workers = runtime.clock, runtime.make_workers
         self._runtime = runtime
         self.service_is_ahead = 0.0
-        """The service's time minus the local time, in seconds; known after `open`."""
+        """The service's time minus the local time, in seconds; 0 before `open`."""
         self._client = runtime.client or QueueClient(config.account)
         self.holder = LeaseHolder(config, self._client, make_workers, clock)
         self._monitor = QueueMonitor(config, self._client, runtime, self._held)
@@ -89,7 +90,7 @@ class DriverLeasing:
         )
         self._monitor.used_by(receiver)
         self.suspects = Suspects(IsolationRule.of(config))
-        """Messages of failed batches."""
+        """The suspects: messages of failed batches."""
         self.builder = BatchBuilder(
             config,
             columns,
@@ -102,18 +103,18 @@ class DriverLeasing:
             clock,
         )
         self._size = BatchSize(config.max_messages, config.min_messages)
-        self._limit: int | None = None  # Spark's own
+        self._limit: int | None = None  # Spark's limit of messages, if any
         self._built_for = self._size.most  # limit of messages of the newest batch
         self._drain = Drain(self.builder, self.holder, self._monitor, clock, runtime.sleep)
-        self._is_idle = False  # the last look found no message
+        self._is_idle = False  # True if the last pass found no message
 
     @property
     def is_limited(self) -> bool:
-        """True if the run reads only the messages and queues that existed when it was limited."""
+        """True if the run reads only messages and queues that existed at `freeze_cutoff`."""
         return self._monitor.is_limited
 
     def open(self) -> None:
-        """Find the queues and check each, once, before leasing; see `Queues.open`.
+        """Find the queues and check each queue, at the first call only; see `Queues.open`.
 
         Raises QueueNotFound, AccessDenied, ServiceError or InvalidOption.
         """
@@ -121,7 +122,10 @@ class DriverLeasing:
             self._check()
 
     def freeze_cutoff(self) -> None:
-        """Read only messages inserted by now (the service's clock, whole seconds), from now on."""
+        """From now on, read only messages that were inserted before this call.
+
+        The service's clock decides, in whole seconds.
+        """
         self.builder.only_until(Cutoff(int(self._check().timestamp()) * 1_000_000))
         self._monitor.limit()
 
@@ -132,31 +136,34 @@ class DriverLeasing:
         """
         if self.builder.has_work:
             return True
-        if self._monitor.is_look_due:  # no prefetch is reading the old list of queues
+        if self._monitor.is_look_due:  # no prefetch uses the list now
             self._monitor.look()
         return self._monitor.may_begin(is_last=is_last)
 
     def has_given(self, messages: int) -> None:
-        """Note that Spark got the newest batch, of this many messages."""
+        """Record that Spark got the newest batch, which has this many messages."""
         self._monitor.minimum.given(messages)
         self._size.batch_began(messages, self._runtime.clock(), self._built_for)
 
     def is_asked(self, most: int | None) -> None:
-        """Note that Spark requests a batch of at most `most` messages: the last batch has ended."""
+        """Record that Spark requests a batch of at most `most` messages.
+
+        The request shows that the last batch has ended.
+        """
         self._limit = most
         self._size.batch_ended(self._runtime.clock())
 
     def next_batch(self, number: int) -> Batch | None:
-        """Lease a batch. Return None if there are no messages now.
+        """Lease a batch. Return None if there are no messages.
 
-        Raises ServiceError or UndecodableBody; then all waiting messages are released.
+        Raises ServiceError or UndecodableBody, after all waiting messages are released.
         """
         self.start_renewing()
         if self._monitor.is_look_due:
-            self.builder.catch_up()  # the prefetch reads the old list of queues
+            self.builder.catch_up()  # the prefetch uses the list
             self._monitor.look()
         while (batch := self.builder.build(number, self._most)) is None:
-            self.holder.wait(_DELETES_AT_MOST_S)  # an idle stream leaves an empty queue
+            self.holder.wait(_DELETES_AT_MOST_S)  # so an idle stream leaves no undeleted message
             if not self.is_limited or self._drain.is_over(self.service_is_ahead):
                 break
         self._is_idle = batch is None
@@ -167,10 +174,12 @@ class DriverLeasing:
     def replayed(
         self, number: int, leases: Sequence[Lease], leased_s: int, error: str = ""
     ) -> None:
-        """Note that a batch of an earlier run failed, and that its messages were released.
+        """Record that a batch of an earlier run failed, and that its messages were released.
 
-        A message whose receipt was dead may still be leased. leased_s: longest lease or renewal of
-        that run. error: the batch's error, if known.
+        A message whose receipt was dead could not be released, so it may still be leased.
+
+        leased_s: longest lease or renewal of the earlier run, in seconds. error: the batch's error,
+        or "" if unknown.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         with self.holder.locked_ledger as ledger:
@@ -179,9 +188,9 @@ class DriverLeasing:
         self.builder.come_again(leases)
 
     def remember(self, pending: Sequence[PendingDelete], leased_s: int) -> None:
-        """Note messages of an earlier run whose rows are committed and whose deletes were refused.
+        """Record refused deletes of messages whose rows an earlier run committed.
 
-        leased_s: longest lease or renewal of that run.
+        leased_s: longest lease or renewal of the earlier run, in seconds.
         """
         longest_s = max(leased_s, self.holder.lengths.longest_s())
         self.holder.restore_pending(pending, self._runtime.clock() + longest_s)
@@ -194,14 +203,15 @@ class DriverLeasing:
         )
 
     def may_be_hidden(self, messages: int, until: float) -> None:
-        """Note that an earlier process released messages, which may be invisible until then."""
+        """Record that an earlier process released messages that may be invisible until `until`."""
         self._drain.expect(messages, until)
 
     def prefetch(self, number: int = 0, use: Callable[[Batch], object] | None = None) -> None:
         """If there is a backlog, begin to lease the next batch while Spark works on this one.
 
-        use: if given, batch `number` is also built, and `use` is called with it in the background.
-        Until `builder.wait_for_prefetch` returns, the caller must not touch the state of `use`.
+        use: if given, batch `number` is also built in the background, and `use` is called with the
+        batch. Until `builder.wait_for_prefetch` returns, the caller must not access any state that
+        `use` changes.
         """
         if not self._monitor.minimum.has_enough_left:
             return
@@ -216,17 +226,17 @@ class DriverLeasing:
         self.builder.prefetch(most, build if use else None)
 
     def keys_of(self, number: int) -> list[MessageKey]:
-        """Return the messages of a batch that is not committed yet."""
+        """Return the keys of the messages of an uncommitted batch."""
         with self.holder.locked_ledger as ledger:
             return ledger.keys_of(number)
 
     def settle(self, number: int) -> None:
-        """Wait for the deletes of the batch before, then begin the deletes of this batch."""
+        """Wait for the deletes of the previous batch, then begin the deletes of this batch."""
         self.holder.wait(_DELETES_AT_MOST_S)  # at most one batch's deletes are outstanding
         self.holder.committed(number)
 
     def forget_expired(self) -> None:
-        """Drop pending deletes of messages that expired a day ago, by the service's clock."""
+        """Evict pending deletes of messages that expired over a day ago, by the service's clock."""
         with self.holder.locked_ledger as ledger:
             ledger.forget_expired(self._runtime.clock() + self.service_is_ahead - _A_DAY_S)
 
@@ -239,12 +249,15 @@ class DriverLeasing:
             return Pending(deletes, max(0, math.ceil(hidden_until)), ledger.remembered_keys)
 
     def start_renewing(self) -> None:
-        """Begin to renew in the background. Raises RuntimeError if no thread can be started."""
+        """Begin to renew leases in the background. Raises RuntimeError if no thread can start."""
         if self._runtime.renews:
             self.holder.worker.start()
 
     def report(self) -> Report:
-        """Return the backlog, the held messages and this run's counters. Seldom sends a request."""
+        """Return the backlog, the held messages and this run's counters.
+
+        Most calls send no request.
+        """
         counted = self._monitor.counted(idle=self._is_idle)
         with self.holder.locked_ledger as ledger:
             held, remembered = ledger.held, ledger.remembered
@@ -266,19 +279,22 @@ class DriverLeasing:
         )
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for background work: a prefetch, renewals, deletes. Raises its error, if any."""
+        """Wait for the prefetch, renewals and deletes in the background.
+
+        Raises their error, if any.
+        """
         self.builder.catch_up()
         self.holder.wait(timeout_s)
 
     def drain(self) -> bool:
-        """Stop renewing, finish due deletes, release messages of no batch, all within seconds.
+        """Within seconds, stop renewing, finish due deletes, and release undelivered messages.
 
-        Returns False if a batch is still being built ahead.
+        Returns False if the prefetch still runs.
         """
         self.holder.worker.stop()
         began = self._runtime.clock()
         has_ended = self.builder.leave()
-        try:  # deletes ran during `leave`, which counts against their time
+        try:  # deletes ran during `leave`, so the time of `leave` is subtracted
             self.holder.wait(max(LAST_WORDS_S - (self._runtime.clock() - began), _LAST_ANSWERS_S))
         except Exception as error:  # noqa: BLE001 (no caller is left to handle it)
             log.warning("while stopping: %s", error)
@@ -291,7 +307,7 @@ class DriverLeasing:
 
     @property
     def _most(self) -> int:
-        """Most messages in the next batch."""
+        """Maximum number of messages in the next batch."""
         return self._size.most if self._limit is None else min(self._size.most, self._limit)
 
     def _held(self) -> int:
@@ -306,20 +322,20 @@ class DriverLeasing:
 
 
 class RestoredBatches:
-    """Batches of an earlier process, which Spark asks for again or has committed."""
+    """Batches of an earlier process that Spark requests again, or has committed."""
 
     def __init__(self, engine: DriverLeasing, commits: CommitTracker) -> None:
         self._engine, self._commits = engine, commits
         self._config, self._holder, self._suspects = engine.config, engine.holder, engine.suspects
         self._account = engine.config.account.name
         self.noted: frozenset[MessageKey] = frozenset()
-        """Messages whose deletes are pending according to the newest offset."""
+        """Keys of messages with a pending delete in the newest offset."""
 
     def replay(self, end: OffsetJson) -> None:
-        """Release the messages of a batch that a crash left unfinished.
+        """Release the messages of a batch that a crash or failure left unfinished.
 
-        Returns only when all receipts of the offset are dead. Otherwise a later process that finds
-        this offset committed could delete messages whose rows were never delivered.
+        Returns only when all receipts in the offset are dead. With a valid receipt, a later process
+        that finds this offset committed could delete a message whose row was never delivered.
         """
         offset = QueueOffset.from_json(end, account=self._account)
         names = self._config.selection.not_read(each.queue for each in offset.leases)
@@ -333,14 +349,14 @@ class RestoredBatches:
         log.info("batch %d is replayed: %d messages released", offset.batch, released)
 
     def settle(self, offset: Mapping[str, Any]) -> None:
-        """Delete the messages of a committed batch with exactly the receipts in its offset.
+        """Delete the messages of a committed batch with only the receipts in its offset.
 
-        If the batch was delivered with deleteOnCommit=false, the user deletes its messages. In a
-        queue that this query does not read, nothing is deleted: a checkpoint must not direct
-        requests elsewhere.
+        If the batch was delivered with deleteOnCommit=false, the user deletes its messages. If this
+        query does not read a message's queue, the message is not deleted, because a checkpoint must
+        not direct requests to other queues.
 
-        If one delete succeeds, the batch was not replayed, because a replay voids all receipts. So
-        its rows were delivered, and messages whose receipts are refused become pending deletes.
+        A replay voids all receipts. So if one delete succeeds, the batch was not replayed and its
+        rows were delivered. The messages whose receipts are refused then become pending deletes.
         """
         restored = QueueOffset.from_json(offset, account=self._account)
         self._restore_pending(restored)
@@ -361,7 +377,7 @@ class RestoredBatches:
         keys = [lease.key for lease in restored.leases]
         if deleted:
             suspects.batch_committed(restored.batch, keys)
-        else:  # the batch may have been replayed, so it is no evidence of a commit
+        else:  # the batch may have been replayed, so its commit proves nothing
             suspects.forget(keys)
         refused = [each for each in leases if each not in deleted and each in restored.texts]
         if deleted and refused:
@@ -376,8 +392,8 @@ class RestoredBatches:
     def _restore_pending(self, offset: QueueOffset) -> None:
         """Restore the pending deletes of an offset in the checkpoint.
 
-        Their batches were committed before the offset was made. So the state of the offset's own
-        batch does not matter.
+        The batches of these messages were committed before the offset was made. So it does not
+        matter if the offset's own batch is committed.
         """
         config = self._config
         names = config.selection.not_read(each.key.queue for each in offset.pending)
@@ -389,7 +405,7 @@ class RestoredBatches:
 
 
 class Drain:
-    """Wait of an availableNow run for messages to deliver, and for messages to delete."""
+    """Lets an availableNow run wait for invisible messages that it has to deliver or delete."""
 
     def __init__(
         self,
@@ -399,7 +415,7 @@ class Drain:
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        """clock: the clock of leases, in seconds."""
+        """clock: returns the time of leases in seconds."""
         self._builder = builder
         self._holder = holder
         self._monitor = monitor
@@ -408,16 +424,17 @@ class Drain:
         self._given_back = (0, 0.0)
 
     def expect(self, messages: int, until: float) -> None:
-        """Note that an earlier process released messages, which may be invisible until then."""
+        """Record that an earlier process released messages that may be invisible until `until`."""
         self._given_back = (messages, until)
         with self._holder.locked_ledger as ledger:
             ledger.hide_until(until)
 
     def is_over(self, service_is_ahead: float) -> bool:
-        """True if no message is invisible. Otherwise wait some seconds, and return False.
+        """True if no message that this run needs is invisible. Otherwise wait, and return False.
 
-        service_is_ahead: the service's time minus the local time, in seconds. Raises NotDrained if
-        the wait would be too long.
+        A call waits for some seconds. Raises NotDrained if the whole wait would be too long.
+
+        service_is_ahead: the service's time minus the local time, in seconds.
         """
         awaited = self._builder.awaited
         with self._holder.locked_ledger as ledger:

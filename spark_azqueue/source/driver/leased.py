@@ -1,6 +1,6 @@
-"""The source without a write-ahead log: the offset of a batch holds its leases.
+"""The source without a write-ahead log: the offset of a batch contains the batch's leases.
 
-Decisions are made in `batches/commits.py` and `leases/ledger.py`; `engine.py` carries them out.
+`batches/commits.py` and `leases/ledger.py` make the decisions, and `engine.py` acts on them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOT_ISOLATED = (
 
 
 class LeasedConsumer:
-    """Consumer without a log: it leases micro-batches, and settles them after Spark's commit."""
+    """Consumer without a log. Leases micro-batches, and settles each batch after Spark's commit."""
 
     def __init__(
         self,
@@ -39,26 +39,30 @@ class LeasedConsumer:
         columns: Columns,
         runtime: Runtime = DEFAULT,
     ) -> None:
-        """Store; nothing is sent before the first call."""
+        """Store the arguments; nothing is sent before the first call."""
         self.engine = engine = DriverLeasing(config, columns, runtime)
         self._config, self._holder, self._suspects = config, engine.holder, engine.suspects
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """Offset of a query that has read nothing: the same in every run, with a log or not."""
+        """Offset of a query that has read nothing: the same in every run, with or without a log."""
         self._commits = CommitTracker(self.initial)
         self._restored = RestoredBatches(engine, self._commits)
         self._partitions: dict[str, list[bytes]] = {}  # of uncommitted batches, by offset
-        self._has_replayed = False  # and no new batch was requested since
+        self._has_replayed = False  # and no batch was requested after the replay
         self._is_last = False  # the run may end after the newest batch
 
     def freeze_cutoff(self) -> None:
-        """Read only messages inserted by now (the service's clock, whole seconds), from now on."""
+        """From now on, read only messages that were inserted before this call.
+
+        The service's clock decides, in whole seconds.
+        """
         self.engine.freeze_cutoff()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle the batches that are proven committed, then lease a new batch.
+        """Settle the batches that are proven committed, then lease the next batch.
 
-        Returns the new offset, or the start if there is nothing new.
+        Returns the new offset. Returns the start if there is no batch, and no change of pending
+        deletes.
         """
         self.engine.open()
         self._has_replayed = False
@@ -69,7 +73,7 @@ class LeasedConsumer:
         if wanted.is_proven:
             self.committed(start)
         elif wanted.may_run and self._suspects.isolating:
-            return start  # a batch that runs beside the suspect's would look guilty if it fails
+            return start  # Batches that fail at the same time as a suspect's would seem guilty.
         batch = None
         if self.engine.is_due(is_last=self._is_last):
             batch = self.engine.next_batch(number)
@@ -85,12 +89,15 @@ class LeasedConsumer:
         return offset
 
     def _has_changed(self, pending: Pending) -> bool:
-        """True if a new offset has to record a new pending delete, or that none is left."""
+        """True if the next offset has to record a further pending delete, or that none is left."""
         noted = self._restored.noted
         return not pending.remembered <= noted or bool(noted and not pending.remembered)
 
     def _offset(self, number: int, batch: Batch | None, pending: Pending) -> QueueOffset:
-        """Return the offset of a new batch. Without a batch it only has the pending deletes."""
+        """Return the offset of a batch.
+
+        If `batch` is None, the offset has only the pending deletes.
+        """
         config, holder = self._config, self._holder
         noted = QueueOffset(
             self._account,
@@ -118,7 +125,10 @@ class LeasedConsumer:
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """Return the partitions of the batch that ends at `end`. Replay a batch of another run."""
+        """Return the partitions of the batch that ends at `end`.
+
+        Replay a batch of an earlier run.
+        """
         plan = self._commits.plan(start, end)
         if plan is PlanAction.NOTHING:
             return []
@@ -136,7 +146,10 @@ class LeasedConsumer:
         ]  # kept until the batch is committed, because Spark may ask again
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Settle this offset and all earlier ones: they are proven committed. May be repeated."""
+        """Settle this offset and all earlier offsets, which are proven committed.
+
+        May be repeated.
+        """
         for before in self._commits.handed_out_before(batch_of(offset, account=self._account)):
             self._settle(before)
         self._settle(offset)
@@ -155,11 +168,11 @@ class LeasedConsumer:
         self._commits.settled(offset)
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool:
-        """Release the messages of a batch of this run whose rows Spark never requested.
+        """Release the messages of a batch of this run, if Spark never requested the batch's rows.
 
-        Returns only when all receipts of the offset are dead. Otherwise a later process that finds
-        the offset committed could delete messages whose rows were never delivered. May be repeated.
-        Raises ServiceError or TimeoutError.
+        Returns only when all receipts in the offset are dead. With a valid receipt, a later process
+        that finds the offset committed could delete a message whose row was never delivered. May be
+        repeated. Raises ServiceError or TimeoutError.
         """
         if self._commits.proven(offset) is not Proof.SETTLE_OWN:
             return True
@@ -173,14 +186,17 @@ class LeasedConsumer:
         return True
 
     def report(self) -> Report:
-        """Return the backlog, the held messages and this run's counters. Seldom sends a request."""
+        """Return the backlog, the held messages and this run's counters.
+
+        Most calls send no request.
+        """
         return self.engine.report()
 
     def close(self) -> None:
-        """Stop renewing, finish due deletes, release messages of no batch, all within seconds.
+        """Within seconds, stop renewing, finish due deletes, and release undelivered messages.
 
-        The leases of the last returned offset are not released: its batch may be committed. The
-        next run finds these leases in the checkpoint, or they expire.
+        The leases in the last returned offset are not released, because its batch may be committed.
+        The next run finds these leases in the checkpoint, or the leases expire.
         """
         if self._has_replayed and self._config.max_dequeue_count is not None:
             log.warning("%s", _NOT_ISOLATED)

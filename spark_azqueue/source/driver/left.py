@@ -1,4 +1,4 @@
-"""Look at the queues of a query between two of its runs, from the driver's program."""
+"""The messages left in a query's queues between two runs, read by the driver's program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from ..preflight import with_settings_of_queues
 
 
 class QueueLook(NamedTuple):
-    """Result of a look at one queue. first: its first visible messages, up to 32. messages: the
-    larger of the service's counts before and after the peek; counts include invisible messages."""
+    """Messages found in one queue.
+
+    first: the queue's first visible messages, up to 32. messages: the service's count before or
+    after the peek, whichever is larger. Counts include invisible messages.
+    """
 
     messages: int
     first: tuple[Message, ...]
@@ -33,19 +36,21 @@ class QueueLook(NamedTuple):
 
 
 class QueuesLeft:
-    """The queues that sources with these options read, looked at without leasing messages."""
+    """The queues that sources with these options read. No message is leased."""
 
     def __init__(self, options: Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
-        """Parse the options; nothing is sent. options: those of the reader, or a list of them.
+        """Parse the options; nothing is sent.
 
-        Raises InvalidOption, and TypeError if `options` is no mapping or list of mappings.
+        options: options of one reader, or a list of such options.
+
+        Raises InvalidOption, or TypeError if `options` is neither a mapping nor a list of mappings.
         """
         self.sources = [SourceLeft(each) for each in source_configs(options)]
 
     def unknown(self, places: Iterable[tuple[str, Iterable[str]]]) -> str:
-        """Return words for queues that no source reads; "" if sources read all of them.
+        """Return a phrase that names queues which no source reads; "" if sources read all queues.
 
-        places: names of queues, by account.
+        places: pairs of an account and the names of its queues.
         """
         for account, names in places:
             in_account = [each for each in self.sources if each.selection.account == account]
@@ -63,18 +68,19 @@ class QueuesLeft:
 
 
 class SourceLeft:
-    """The queues of one source, and the messages left in them."""
+    """The queues of one source, and the messages that are left in these queues."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self.selection = config.selection
         self.client = QueueClient(config.account)
         self.called_at: int | None = None
-        """The service's time of the first answer, microseconds since 1970, in whole seconds."""
+        """The service's time of the first peek, in microseconds since 1970, rounded to whole
+        seconds."""
 
     @property
     def leaves(self) -> bool:
-        """True if messages stay in the queue after they are read."""
+        """True if the source does not delete messages after they are read."""
         return not self._config.delete_on_commit
 
     @property
@@ -90,7 +96,7 @@ class SourceLeft:
 
     @property
     def lease_s(self) -> int:
-        """Length of the leases of a first batch, before any renewal."""
+        """Length in seconds of a first batch's leases, before any renewal."""
         if self._config.visibility_timeout:
             return self._config.visibility_timeout
         if self._config.executors:
@@ -99,15 +105,16 @@ class SourceLeft:
 
     @property
     def longest_s(self) -> int:
-        """Longest lease of a message, unless an offset or a report has a longer time."""
+        """Longest lease of a message in seconds, unless an offset or a report has a longer time."""
         is_fixed = self._config.visibility_timeout or self._config.executors
         return self.lease_s if is_fixed else max(self.lease_s, RENEWED_S)
 
     def look(self) -> Mapping[QueueRef, QueueLook]:
-        """Look at each queue: count, peek, and count again.
+        """Count, peek at, and count again the messages of each queue.
 
-        After the first look, a queue whose count is 0 is not peeked at. Raises QueueNotFound,
-        AccessDenied, ServiceError, and InvalidOption for settings of queues.
+        From the second call on, this method does not peek at a queue whose count is 0. Raises
+        QueueNotFound, AccessDenied or ServiceError, and InvalidOption for settings in the queues'
+        metadata.
         """
         queues = self._config.queues
         try:
@@ -134,7 +141,7 @@ class SourceLeft:
         }
 
     def is_older(self, message: Message) -> bool:
-        """True if the message was, or may have been, in the queue at the first look."""
+        """True if the message was, or may have been, in the queue at the first call of `look`."""
         at = message.insertion_time
         return self.called_at is None or at == UNKNOWN_TIME or at <= self.called_at
 

@@ -1,1 +1,1 @@
-"""Monitoring of queues: which queues a run reads, how full they are, when a batch may begin."""
+"""Monitoring of queues: which queues a run reads, how full they are, and when a batch may begin."""

@@ -1,7 +1,8 @@
-"""The service's approximate count of messages in each queue, and the age of the first visible one.
+"""The service's approximate message count of each queue, and the age of its first visible message.
 
-The counts are refreshed seldom, and nothing depends on them. If a count fails, its metric is left
-out; a failed count raises no error and does not delay the stream.
+Metrics use recent counts, which are refreshed seldom. If a count fails, the queue's metric is left
+out. A failed count raises no error and does not delay the stream. At its end, an availableNow run
+counts once more to find out if the queues are empty.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ BUSY_PAUSE_S = 10.0
 """Pause between two counts while messages arrive."""
 
 IDLE_PAUSE_S = 300.0
-"""Pause between two counts while no messages arrive: an idle queue costs less than 1 request/s."""
+"""Pause between two counts while no messages arrive, so that idle queues cause few requests."""
 
 PAUSE_PER_QUEUE_S = 0.1
-"""Least pause per queue: counting takes at most 10 requests/s."""
+"""Shortest pause between two counts, per queue. So the counts need at most 10 requests/s."""
 
 HEADS_PAUSE_S = 60.0
-"""Pause between two looks at the first messages while messages arrive."""
+"""Pause between two peeks at the first messages while messages arrive."""
 
 PATIENCE_S = 1.0
-"""Longest wait for the answers, during which Spark waits, too."""
+"""Longest wait for the answers to a count. Spark waits during this time."""
 
 
 class Backlog:
-    """Count of the messages in queues. Not thread-safe."""
+    """Counts the messages in queues. Not thread-safe."""
 
     def __init__(
         self,
@@ -48,49 +49,52 @@ class Backlog:
         may_lack: bool = False,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Store the arguments; nothing is sent. clock: seconds, monotonic.
+        """Store the arguments; nothing is sent. clock: returns monotonic time in seconds.
 
-        peeks: number of messages to peek at in each of the first 100 queues. may_lack: True if a
-        queue may be missing; then it is counted again after 300 s. patience_s: longest wait for the
-        answers.
+        peeks: number of messages to peek at in each of the first 100 queues. may_lack: True if
+        queues may be missing. A missing queue is counted again after 300 s. patience_s: longest
+        wait for the answers, in seconds.
         """
         self._client = client
         self._queues = tuple(queues)
         self._denied: set[QueueRef] = set()
         self._blind: set[QueueRef] = set()  # without permission to peek
         self._may_lack = may_lack
-        self._lacking: dict[QueueRef, float] = {}  # until when a missing queue is not counted
+        self._lacking: dict[QueueRef, float] = {}  # until when a missing queue is skipped
         self._peeks = peeks
         self._patience_s = patience_s
         self._looked_at: float | None = None
         self.errors: dict[QueueRef, Exception] = {}
-        """Errors of the last count, by queue."""
+        """Error of each queue whose last count or peek failed."""
         self.visible: dict[str, int] = {}
-        """Number of visible messages by queue, at the last peek. A queue is left out if it returned
-        as many messages as were requested, because it may have more."""
+        """Number of visible messages by queue, at the last peek. A queue is left out if the peek
+        returned as many messages as were requested, because the queue may have more."""
         self.expires: dict[str, int] = {}
-        """Seconds until the first peeked message expires, by queue. A queue whose messages do not
-        expire is left out."""
+        """Seconds until the earliest expiry of a peeked message, by queue. A queue whose messages
+        do not expire is left out."""
         self.heads: dict[str, int] = {}
-        """Age of the first visible message by queue, in seconds, at the last peek, by the service's
+        """Age of each queue's first visible message at the last peek, in seconds by the service's
         clock. A queue without visible messages is left out."""
         self.seen: set[str] = set()
-        """Queues whose last peek returned the age of the first message, or no message."""
+        """Names of queues whose last peek either showed the age of the first message, or returned
+        no message."""
         self._clock = clock
         self._known: dict[str, int] = {}
         self._asked_at: float | None = None
         self._was_idle = False
 
     def count_in(self, queues: Sequence[QueueRef]) -> None:
-        """Count the messages of these queues from now on."""
+        """From now on, count the messages of these queues."""
         self._queues = tuple(queues)
 
     def newest(self, *, idle: bool) -> dict[str, int]:
-        """Return the messages by queue name, from a recent count. Never raises.
+        """Return the number of messages by queue name, from a recent count. Never raises.
 
-        If a count is due, this sends a request per queue. A queue is left out if it does not answer
-        in time, or if the credential may not count it. idle: True if no message came: then the
-        queues are counted once more soon, and every 300 s after that.
+        If a count is due, this method sends one request per queue. A queue is left out if its
+        answer does not arrive in time, or if the credential may not count its messages.
+
+        idle: True if the last pass found no message. The queues are then counted once more soon,
+        and every 300 s after this count.
         """
         now = self._clock()
         pause = max(BUSY_PAUSE_S, PAUSE_PER_QUEUE_S * len(self._queues))
@@ -109,19 +113,19 @@ class Backlog:
         return dict(self._known)
 
     def now(self, *, heads: bool = False) -> dict[str, int]:
-        """Count the messages of each queue now. heads: also peek now."""
+        """Count the messages of each queue now. heads: True to also peek at each queue now."""
         self._asked_at = None
         if heads:
             self._looked_at = None
         return self.newest(idle=False)
 
     def ask_again(self) -> None:
-        """Try again to count and peek at queues for which the credential lacked permission."""
+        """From now on, also ask the queues again for which the credential lacked permission."""
         self._denied.clear()
         self._blind.clear()
 
     def _count(self, *, looks: bool) -> dict[str, int]:
-        """Count messages by queue name. looks: also peek."""
+        """Count messages by queue name. looks: True to also peek at the queues."""
         flight: InFlight[tuple[QueueRef, bool], int | Peeked] = self._client.in_flight()
         known: dict[QueueRef, int] = {}
         self.errors = {}
@@ -186,16 +190,16 @@ class Backlog:
 
 
 EXPIRED_AFTER_S = 3.0
-"""Seconds after which a skipped message has expired. The service's times have whole seconds,
-so they may be 1 s early."""
+"""Seconds after which a skipped message has surely expired: 2 s to live, plus 1 s because the
+service rounds times to whole seconds."""
 
 _A_MINUTE_S = 60.0
 
 
 class Isolation:
-    """Test for messages that a transaction may have abandoned, and a warning that counts them.
+    """Finds messages that a transaction may have abandoned, and logs how many were skipped.
 
-    Used by one thread. clock: in seconds.
+    Used by one thread. clock: returns the time in seconds.
     """
 
     def __init__(self, level: IsolationLevel, clock: Callable[[], float] = time.monotonic) -> None:
@@ -204,17 +208,18 @@ class Isolation:
         self._left = 0
         self._warned_at: float | None = None
         self.until = 0.0
-        """Time by `clock` when all skipped messages have expired."""
+        """Time, by `clock`, at which all skipped messages have expired."""
 
     def may_be_abandoned(self, message: Message, answered_at: int | None) -> bool:
-        """True if the message may be abandoned, so that it has no row. False if a time is unknown.
+        """True if a transaction may have abandoned the message, so that it gets no row.
 
-        answered_at: the `Date` of the answer with the message, microseconds since 1970.
+        answered_at: the `Date` header of the answer with the message, in microseconds since 1970.
+        If this time or the message's expiry is unknown, the result is False.
         """
         return self._is_on and message.is_in_its_last(answered_at)
 
     def left(self, count: int) -> None:
-        """Count messages skipped near expiry. Logs a warning, at most once a minute."""
+        """Count messages that were skipped near expiry. Logs a warning, at most once a minute."""
         if not count:
             return
         self._left += count

@@ -1,4 +1,4 @@
-"""End of an availableNow run: wait until invisible messages can be read, or are gone."""
+"""End of an availableNow run: wait until invisible messages become visible, or are deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _A_MOMENT_S = 0.5
 
 
 class HiddenWait:
-    """Wait of an availableNow run for invisible messages. Used by one thread."""
+    """Lets an availableNow run wait for invisible messages. Used by one thread."""
 
     def __init__(self, monitor: QueueMonitor, sleep: Callable[[float], None]) -> None:
         self._monitor = monitor
@@ -33,17 +33,19 @@ class HiddenWait:
     def is_over(
         self, what: str, left: float, until: float, queues: Iterable[str], expires_in: float
     ) -> bool:
-        """True if these queues hold no messages. Otherwise wait some seconds and return False.
+        """True if these queues have no messages. Otherwise wait some seconds and return False.
 
-        what: text that names the messages that may be invisible. left: the longest time that they
-        stay invisible, in seconds; until: the same time in seconds since 1970. expires_in: seconds
-        until all skipped messages have expired. Raises NotDrained if `left` is over 3,660 s.
+        what: text for logs and errors that names the messages that may be invisible. left: seconds
+        until the last of these messages is visible. until: the same time in seconds since 1970.
+        expires_in: seconds until all messages skipped near expiry have expired.
+
+        Raises NotDrained if `left` is above 3,660 s.
         """
         counts = self._monitor.backlog.now()
         if not any(counts.get(name, 1) for name in queues):
-            return True  # the service's count includes invisible messages
+            return True  # the count includes invisible messages
         if left > _WAIT_AT_MOST_S:
-            # The count includes messages skipped near expiry, and perhaps no others.
+            # Perhaps the queues have only messages that were skipped near expiry.
             if expires_in > 0:
                 self.has_waited = True
                 self._sleep(expires_in)

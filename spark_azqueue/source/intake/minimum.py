@@ -1,9 +1,9 @@
-"""Delay of a batch until enough messages wait, or until a message cannot wait any longer.
+"""Delay of a batch until enough messages wait, or until one message must not wait longer.
 
-This module implements `minMessagesPerTrigger` and `maxTriggerDelay`. Nothing is leased during the
-delay: the service's counts show how many messages wait. When a count changes, a peek shows the age
-and the expiry of the first messages. So the delay counts from when a message was sent, even if the
-query is restarted.
+This module implements `minMessagesPerTrigger` and `maxTriggerDelay`. No message is leased during
+the delay: the service's counts show how many messages wait. When a count changes, a peek shows the
+age and the expiry of the first messages. So the delay of a message counts from its insertion, even
+if the query is restarted.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ from .polling import Pace
 log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY_S = 30.0
-"""Time before the expiry of a message at which a batch begins."""
+"""A batch begins this many seconds before a waiting message expires."""
 
 _LOOK_AGAIN_S = 60.0
 """Pause between two peeks at a queue whose messages are all invisible."""
 
 
 class _Seen(NamedTuple):
-    """Result of a peek. messages: the queue's count then. at: time of the peek, local clock.
+    """Result of a peek.
 
-    due: local time at which a batch has to begin, because a message has waited for long enough or
-    expires soon; None if unknown.
+    messages: the queue's message count at the time of the peek. at: local time of the peek.
+
+    due: local time at which a batch must begin, because a message will have waited for long enough
+    or will expire soon. None if unknown.
     """
 
     messages: int
@@ -48,7 +50,7 @@ class _Seen(NamedTuple):
 
 
 class MinimumBatch:
-    """Decision if enough messages wait for a batch. Used by one thread.
+    """Decides if enough messages wait for a batch. Used by one thread.
 
     The service's counts are approximate and include invisible messages.
     """
@@ -62,11 +64,12 @@ class MinimumBatch:
         isolation: Isolation,
         clock: Callable[[], float],
     ) -> None:
-        """Store; nothing is sent.
+        """Store the arguments; nothing is sent.
 
-        vanished: called for a queue that does not exist; True to continue with the other queues.
-        held: number of messages that this process has leased for earlier batches. isolation: test
-        for messages that have no row, so that no batch begins for them.
+        vanished: called for a queue that does not exist; returns True to continue with the other
+        queues. held: returns the number of messages that this process has leased for earlier
+        batches. isolation: finds messages that get no row. No batch begins because of such a
+        message.
         """
         self._least = config.min_messages
         self._longest_s = config.max_trigger_delay
@@ -80,10 +83,13 @@ class MinimumBatch:
         self._since: float | None = None  # when a waiting message was first seen
         self._seen: dict[QueueRef, _Seen] = {}
         self._blind: set[QueueRef] = set()  # without permission to peek
-        self._left = 0  # of the newest count, messages that no batch has
+        self._left = 0  # messages of the newest count that are in no batch
 
     def stop(self) -> None:
-        """Let any number of messages be enough from now on, as an availableNow run needs."""
+        """From now on, let a batch begin with any number of messages.
+
+        Called in an availableNow run.
+        """
         if self._least:
             log.warning(
                 "an availableNow run reads all that is there: minMessagesPerTrigger=%d is ignored",
@@ -92,17 +98,17 @@ class MinimumBatch:
         self._least = None
 
     def seconds_until_due(self) -> float:
-        """Seconds until the queues may be counted again (0 = now)."""
+        """Seconds until the queues may be counted again; 0 for now."""
         return max(0.0, self._pace.not_before - self._clock()) if self._least else 0.0
 
     def has_enough(self, queues: Sequence[QueueRef]) -> bool:
-        """True if a batch may begin. Counts the messages of these queues.
+        """Count the messages of these queues. Return True if a batch may begin.
 
-        Raises ServiceError, also QueueNotFound and AccessDenied.
+        Raises ServiceError, QueueNotFound or AccessDenied.
         """
         if not self._least:
             return True
-        held = self._held()  # before the count: messages deleted between count as held
+        held = self._held()  # before the count, so a message deleted in between counts as held
         counts = self._count(queues)
         more = sum(counts.values()) - held
         waiting = self._left = max(0, more)
@@ -111,7 +117,7 @@ class MinimumBatch:
             return self._begin()
         if not more:
             self._since, self._seen = None, {}
-        elif waiting:  # (`more` is below 0 if messages were deleted between: no conclusion)
+        elif waiting:  # (if messages were deleted in between, `more` is below 0 and shows nothing)
             self._look(counts, now)
             is_first = self._since is None
             self._since = now if self._since is None else self._since
@@ -128,12 +134,12 @@ class MinimumBatch:
         return False
 
     def given(self, messages: int) -> None:
-        """Note that a batch of this many messages was leased."""
+        """Record that a batch of this many messages was leased."""
         self._left = max(0, self._left - messages)
 
     @property
     def has_enough_left(self) -> bool:
-        """True if a further batch may be leased without a new count."""
+        """True if the last count was enough for one more batch."""
         return not self._least or self._left >= self._least
 
     def _begin(self) -> bool:
@@ -142,7 +148,7 @@ class MinimumBatch:
 
     @property
     def _due(self) -> float:
-        """Latest time for a batch to begin, with any number of messages; `inf` if none waits."""
+        """Time at which a batch must begin with any number of messages; `inf` if none wait."""
         seen = (each.due for each in self._seen.values() if each.due is not None)
         since = math.inf if self._since is None else self._since
         return min(since + self._longest_s, *seen, math.inf)
@@ -183,7 +189,7 @@ class MinimumBatch:
         return seen.due is None and now - seen.at >= _LOOK_AGAIN_S
 
     def _due_of(self, peeked: Peeked, now: float) -> float | None:
-        """Return the latest time for a batch to begin for peeked messages; None if unknown."""
+        """Return the time at which a batch must begin for these messages; None if unknown."""
         answered_at = peeked.answered_at
         if answered_at is None:
             return None

@@ -1,7 +1,7 @@
-"""Monitor of the queues before a batch: which queues to read, how full they are, which are due.
+"""Monitor of the queues before a batch: which queues to read, and when a batch may begin.
 
-The driver that leases and the driver that plans for executors use the monitor. Nothing is leased
-here.
+The monitor works with leases on the driver and with leaseOn=executors. This module leases no
+messages.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from .minimum import MinimumBatch
 from .queues import Queues
 
 _CHECKS = 8
-"""Most queues that are checked at once."""
+"""Maximum number of queues that are checked at once."""
 
 _NAP_AT_MOST_S = 0.25
-"""Longest sleep in an idle `latestOffset`: a query waits for each of its sources in turn."""
+"""Longest sleep in an idle `latestOffset`. The sleep is short because a query calls its sources one
+after the other."""
 
 
 class Reads(Protocol):
     """Reader of messages from the queues."""
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """Read these queues from now on."""
+        """From now on, read these queues."""
 
     def seconds_until_due(self) -> float:
-        """Seconds until a queue is due (0 = now)."""
+        """Seconds until the first queue is due; 0 if a queue is due now."""
 
 
 class Counted(NamedTuple):
-    """Counts of messages by queue. heads: age of a queue's first visible message, in seconds."""
+    """Numbers of messages by queue. heads: age in seconds of each queue's first visible message."""
 
     backlog: Mapping[str, int]
     poison: Mapping[str, int]
@@ -45,7 +46,7 @@ class Counted(NamedTuple):
 
 
 class QueueMonitor:
-    """The queues of one query run. Used by one thread. Not kept over a restart."""
+    """The queues of one run of a query. Used by one thread. Its state is lost at a restart."""
 
     def __init__(
         self,
@@ -54,7 +55,10 @@ class QueueMonitor:
         runtime: Runtime,
         held: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Store; `open` sends the first request. held: number of messages of earlier batches."""
+        """Store the arguments; `open` sends the first request.
+
+        held: returns the number of messages that this process has leased for earlier batches.
+        """
         clock, submit = runtime.clock, runtime.make_workers(_CHECKS, "check").submit
         self._config = config
         self._sleep = runtime.sleep
@@ -68,7 +72,7 @@ class QueueMonitor:
         self._reader: Reads | None = None
         self.is_open = False
         self.is_limited = False
-        """True if the run reads only the messages and queues that existed when it was limited."""
+        """True if the run reads only messages and queues that existed when `limit` was called."""
 
     @property
     def queues(self) -> tuple[QueueRef, ...]:
@@ -76,39 +80,39 @@ class QueueMonitor:
         return self._queues.now
 
     def used_by(self, reader: Reads) -> None:
-        """Set the reader, which is notified when the list of queues changes."""
+        """Set the reader. The monitor passes each change of the list of queues to the reader."""
         self._reader = reader
 
     def open(self) -> datetime:
-        """Find the queues and check each; see `Queues.open`. Return the service's time."""
+        """Find the queues and check each queue; see `Queues.open`. Return the service's time."""
         at = self._queues.open(poison_too=not self.is_open)
         self._use_queues()
         self.is_open = True
         return at
 
     def limit(self) -> None:
-        """Limit the run to the messages that exist now. Then it ends."""
+        """Limit the run to the messages that exist now. After these messages, the run ends."""
         self.is_limited = True
         self.minimum.stop()
 
     @property
     def is_look_due(self) -> bool:
-        """True if it is time to look for new and removed queues."""
+        """True if it is time to search for added and removed queues."""
         return self._queues.seconds_until_due() == 0 and not self.is_limited
 
     def look(self) -> None:
-        """Look for new and removed queues."""
+        """Search for added and removed queues."""
         if self._queues.look_again():
             self._use_queues()
 
     def may_begin(self, *, is_last: bool = False) -> bool:
         """True if a batch may begin. Otherwise sleep for up to 0.25 s and return False.
 
-        A batch may not begin if no queue is due, because all were empty lately, or if too few
-        messages wait (see `MinimumBatch`). Raises ServiceError.
+        A batch may not begin if no queue is due, because all queues were empty lately. A batch may
+        also not begin if too few messages wait (see `MinimumBatch`). Raises ServiceError.
 
-        is_last: the run may end after this batch, so any number of messages is enough. (Spark 4.0
-        and 4.1 do not tell the source about an availableNow run.)
+        is_last: True if the run may end after this batch, so that any number of messages is enough.
+        (Spark 4.0 and 4.1 do not inform the source of an availableNow run.)
         """
         assert self._reader
         pause = self._reader.seconds_until_due()
@@ -119,7 +123,10 @@ class QueueMonitor:
         return pause <= _NAP_AT_MOST_S and (is_last or self.minimum.has_enough(self.queues))
 
     def counted(self, *, idle: bool) -> Counted:
-        """Return recent counts of the service, which are refreshed seldom; empty before `open`."""
+        """Return recent counts of the service, which are seldom refreshed.
+
+        They are empty before `open`.
+        """
         if not self.is_open:
             return Counted({}, {}, {})
         backlog, poison = self.backlog.newest(idle=idle), self._poison.newest(idle=idle)

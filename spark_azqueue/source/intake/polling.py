@@ -1,8 +1,8 @@
-"""Polling: how often a queue is asked, and which queue is asked next.
+"""Polling: how often each queue is asked, and which queue is asked next.
 
-A queue with a backlog gets many requests at once, an empty queue gets few. Queues with a backlog
-get equal shares. With queuePriority=strict, the first queue with a backlog gets all requests. The
-functions get the time as an argument.
+A queue with a backlog gets many parallel requests, and an empty queue gets few. Queues with a
+backlog get equal shares. With queuePriority=strict, the first queue with a backlog gets all
+requests. The functions of this module get the time as an argument.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from spark_azqueue.service.messages import Message, MessageKey, QueueRef
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.1
-"""Pause after the first look that found nothing."""
+"""Pause of a queue, in seconds, after the first pass that found no message in the queue."""
 
 _PAUSE_PER_IDLE_S = 0.2
-"""Further pauses / idle time of the queue; a pause is at most `maxPollInterval`."""
+"""Later pauses are this share of the time for which the queue has been idle, at most
+`maxPollInterval`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Pace of one queue: `width` requests at once, the next look not before `not_before`.
+    """Pace of one queue.
 
-    idle_since: time of the first look in a row that found nothing; None if the newest look found
+    width: number of requests at once. not_before: time before which the queue is not asked again.
+
+    idle_since: time since which no pass found a message in the queue; None if the last pass found
     messages.
     """
 
@@ -43,13 +46,13 @@ class Pace:
         return self.not_before <= now
 
     def page(self, *, asked: int, got: int, widest: int) -> Pace:
-        """Return the pace after a page: twice the width if the page was full, else width 1."""
+        """Return the pace after a page: twice the width if the page was full, else a width of 1."""
         if got >= asked > 0:
             return Pace(min(self.width * 2, widest), None, self.not_before)
         return Pace(1, None if got else self.idle_since, self.not_before)
 
     def rest(self, *, found: bool, now: float, longest_s: float) -> Pace:
-        """Return the pace after a look: due at once, or after a longer pause if nothing came."""
+        """Return the pace after a pass: due at once, or after a longer pause if no message came."""
         if found:
             return Pace(self.width, None, now)
         since = now if self.idle_since is None else self.idle_since
@@ -58,11 +61,12 @@ class Pace:
 
 
 def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[QueueRef]:
-    """Return the order of queues in a process whose first batch is `number`, counted from 1.
+    """Return the order of queues for a process whose first batch is `number`, counted from 1.
 
-    A process may run for a single batch, so the number of its first batch chooses the first queue.
-    Each batch begins about `at_once` queues after the last batch's first, because a batch reads at
-    least `at_once` queues. Over as many batches as there are queues, each queue is first once.
+    A process may run for only one batch, so the number of the first batch chooses the first queue.
+    A batch reads at least `at_once` queues. So the first queue of each batch is about `at_once`
+    places after the first queue of the batch before. With N queues, each queue is first once in N
+    batches.
     """
     if not queues:
         return []
@@ -73,10 +77,13 @@ def in_turn(queues: Sequence[QueueRef], number: int, at_once: int) -> list[Queue
 
 
 class Turns(Protocol):
-    """Order of queues: which queues a look asks, and which is next. A class may ignore reports."""
+    """Order of queues: which queues a pass asks, and which queue is next.
+
+    A subclass may ignore the calls of `begin`, `asked` and `answered`.
+    """
 
     def begin(self, number: int, at_once: int) -> None:
-        """Note that batch `number` of at least `at_once` pages begins.
+        """Record that batch `number` of at least `at_once` pages begins.
 
         The first call, before any queue is asked, chooses the first queue.
         """
@@ -86,31 +93,34 @@ class Turns(Protocol):
         """Read these queues from now on."""
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
-        """Return the queues that a look at this time may ask."""
+        """Return the queues that a pass at this time may ask."""
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
-        """Return the queue to ask next, of a list that is not empty."""
+        """Return the queue to ask next. `queues` is not empty."""
 
     def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
-        """Return the queues that may be asked now, of those whose turn has not ended."""
+        """Return the queues that may be asked now.
+
+        `open_queues`: queues whose turn has not ended.
+        """
 
     def ends(self, *, asked: int, got: int) -> bool:
-        """True if a page with `got` of `asked` messages ends the turn of its queue."""
+        """True if a page of `got` messages ends its queue's turn. asked: number requested."""
 
     def width_at_most(self, parallelism: int) -> int:
-        """Return the most parallel requests of one queue."""
+        """Return the maximum number of parallel requests of one queue."""
 
     def asked(self, queue: QueueRef, count: int) -> None:
-        """Note that a request for `count` messages of this queue begins."""
+        """Record that a request for `count` messages of this queue begins."""
         return
 
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
-        """Note that a request for `asked` messages of this queue brought `got`."""
+        """Record that a request for `asked` messages of this queue returned `got` messages."""
         return
 
 
 def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int) -> Turns:
-    """Return the turns of these queues. most_credit: see `FairTurns`."""
+    """Return the order of these queues by this priority. most_credit: see `FairTurns`."""
     if priority is QueuePriority.STRICT:
         return StrictTurns(queues)
     return FairTurns(queues, most_credit)
@@ -119,15 +129,16 @@ def turns(priority: QueuePriority, queues: Sequence[QueueRef], most_credit: int)
 class StrictTurns(Turns):
     """Turns by priority: the first queue is read until it is empty, then the second, and so on.
 
-    Only an empty page shows that a queue is empty: a page that is not full does not. A look asks
-    all queues before the last due queue, so that a queue is not passed over while it pauses.
+    Only an empty page shows that a queue is empty; a page that is not full does not. A pass asks
+    all queues up to the last due queue, even queues that are not due. So no queue is passed over
+    during its pause.
     """
 
     def __init__(self, queues: Sequence[QueueRef]) -> None:
         self._queues = tuple(queues)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """Read these queues from now on, in this order."""
+        """From now on, read these queues in this order."""
         self._queues = tuple(queues)
 
     def to_ask(self, paces: Mapping[QueueRef, Pace], now: float) -> list[QueueRef]:
@@ -148,23 +159,23 @@ class StrictTurns(Turns):
         return got == 0
 
     def width_at_most(self, parallelism: int) -> int:
-        """Return `parallelism`: no other queue is asked meanwhile."""
+        """Return `parallelism`, because no other queue is asked at the same time."""
         return parallelism
 
 
 class FairTurns:
     """Fair turns: queues with a backlog deliver equal numbers of messages.
 
-    Each queue has a mark, the number of messages requested from it. The queue with the lowest mark
-    is next. A queue that ran short resumes at the mark of the others, so that idle time earns no
-    credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.) Marks are not kept
-    over a restart: the number of the first batch then chooses the first queue.
+    Each queue has a mark: the number of messages that were requested from the queue. The queue with
+    the lowest mark is next. A queue that ran short resumes at the mark of the other queues, so that
+    idle time earns no credit. (This is start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996.)
+    Marks are lost at a restart. The number of the first batch then chooses the first queue.
 
     most_credit: number of messages that a queue may fall behind and still catch up.
     """
 
     def __init__(self, queues: Sequence[QueueRef], most_credit: int) -> None:
-        self._marks = dict.fromkeys(queues, 0)  # asked longest ago: first
+        self._marks = dict.fromkeys(queues, 0)  # the queue asked longest ago is first
         self._short: set[QueueRef] = set()
         self._most_credit = most_credit
         self._level = 0  # the highest mark at which a request has begun
@@ -176,7 +187,11 @@ class FairTurns:
             self._marks = dict.fromkeys(in_turn([*self._marks], number, at_once), 0)
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """Read these queues from now on. Known queues keep their marks, new ones begin level."""
+        """From now on, read these queues.
+
+        A queue that was read before keeps its mark. An added queue begins at the level of the
+        others.
+        """
         if not self._has_begun:
             self._marks = dict.fromkeys(queues, 0)
             return
@@ -191,7 +206,7 @@ class FairTurns:
         return [queue for queue, pace in paces.items() if pace.is_due(now)]
 
     def eligible(self, open_queues: Iterable[QueueRef]) -> list[QueueRef]:
-        """Return all of the queues."""
+        """Return all of these queues."""
         return list(open_queues)
 
     def ends(self, *, asked: int, got: int) -> bool:
@@ -203,12 +218,15 @@ class FairTurns:
         return max(1, parallelism // max(1, len(self._marks)))
 
     def next(self, queues: Iterable[QueueRef]) -> QueueRef:
-        """Return the queue with the lowest mark; of equal marks, the queue asked longest ago."""
+        """Return the queue with the lowest mark.
+
+        If marks are equal, the queue asked longest ago.
+        """
         wanted = set(queues)
         return min((queue for queue in self._marks if queue in wanted), key=self._mark)
 
     def asked(self, queue: QueueRef, count: int) -> None:
-        """Note that a request for `count` messages of this queue begins."""
+        """Record that a request for `count` messages of this queue begins."""
         self._has_begun = True
         mark = self._mark(queue)
         del self._marks[queue]
@@ -217,7 +235,7 @@ class FairTurns:
         self._short.discard(queue)
 
     def answered(self, queue: QueueRef, *, asked: int, got: int) -> None:
-        """Note that a request for `asked` messages of this queue brought `got`."""
+        """Record that a request for `asked` messages of this queue returned `got` messages."""
         if queue not in self._marks:
             return  # the queue is no longer read
         self._marks[queue] -= asked - got
@@ -230,29 +248,32 @@ class FairTurns:
 
 
 ENOUGH_NEWER = 1_024
-"""Messages in a row that are not new (see `Cutoff`), after which a queue counts as read."""
+"""A queue counts as read after this many later or repeated messages in a row (see `Cutoff`)."""
 
 NEWER_AT_MOST = 32_768
-"""Messages that are not new, after which a look ends, even if a released message is awaited."""
+"""A pass over a queue ends after this many later or repeated messages, even if the run waits for a
+released message."""
 
 
 HANDED_OUT_AT_MOST = 1_000_000
-"""Most messages that a run delivers without deleting them (about 200 MB of ids)."""
+"""Maximum number of messages that a run delivers without deleting them. Their ids need about 200
+MB."""
 
 
 class Cutoff:
-    """Limit of an availableNow run: which messages it wants, and when a queue has no more of them.
+    """Limit of an availableNow run: which messages it delivers, and when a queue counts as read.
 
-    A message is not new if it was inserted after the run began, or if it was already received in
-    the same look (its lease ended meanwhile). Each queue has its own counts.
+    A message is later if it was inserted after the run began. A message is repeated if it was
+    received before in the same pass, because its lease ended during the pass. Each queue has its
+    own counts of such messages.
 
-    until: start of the run, microseconds since 1970, service's clock.
+    until: start of the run by the service's clock, in microseconds since 1970.
     """
 
     def __init__(self, until: int) -> None:
         self._until = until
         self._awaited: set[MessageKey] = set()
-        self._met: set[MessageKey] = set()  # wanted messages of this look
+        self._met: set[MessageKey] = set()  # wanted messages received in this pass
         self._in_a_row: Counter[QueueRef] = Counter()
         self._not_new: Counter[QueueRef] = Counter()
         self._is_full = False
@@ -272,17 +293,17 @@ class Cutoff:
 
     @property
     def awaited(self) -> frozenset[MessageKey]:
-        """Messages that this run has released and not received again."""
+        """Keys of messages that this run released and did not receive again yet."""
         return frozenset(self._awaited)
 
     def released(self, keys: Iterable[MessageKey]) -> None:
-        """Note that this run released messages, so that it has to read them again."""
+        """Record that this run released messages, so that the run has to read them again."""
         self._awaited.update(keys)
 
     def is_full(self, handed_out: int) -> bool:
-        """True if the run has to end early, because it tracks too many delivered messages.
+        """True if the run must end early, because it tracks too many delivered messages.
 
-        handed_out: number of delivered messages that are not known to be deleted.
+        handed_out: number of delivered messages whose delete the service has not confirmed.
         """
         if not self._is_full and handed_out >= HANDED_OUT_AT_MOST:
             self._is_full = True
@@ -294,13 +315,13 @@ class Cutoff:
         return self._is_full
 
     def begin_look(self) -> None:
-        """Start the counts for a new look at the queues."""
+        """Reset the counts at the start of a pass over the queues."""
         self._met.clear()
         self._in_a_row.clear()
         self._not_new.clear()
 
     def read(self, queue: QueueRef) -> bool:
-        """True if a look at this queue may end before an empty page comes."""
+        """True if the pass over this queue may end before a page is empty."""
         if self._not_new[queue] >= NEWER_AT_MOST:
             return True
         if self._in_a_row[queue] < ENOUGH_NEWER:

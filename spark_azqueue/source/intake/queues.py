@@ -1,7 +1,7 @@
 """The queues that a stream reads now: queues given by name, and queues that match a pattern.
 
-If there are patterns, the account's queues are listed at the start and then every minute, with one
-request per 5,000 queues. The list is not kept over a restart.
+If there are patterns, the account's queues are listed at the start and then every minute. The
+listing needs one request per 5,000 queues. The list is lost at a restart.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from ..preflight import Submit, check_queues
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 60.0
-"""Pause between two looks for new queues."""
+"""Pause between two searches for added and removed queues."""
 
 MOST_QUEUES = 1_000
-"""Most queues of one query. Even an empty queue costs a request per `maxPollInterval`."""
+"""Maximum number of queues of one query. Even an empty queue costs one request per
+`maxPollInterval`."""
 
 _NAMED_AT_MOST = 5
 
@@ -38,23 +39,23 @@ class Queues:
         submit: Submit,
         clock: Callable[[], float],
     ) -> None:
-        """Store the arguments; nothing is sent. submit: runs checks in parallel."""
+        """Store the arguments; nothing is sent. submit: runs a check in the background."""
         self._config = config
         self._selection = config.selection
         self._client = client
         self._submit = submit
         self._clock = clock
-        self._look_at: float | None = None  # None: never, since every queue is given by name
-        self._left_out: dict[QueueRef, str] = {}  # reason why a queue found is not usable
+        self._look_at: float | None = None  # None if every queue is given by name
+        self._left_out: dict[QueueRef, str] = {}  # why a found queue cannot be used
         self.now: tuple[QueueRef, ...] = config.queues
-        """The queues, in the order of the option `queue`, then by name."""
+        """The queues that are read: first in the order of the option `queue`, then by name."""
 
     def open(self, *, poison_too: bool) -> datetime:
-        """Find the queues and check each (see `check_queues`). Return the service's time.
+        """Find the queues and check each queue (see `check_queues`). Return the service's time.
 
-        If no queue matches the patterns, this only logs a warning: a queue may be created later.
-        Raises QueueNotFound if a queue given by name is missing, AccessDenied, ServiceError, and
-        InvalidOption if there are too many queues.
+        If no queue matches the patterns, this method only logs a warning, because a queue may be
+        created later. Raises QueueNotFound if a queue given by name is missing, and InvalidOption
+        if there are too many queues. Also raises AccessDenied or ServiceError.
         """
         if self._selection.patterns:
             self.now = self._found()
@@ -75,13 +76,14 @@ class Queues:
         return min(answered, default=datetime.now(timezone.utc))
 
     def seconds_until_due(self) -> float | None:
-        """Seconds until the next look for queues (0 = now); None without patterns."""
+        """Seconds until the next search for queues, 0 for now; None without patterns."""
         return None if self._look_at is None else max(0.0, self._look_at - self._clock())
 
     def look_again(self) -> bool:
-        """Look for new and removed queues. Return True if the list has changed. Never raises.
+        """Search for added and removed queues. Return True if the list has changed. Never raises.
 
-        A new queue that cannot be used is left out with a warning, and checked again at each look.
+        An added queue that cannot be used is left out with a warning, and checked again at each
+        search.
         """
         self._look_at = self._clock() + LOOK_AGAIN_S
         try:
@@ -109,9 +111,9 @@ class Queues:
         return True
 
     def vanished(self, queue: QueueRef) -> bool:
-        """Return True if this queue, which does not exist, matched a pattern, so it may be missing.
+        """Return True if the lack of this queue is no error, because a pattern selected the queue.
 
-        Then the next look for queues is due at once. Thread-safe.
+        If the result is True, the next search for queues is due at once. Thread-safe.
         """
         if not self._selection.comes_and_goes(queue):
             return False
@@ -131,7 +133,10 @@ class Queues:
     def _checked(
         self, queues: Sequence[QueueRef], *, poison_too: bool
     ) -> dict[QueueRef, datetime | AzQueueError]:
-        """Call `check_queues`. Drop queues of a pattern that were removed meanwhile."""
+        """Call `check_queues`.
+
+        Leave out queues that match a pattern and were removed before the check.
+        """
         checked = check_queues(
             self._config, self._client, queues, self._submit, poison_too=poison_too
         )

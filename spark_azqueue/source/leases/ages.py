@@ -1,4 +1,4 @@
-"""Age of messages when they are put into a batch, and when their batch is committed."""
+"""Ages of messages at two times: when their batch is built, and when their batch is committed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_azqueue.service.messages import UNKNOWN_TIME, Message
 class MessageAges:
     """Ages of messages by the service's clock, which has whole seconds. Thread-safe.
 
-    Nothing is kept over a restart: each run counts the messages that it delivered, and the batches
-    that it saw committed.
+    The ages are lost at a restart. Each run counts only the messages that the run delivered, and
+    the batches whose commit the run observed.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """clock: seconds."""
+        """clock: returns the local time in seconds."""
         self._clock = clock
         self._ahead_s: float | None = None
         self._inserted: dict[int, array[float]] = {}  # by batch
@@ -26,15 +26,15 @@ class MessageAges:
         self._lock = threading.Lock()
 
     def service_is_ahead(self, seconds: float) -> None:
-        """Set the service's time minus the local time. Nothing is counted before this call."""
+        """Set the service's time minus the local time. No age is counted before this call."""
         self._ahead_s = seconds
 
     def delivered(self, batch: int, messages: Iterable[Message]) -> None:
-        """Note that these messages are put into this batch now."""
+        """Record that these messages were put into this batch now, and count their ages."""
         self._observe(DELIVERY, self.known(batch, messages))
 
     def known(self, batch: int, messages: Iterable[Message]) -> array[float]:
-        """Note which messages a batch has, without counting them. Return their insertion times."""
+        """Record the messages of a batch without counting ages. Return the insertion times."""
         times = (each.insertion_time for each in messages)
         with self._lock:
             found = self._inserted[batch] = array(
@@ -43,7 +43,7 @@ class MessageAges:
         return found
 
     def committed(self, batch: int) -> None:
-        """Note that this batch was found to be committed now."""
+        """Record that this batch was found to be committed now, and count its messages' ages."""
         self._observe(COMMIT, self.dropped(batch))
 
     def dropped(self, batch: int) -> array[float]:
@@ -52,7 +52,7 @@ class MessageAges:
             return self._inserted.pop(batch, array("d"))
 
     def latencies(self) -> dict[str, Histogram]:
-        """Return the histograms so far."""
+        """Return the histograms of all ages counted so far."""
         with self._lock:
             return self._recorder.latencies()
 

@@ -1,7 +1,7 @@
-"""The leases of a consumer: messages are leased, delivered in batches, and settled.
+"""The leases of a consumer, from the dequeue of a message to its delete or release.
 
-The ledger decides, and `worker.py` sends the requests. Two threads call this module: the query's
-and the prefetch's.
+`ledger.py` decides which requests are needed, and `worker.py` sends these requests. Two threads
+call this module: the query's thread and the prefetch's thread.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .worker import LeaseWorker
 log = logging.getLogger(__name__)
 
 _BLOB_DELETES = 8
-"""Most deletes of blobs under way at once."""
+"""Maximum number of blob deletes in flight at once."""
 
 
 def removals_for(claim_check: ClaimCheck, make_workers: MakeWorkers) -> Removals | None:
-    """Return the deleter of large bodies' blobs, or None if the blobs are to be kept."""
+    """Return the object that deletes the blobs of large bodies, or None if blobs must be kept."""
     if not claim_check.delete:
         return None
     store = BlobStore(claim_check.account, claim_check.container)
@@ -50,18 +50,18 @@ class LeaseHolder:
         make_workers: MakeWorkers,
         clock: Callable[[], float],
     ) -> None:
-        """Store; nothing is sent."""
+        """Store the arguments; nothing is sent."""
         self._deletes = config.delete_on_commit
-        self._deleted: list[Lease] = []  # of a restored batch, while its deletes are retried
+        self._deleted: list[Lease] = []  # of a restored batch, while other deletes are retried
         self._clock = clock
-        self._since: dict[int, float] = {}  # by batch, when its first message was leased
+        self._since: dict[int, float] = {}  # by batch: when its first message was leased
         self.ages = MessageAges(clock)
         self._removals: Removals | None = None
         if config.claim_check:
             self._removals = removals_for(config.claim_check, make_workers)
         start_s = START_S if self._deletes else START_BY_USER_S
         self.lengths = LeaseLengths(config.visibility_timeout, start_s)
-        """Lengths of leases and renewals."""
+        """Chooses the lengths of leases and renewals."""
         self.worker = LeaseWorker(
             Ledger(),
             client,
@@ -72,20 +72,24 @@ class LeaseHolder:
             may_vanish=config.selection.comes_and_goes,
             on_deleted=self._remove_blob,
         )
-        """Thread that renews, deletes and releases. It has the lock of the ledger."""
+        """Thread that renews, deletes and releases. The thread owns the lock of the ledger."""
 
     @property
     def locked_ledger(self) -> AbstractContextManager[Ledger]:
-        """The ledger under its lock: `with …locked_ledger as ledger`. Call only the ledger inside.
+        """The ledger, locked for the length of a `with` block.
 
-        The lock is not reentrant: a call of the worker inside would wait for ever.
+        Call only the ledger inside the block.
+
+        The lock is not reentrant: a call of the worker inside the block would deadlock.
         """
         return self.worker
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> bool:
-        """Note a message that a dequeue returned. Return True if the message is new: it has a row.
+        """Record a message that a dequeue returned.
 
-        A copy of a committed message is deleted in the background.
+        Return True if the message is new, so that it gets a row.
+
+        If the message belongs to a committed batch, the message is deleted in the background.
         """
         with self.worker as ledger:
             fate = ledger.dequeued(message, lease, term)
@@ -102,8 +106,8 @@ class LeaseHolder:
     ) -> tuple[Lease, ...]:
         """Deliver these messages as a batch. Return their newest leases.
 
-        since: when the batch's first message was leased. blobs: by message, the blob that has the
-        message's body, if any.
+        since: time at which the batch's first message was leased. blobs: name of the blob with the
+        body, for each message that has such a blob.
         """
         self._since[batch] = since
         self.ages.delivered(batch, (message for message, _ in received))
@@ -111,17 +115,19 @@ class LeaseHolder:
             return tuple(ledger.hand_out(received, batch, blobs))
 
     def keep_witness(self, leases: Sequence[Lease]) -> Mapping[Lease, int]:
-        """Keep one receipt of a batch's offset valid. Return the fingerprints of the texts.
+        """Keep one receipt in a batch's offset valid.
 
-        If the next process can delete with a receipt from the offset, the batch was never replayed,
-        so all its rows were delivered (docs/decisions/0034).
+        Return the fingerprints of the messages' texts.
+
+        If the next process can delete a message with a receipt from the offset, the batch was never
+        replayed. So all rows of the batch were delivered (docs/decisions/0034).
         """
         with self.worker as ledger:
             ledger.keep_witness(leases)
             return ledger.texts(leases)
 
     def committed(self, batch: int) -> None:
-        """Note that a batch is committed. Begin its deletes, unless deleteOnCommit=false."""
+        """Record that a batch is committed. Begin its deletes, unless deleteOnCommit=false."""
         since = self._since.pop(batch, None)
         self.ages.committed(batch)
         with self.worker as ledger:
@@ -152,7 +158,10 @@ class LeaseHolder:
         self.worker.delete(leases)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the deletes that are due or under way. Raises as `LeaseWorker.wait` does."""
+        """Wait for the deletes that are due or in flight.
+
+        Raises the same errors as `LeaseWorker.wait`.
+        """
         self.worker.wait(timeout_s)
         if self._removals:
             self._removals.wait(timeout_s)
@@ -165,7 +174,7 @@ class LeaseHolder:
         self.worker.release_later(leases)
 
     def release_waiting(self, more: Iterable[Lease]) -> None:
-        """Release the messages of no batch, and `more`, within a few seconds. Never raises."""
+        """Release `more` and all messages that are in no batch, within seconds. Never raises."""
         with self.worker as ledger:
             leases = [*ledger.release(WAITING), *more]
         try:
@@ -182,11 +191,13 @@ class LeaseHolder:
     def settle_restored(
         self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
     ) -> frozenset[Lease]:
-        """Delete a batch of an earlier run with exactly these receipts. Return the deleted leases.
+        """Delete a batch of an earlier run with only these receipts. Return the deleted leases.
 
-        blobs: by lease, the blob that has the message's body, if any. Raises ServiceError if the
-        service does not answer: then the caller must not dequeue yet, but call again. The next call
-        includes the messages that a failed call deleted.
+        blobs: name of the blob with the body, for each message that has such a blob.
+
+        Raises ServiceError if the service does not answer. The caller must then call this method
+        again before dequeuing. The leases that the next call returns include the messages that the
+        failed call deleted.
         """
         gone = set(self._deleted)
         self.worker.delete_restored([each for each in leases if each not in gone], self._deleted)
@@ -201,7 +212,7 @@ class LeaseHolder:
     def restore_pending(self, pending: Iterable[PendingDelete], hidden_until: float) -> None:
         """Restore the pending deletes of messages whose rows an earlier run committed.
 
-        hidden_until: when the last lease of these messages ends.
+        hidden_until: time at which the last lease of these messages ends.
         """
         with self.worker as ledger:
             ledger.hide_until(hidden_until)
@@ -211,11 +222,14 @@ class LeaseHolder:
     def restore(
         self, received: Sequence[Received], batch: int, ahead_s: float, hidden_s: float
     ) -> None:
-        """Restore the messages of a batch from a log: their copies give no rows.
+        """Restore the messages of a logged batch.
 
-        A lease is renewed when half of its remaining time is over. ahead_s: the service's time
-        minus the local time. hidden_s: the longest time from now that a lease of an earlier run can
-        last.
+        If such a message is dequeued again, no row is made.
+
+        Each lease is renewed after half of the lease's remaining time.
+
+        ahead_s: the service's time minus the local time. hidden_s: the longest time, from now, that
+        a lease of an earlier run can last.
         """
         self.ages.known(batch, (message for message, _ in received))
         now, length = self._clock(), self.lengths.visibility_s()
@@ -231,11 +245,11 @@ class LeaseHolder:
             )
 
     def close(self) -> None:
-        """Close the connections to the blobs."""
+        """Close the connections to the blob store."""
         if self._removals:
             self._removals.close()
 
     def _remove_blob(self, name: str) -> None:
-        """Delete the blob of a deleted message in the background."""
+        """In the background, delete the blob of a deleted message."""
         if self._removals:
             self._removals.begin(name)

@@ -1,27 +1,29 @@
 """The state of each leased message: one state machine, in one file so that it can be checked.
 
-The ledger has every message that this process has leased and that is not known to be gone.
+The ledger has every message that this process has leased, until the message is deleted or released.
 
     unknown ──dequeued──► HELD ──its batch is committed──► COMMITTED ──deleted──► (forgotten)
        ▲                   │ │                                │ refused, or given up
        └────released───────┘ └─renewed─┐                      ▼
                              ▲─────────┘    REMEMBERED, PROBABLY_GONE ──deleted──► (forgotten)
 
-A copy is a message that is dequeued again. A copy of a HELD message has no row, but its newer
-receipt is used. A copy of a COMMITTED or REMEMBERED message has no row, and is deleted with its
-newer receipt. A copy with a different text was updated by another client: it is a new message. A
-copy whose text was damaged on the way changes nothing. A reply counts only if the receipt of its
-request is still the newest. While a renewal is under way, a delete or release (LEAVING) of its
-message waits for the answer to the renewal.
+A copy is a message that is dequeued again. A copy of a HELD message has no row, but the ledger uses
+the copy's newer receipt. A copy of a COMMITTED or REMEMBERED message has no row, and is deleted
+with the newer receipt. If the copy has a different text, another client updated the message: the
+copy is a new message. A copy whose text was damaged in transit changes nothing. The answer to a
+request counts only if the request used the message's newest receipt. While a renewal is in flight,
+a delete or release (LEAVING) of the same message waits for the answer to the renewal.
 
-If a delete is refused after an attempt without an answer, that attempt has probably worked: the
+If a delete is refused after an attempt without an answer, this attempt has probably worked, and the
 message counts as deleted. But if the attempt never arrived, the message still exists and another
-consumer holds it. So the ledger keeps its id (PROBABLY_GONE: like REMEMBERED, but only the newest
-10,000), and keeps its blob, which the other consumer would read.
+consumer holds the message. So the ledger keeps the id of the message (PROBABLY_GONE: like
+REMEMBERED, but only for the newest 10,000 messages). The message's blob is kept for the other
+consumer.
 
-After a restart, the new process restores pending deletes from the offset or the log, and from a log
-also the messages of batches whose deletes have not begun.
-Pure: no clock, no thread, no lock.
+After a restart, the new process restores pending deletes from the offset or the log. From a log,
+the new process also restores the messages of batches whose deletes have not begun.
+
+This module has no clock, no thread and no lock.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from .timing import Schedule, Term
 
 
 class Ledger:
-    """The states of messages, moved by events."""
+    """The states of messages. Each method records an event and changes the states."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class Ledger:
         doubt_at_most: int = DOUBT_AT_MOST,
         fingerprint: Callable[[str], int] = fingerprint,
     ) -> None:
-        """fingerprint: hash of a message's text, the same in each process; an update changes it."""
+        """fingerprint: returns a hash of a message's text, the same hash in each process."""
         self._fingerprint = fingerprint
         self._entries: dict[MessageKey, Entry] = {}
         self._by_batch: dict[int, dict[MessageKey, None]] = {}
@@ -67,7 +69,8 @@ class Ledger:
         self._pending = PendingDeletes(remember_at_most, doubt_at_most)
         self._handed_out: set[MessageKey] | None = None  # a set in an availableNow run
         self.hidden_until = 0.0
-        """Latest time until which a released message, or one to delete, may be invisible."""
+        """Latest time until which a released message, or a message with a pending delete, may be
+        invisible."""
         self.counts = Counters()
         self.delivered_by_queue = CountsByQueue()
 
@@ -79,7 +82,7 @@ class Ledger:
 
     @property
     def remembered(self) -> int:
-        """Number of committed messages that could not be deleted; deleted when they return."""
+        """Number of REMEMBERED messages: committed messages whose delete failed."""
         return len(self._pending.remembered)
 
     @property
@@ -94,12 +97,12 @@ class Ledger:
 
     @property
     def known(self) -> int:
-        """Number of messages, of batches or pending deletes, whose copies give no row."""
+        """Number of messages that are in a batch or have a pending delete: a copy has no row."""
         return len(self._entries) - len(self._by_batch.get(WAITING, ()))
 
     @property
     def held(self) -> int:
-        """Number of leased messages, without pending deletes."""
+        """Number of messages in the ledger, without unconfirmed deletes."""
         return len(self._entries) - self.pending_count
 
     def state(self, lease: Lease) -> State | None:
@@ -108,35 +111,36 @@ class Ledger:
         return entry.state if entry else None
 
     def track_handed_out(self) -> None:
-        """Begin to track messages that are delivered and not known to be deleted.
+        """Begin to track delivered messages until the service confirms their deletes.
 
-        An availableNow run delivers no message a second time, not even with a different text.
+        An availableNow run delivers no message a second time, even if the message has a different
+        text.
         """
         self._handed_out = set()
 
     def was_handed_out(self, lease: Lease) -> bool:
-        """True if `track_handed_out` tracks this message."""
+        """True if this message is tracked since `track_handed_out` was called."""
         return self._handed_out is not None and lease.key in self._handed_out
 
     @property
     def handed_out(self) -> int:
-        """Number of messages that `track_handed_out` tracks."""
+        """Number of tracked messages; 0 if `track_handed_out` was not called."""
         return len(self._handed_out or ())
 
     def hide_until(self, until: float) -> None:
-        """Note that messages of an earlier run may be invisible until this time."""
+        """Record that messages of an earlier run may be invisible until this time."""
         self.hidden_until = max(self.hidden_until, until)
 
     # ── leased, delivered, committed ──────────────────────────────────────────────────────────────
 
     def dequeued(self, message: Message, lease: Lease, term: Term) -> Fate:
-        """Note a message that a dequeue returned. A new message waits for a batch."""
+        """Record a message that a dequeue returned. A new message waits for a batch."""
         key = lease.key
         self.counts.dequeued += 1
         fingerprint = self._fingerprint(message.text)
         entry = self._entries.get(key)
         if entry is not None and message.dequeue_count < entry.dequeue_count:
-            # Pages come in parallel: this older copy came later, and its receipt is dead.
+            # Pages arrive in parallel. This copy is older, but arrived later: its receipt is dead.
             self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         if entry is not None and entry.fingerprint == fingerprint:
@@ -144,7 +148,7 @@ class Ledger:
             entry.dequeue_count = message.dequeue_count
             entry.renewing = entry.lost = False
             self._renewals.add(key, term.renew_at)
-            if entry.state is State.LEAVING:  # no other consumer took the message: deliver it
+            if entry.state is State.LEAVING:  # no other consumer has it: deliver
                 entry.state = State.HELD
                 self._move(key, entry, WAITING)
                 return Fate.ROW
@@ -154,8 +158,8 @@ class Ledger:
             self._may_be_hidden(entry)
             return Fate.DELETE
         if entry is not None and not message.intact:
-            # The damaged text does not show if the message was updated. So it gives no row and is
-            # not deleted; it returns when this lease ends, and is decided then.
+            # The damaged text does not show if the message was updated. So the copy has no row and
+            # is not deleted. When this lease ends, the message returns, and the new copy decides.
             self.counts.duplicates_suppressed += 1
             return Fate.HELD_ALREADY
         self.counts.redelivered += message.dequeue_count > 1
@@ -169,10 +173,10 @@ class Ledger:
         return Fate.ROW
 
     def left_to_expire(self, key: MessageKey) -> bool:
-        """Note a message that was dequeued too close to its expiry to be delivered.
+        """Count a message that was dequeued too close to its expiry to be delivered.
 
-        Returns False, and notes nothing, if the ledger has the message: it was dequeued earlier,
-        when it had longer to live.
+        Returns False, and counts nothing, if the ledger has the message. Such a message was first
+        dequeued when its expiry was not near.
         """
         if key in self._entries:
             return False
@@ -181,11 +185,14 @@ class Ledger:
         return True
 
     def leases(self, messages: Iterable[Message]) -> list[Lease]:
-        """Return the newest leases of messages that the ledger has."""
+        """Return the newest leases of these messages. The ledger must have all of them."""
         return [self._entries[message.key].lease for message in messages]
 
     def newest(self, received: Iterable[Received]) -> list[Received]:
-        """Return these messages, with the newest lease of each that the ledger still has."""
+        """Return these messages.
+
+        If the ledger has a message, its lease is replaced by the newest lease.
+        """
         newest = []
         for each in received:
             entry = self._entries.get(each.lease.key)
@@ -202,10 +209,11 @@ class Ledger:
     ) -> list[Lease]:
         """Deliver waiting messages in this batch. Return their newest leases.
 
-        A message whose text was updated meanwhile is left out: its new text is a new message.
+        If a message's text was updated after the dequeue, the message is left out. The updated text
+        counts as a new message.
 
-        received: the messages, with the leases that their rows show. blobs: by message, the blob
-        that has the message's body, if any.
+        received: the messages, with the leases that their rows show. blobs: name of the blob with
+        the body, for each message that has such a blob.
         """
         leases = []
         for message, shown in received:
@@ -245,11 +253,14 @@ class Ledger:
         entry.term = replace(entry.term, renew_at=math.inf)
 
     def texts(self, leases: Iterable[Lease]) -> dict[Lease, int]:
-        """Return the fingerprints of messages that the ledger has."""
+        """Return the fingerprints of the messages with these leases.
+
+        The ledger must have all of them.
+        """
         return {lease: self._entries[lease.key].fingerprint for lease in leases}
 
     def committed(self, batch: int) -> list[Lease]:
-        """Note that Spark has committed a batch. Return the newest leases, to delete now."""
+        """Record that Spark has committed a batch. Return the leases to delete now."""
         leases = []
         for _, entry in self._of(batch):
             entry.state = State.COMMITTED
@@ -258,10 +269,10 @@ class Ledger:
         return leases
 
     def ended_up_to(self, done: int, most: int) -> int:
-        """Return the last batch, from `done` to `most`, before which all batches have ended.
+        """Return the last batch, from `done` to `most`, up to which all batches have ended.
 
-        A batch has ended if none of its messages is held, and none of its deletes is due or under
-        way. The returned batch has ended, too.
+        A batch has ended if none of its messages is HELD, and none of its deletes is due or in
+        flight.
         """
         is_open = (batch for batch, held in self._by_batch.items() if held and done < batch <= most)
         return min(is_open, default=most + 1) - 1
@@ -271,10 +282,12 @@ class Ledger:
     def restore(
         self, received: Iterable[tuple[Received, Term]], batch: int, hidden_until: float
     ) -> None:
-        """Restore the messages of a batch of an earlier run: their copies give no rows.
+        """Restore the messages of a batch of an earlier run. A copy of such a message has no row.
 
-        This process did not lease these messages. So their receipts may be dead, which the first
-        renewal shows. hidden_until: the latest time at which a lease of an earlier run ends.
+        This process did not lease these messages, so their receipts may be dead. The first renewal
+        shows if a receipt is dead.
+
+        hidden_until: the latest time at which a lease of an earlier run ends.
         """
         for (message, lease), term in received:
             key = lease.key
@@ -290,7 +303,7 @@ class Ledger:
     def restore_pending(self, lease: Lease, fingerprint: int, expires: int) -> None:
         """Restore the pending delete of a message whose row an earlier run committed.
 
-        expires: seconds since 1970, 0 if unknown.
+        expires: expiry of the message in seconds since 1970; 0 if unknown.
         """
         if lease.key not in self._entries:
             never = Term(math.inf, math.inf)
@@ -301,8 +314,8 @@ class Ledger:
     def pending(self) -> list[tuple[MessageKey, int, int]]:
         """Return the messages whose delete was refused, failed, or may not have worked.
 
-        Each item has the message's key, its fingerprint, and its expiry (seconds since 1970, 0 if
-        unknown). The newest is last.
+        Each item has a message's key, fingerprint, and expiry (seconds since 1970; 0 if unknown).
+        The newest item is last.
         """
         found = []
         for key in self._pending:
@@ -316,9 +329,10 @@ class Ledger:
             self._forget(key)
 
     def set_aside(self, message: Message) -> list[Lease]:
-        """Note that a message's copy is in the poison queue. Return the lease to delete now.
+        """Record that the poison queue has a copy of this message. Return the lease to delete now.
 
-        The list is empty while a renewal is under way: the message is deleted after the renewal.
+        The list is empty if a renewal of the message is in flight: the delete then waits for the
+        renewal.
         """
         key = message.key
         entry = self._entries[key]
@@ -328,9 +342,9 @@ class Ledger:
         return [] if entry.renewing else [entry.lease]
 
     def forget(self, batch: int) -> int:
-        """Stop tracking a batch, whose messages the user deletes.
+        """Remove a batch from the ledger, because the user deletes its messages.
 
-        Returns the number of messages that have a newer receipt than their row shows.
+        Returns the number of messages whose rows show an outdated receipt.
         """
         replaced = 0
         for key, entry in list(self._of(batch)):
@@ -340,7 +354,7 @@ class Ledger:
         return replaced
 
     def release(self, batch: int) -> list[Lease]:
-        """Note that a batch is to be released. Return the leases to release now."""
+        """Record that a batch will be released. Return the leases to release now."""
         leases = []
         for key, entry in list(self._of(batch)):
             if entry.renewing:
@@ -353,19 +367,21 @@ class Ledger:
         return leases
 
     def drop(self, lease: Lease) -> None:
-        """Stop tracking a message."""
+        """Remove a message from the ledger."""
         self._forget(lease.key)
 
     def settled(self, lease: Lease, outcome: Outcome) -> str | None:
-        """Note the outcome of a committed message's delete. RETRY: it will not be tried again.
+        """Record the outcome of a committed message's delete.
 
-        Returns the blob of the message's body if the service confirmed the delete, else None:
-        another consumer may need the blob.
+        outcome: RETRY means that the delete failed and is not retried.
+
+        If the service confirmed the delete, returns the name of the blob that has the message's
+        body. Otherwise returns None, because another consumer may need the blob.
         """
         key = lease.key
         entry = self._entries.get(key)
         if entry is None or entry.lease != lease or entry.state is State.HELD:
-            return None  # the message was dequeued again: this answer is about a dead receipt
+            return None  # dequeued again: the answer is for a dead receipt
         if outcome in (Outcome.OK, Outcome.PROBABLY):
             self.counts.deleted += not entry.counted
             entry.counted = True
@@ -387,7 +403,10 @@ class Ledger:
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 
     def due(self, now: float, at_most: int | None = None) -> list[Lease]:
-        """Return leases to renew now, the most urgent first. Each is under way until `renewed`."""
+        """Return leases to renew now, most urgent first.
+
+        A returned lease counts as renewing until `renewed` is called.
+        """
         leases: list[Lease] = []
         while at_most is None or len(leases) < at_most:
             soonest = self._renewals.soonest()
@@ -399,7 +418,7 @@ class Ledger:
         return leases
 
     def next_due(self) -> float | None:
-        """Return the time of the next renewal, or None if nothing is to be renewed."""
+        """Return the time of the next renewal, or None if no lease has to be renewed."""
         soonest = self._renewals.soonest()
         return soonest[0] if soonest else None
 
@@ -422,12 +441,12 @@ class Ledger:
     def renewed(
         self, old: Lease, outcome: Outcome, new: Lease | None, term: Term, now: float
     ) -> RenewedLeases:
-        """Note the outcome of a renewal of `old`. RETRY: no answer. FATAL: the lease is lost.
+        """Record the outcome of a renewal of `old`. RETRY: no answer. FATAL: the lease is lost.
 
-        A renewal without an answer may have worked. Then the message has a receipt that this
-        process does not know: the next renewal is refused, and the lease counts as lost, although
-        it has not ended. The message's delete is refused, too. The message returns when the lease
-        ends, and is deleted then.
+        A renewal without an answer may have worked. In this case the message has a newer receipt
+        that this process does not have. So the next renewal is refused, and the lease counts as
+        lost although the lease has not ended. The delete of the message is refused for the same
+        reason. When the lease ends, the message returns and is deleted.
         """
         key = old.key
         entry = self._entries.get(key)
@@ -443,7 +462,7 @@ class Ledger:
         else:
             entry.lost = True
             self.counts.leases_lost += 1
-        if new is None:  # the service may have renewed the lease without an answer
+        if new is None:  # the service may have renewed the lease all the same
             entry.hidden_until = max(entry.hidden_until, now + term.length_s)
         self._renewals.add(key, entry.term.renew_at)
         if entry.state is State.LEAVING:

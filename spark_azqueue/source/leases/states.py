@@ -1,4 +1,4 @@
-"""Values of the ledger: the entry of a message, its states, and the decisions for callers."""
+"""Values of the ledger: a message's entry, its possible states, and the decisions for callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_azqueue.service.queues.calls import Delete, Release
 from .timing import Term
 
 WAITING = 0
-"""Instead of a batch number: the message is leased, but not yet delivered."""
+"""Used in place of a batch number if a message is leased, but not yet delivered."""
 
 
 class Fate(enum.Enum):
@@ -26,7 +26,7 @@ class Fate(enum.Enum):
 
 
 class State(enum.Enum):
-    """The state of a known message."""
+    """The state of a message that the ledger has."""
 
     HELD = "leased, its batch not yet known to be committed"
     COMMITTED = "its batch is committed, its delete is due or under way"
@@ -36,9 +36,11 @@ class State(enum.Enum):
 
 
 class RenewedLeases(NamedTuple):
-    """Result of a renewal: the newest lease, the call that waited for it, and if it was lost.
+    """Result of a renewal.
 
-    of_earlier_run: this was the first renewal of a lease that was restored from a log.
+    lease: the newest lease. waited: type of the request that waited for the renewal, if any.
+    is_lost: True if the lease was lost. of_earlier_run: True if this was the first renewal of a
+    lease that was restored from a log.
     """
 
     lease: Lease
@@ -49,42 +51,44 @@ class RenewedLeases(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """The record of one message. `batch`: WAITING, or the number of its batch."""
+    """The ledger's record of one message. `batch`: number of the message's batch, or WAITING."""
 
     lease: Lease
-    """The newest lease. `Ledger.dequeued`, `renewed`, `restore` and `restore_pending` set it."""
+    """The newest lease, set by `Ledger.dequeued`, `renewed`, `restore` and `restore_pending`."""
     batch: int
     fingerprint: int
     term: Term
     dequeue_count: int
     text: str | None = None
-    """The message's text, until the message is delivered: the text is in memory anyway."""
+    """The message's text, until the message is delivered. Until then, the text is in memory
+    anyway."""
     state: State = State.HELD
     renewing: bool = False
     restored: bool = False
     """True if an earlier run leased the message, and this run has not renewed the lease yet."""
     lost: bool = False
     shown: str = ""
-    """The receipt in the delivered row."""
+    """The receipt that the delivered row contains."""
     blob: str | None = None
-    """Name of the blob that holds the body, if any; set when the message is delivered."""
+    """Name of the blob that has the message's body, if any. Set when the message is delivered."""
     counted: bool = False
-    """True if the message was already counted as deleted, because it is probably gone."""
+    """True if the message was already counted as deleted, because its delete has probably
+    worked."""
     expires: int = 0
-    """When the service drops the message: microseconds since 1970, 0 if unknown."""
+    """Expiry of the message in microseconds since 1970; 0 if unknown."""
     hidden_until: float = 0.0
-    """Time until which any process may have leased the message, if later than `term.ends_at`."""
+    """Latest time at which a lease of any process may end, if this time is after `term.ends_at`."""
 
 
 REMEMBER_AT_MOST = 100_000
-"""Most REMEMBERED messages: committed, with a delete that failed (about 40 MB)."""
+"""Maximum number of REMEMBERED messages. This many need about 40 MB."""
 
 DOUBT_AT_MOST = 10_000
-"""Most PROBABLY_GONE messages that are kept (about 4 MB)."""
+"""Maximum number of PROBABLY_GONE messages. This many need about 4 MB."""
 
 
 class PendingDeletes:
-    """Keys of REMEMBERED and PROBABLY_GONE messages, with a bound for each state. Pure."""
+    """Keys of REMEMBERED and PROBABLY_GONE messages, up to a maximum number for each state."""
 
     def __init__(self, remember_at_most: int, doubt_at_most: int) -> None:
         self._kept: dict[State, OrderedDict[MessageKey, None]] = {
@@ -106,11 +110,14 @@ class PendingDeletes:
 
     @property
     def remembered(self) -> Collection[MessageKey]:
-        """Messages that could not be deleted, and are deleted when they return."""
+        """Keys of the messages that could not be deleted. A message is deleted when it returns."""
         return self._kept[State.REMEMBERED].keys()
 
     def keep(self, key: MessageKey, state: State) -> MessageKey | None:
-        """Keep a message as the newest of its state. Return the message it evicts, if any."""
+        """Add a message as the newest one of its state.
+
+        Return the key of the evicted message, if any.
+        """
         self.drop(key)
         kept = self._kept[state]
         kept[key] = self._newest[key] = None
@@ -121,7 +128,7 @@ class PendingDeletes:
         return oldest
 
     def drop(self, key: MessageKey) -> None:
-        """Remove a message, if it is kept."""
+        """Remove a message if it is here."""
         if key in self._newest:  # called for each delete; most messages were never kept
             for kept in (*self._kept.values(), self._newest):
                 kept.pop(key, None)

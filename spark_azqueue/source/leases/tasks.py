@@ -1,4 +1,4 @@
-"""Requests of the worker, due or under way: renewals, and groups of deletes and releases."""
+"""Requests of the worker: renewals, and groups of deletes and releases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_azqueue.service.retry import RetryPolicy
 
 @dataclass(slots=True, eq=False)
 class Renewal:
-    """A renewal under way."""
+    """A renewal that has no answer yet."""
 
     lease: Lease
     visibility_s: int
@@ -23,7 +23,10 @@ class Renewal:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Deletes or releases begun together. The last one calls `tell`: True if any was refused."""
+    """Deletes or releases that a caller began together.
+
+    tell: called when the last request has ended, with True if any request was refused.
+    """
 
     left: int
     tell: Callable[[bool], None] | None = None
@@ -31,10 +34,10 @@ class Group:
     done: list[Lease] = field(default_factory=list)
     error: Exception | None = None
     finished: threading.Event = field(default_factory=threading.Event)
-    """Set at the end, or at the first error."""
+    """Set when all requests have ended, or at the first error."""
 
     def note(self, lease: Lease, result: Outcome | Exception) -> bool:
-        """Note the result of one request. Return True if it was the group's last."""
+        """Record the result of one request. Return True if this request was the group's last."""
         self.left -= 1
         if isinstance(result, Exception):
             self.error = result
@@ -47,7 +50,11 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A delete or release to send. is_awaited: a caller waits for it; it is not in the ledger."""
+    """A delete or release to send.
+
+    is_awaited: True if a caller waits for the result. The ledger does not have the message of such
+    a task.
+    """
 
     call: Delete | Release
     retry: RetryPolicy

@@ -1,7 +1,7 @@
-"""Times of leases: when to renew a lease, when it ends, and how long it should be.
+"""Times of leases: when to renew a lease, when a lease ends, and how long leases should be.
 
-A `Term` has the times of a `Lease` (id and receipt). Nothing here calls the service or reads a
-clock.
+A `Lease` has a message's id and receipt, and a `Term` has the times of the lease. This module does
+not call the service, and does not read a clock.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from spark_azqueue.service.messages import MessageKey
 
 _SHORTEST_TRY_S = 1.0
-"""Least time for a renewal. A healthy service answers sooner."""
+"""Shortest timeout of a renewal. A healthy service answers sooner."""
 _LATE_TRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """When to renew a lease, and when it ends, by the caller's clock (seconds).
+    """When to renew a lease, and when the lease ends, in seconds of the caller's clock.
 
-    Both times count from when the request was SENT. The service counts from when it handled the
-    request, which is later. So both times may be early, but never late (as in Apache Beam's SQS
-    reader).
+    Both times count from when this process SENT the request. The service counts from when the
+    service handled the request, which is later. So both times may be too early, but never too late
+    (as in Apache Beam's SQS reader).
     """
 
     renew_at: float
@@ -34,23 +34,29 @@ class Term:
 
     @classmethod
     def of(cls, sent_at: float, visibility_s: float) -> Term:
-        """Return the term of a lease that was requested at `sent_at`: renew at half its time.
+        """Return the term of a lease requested at `sent_at`.
 
-        The second half leaves time for a slow or lost answer, and for another try.
+        The lease is renewed at half its length.
+
+        The other half is time for a slow or lost answer, and for a retry.
         """
         return cls(sent_at + visibility_s / 2, sent_at + visibility_s, visibility_s)
 
     @classmethod
     def left(cls, now: float, left_s: float, visibility_s: float) -> Term:
-        """Return the term of another process's lease that ends in `left_s` (may be negative)."""
+        """Return the term of another process's lease that ends in `left_s` seconds.
+
+        left_s: may be negative.
+        """
         left_s = max(0.0, left_s)
         return cls(now + left_s / 2, now + left_s, visibility_s)
 
     def patience_s(self, now: float) -> float:
         """Timeout of a renewal that is sent now.
 
-        A third of the time left, so that more tries can follow before the lease ends. If no time
-        is left, five seconds, because the receipt may still be valid.
+        The timeout is a third of the lease's remaining time, so that retries can follow before the
+        lease ends. If no time is left, the timeout is five seconds, because the receipt may still
+        be valid.
         """
         left = self.ends_at - now
         return max(left / 3, _SHORTEST_TRY_S) if left > 0 else _LATE_TRY_S
@@ -70,44 +76,52 @@ class Term:
 # and not yet logged is invisible until its lease ends.
 
 START_S = 60
-"""Length of leases before any batch was observed. A longer first batch renews its leases."""
+"""Length of leases before a batch was measured. If the first batch takes longer, its leases are
+renewed."""
 START_BY_USER_S = 300
-"""Start length with deleteOnCommit=false, where the user settles messages within the lease."""
+"""Start length with deleteOnCommit=false, where the user has to settle each message within its
+lease."""
 START_ON_EXECUTORS_S = 90
-"""Start length with leaseOn=executors: a task dequeues for 10 s, then deletes for some more."""
+"""Start length with leaseOn=executors. A task dequeues for 10 s, and then deletes for some
+seconds."""
 SHORTEST_S = 60
 LONGEST_S = 3600
-"""Longest lease. A batch that takes longer renews its leases."""
+"""Longest lease. If a batch takes longer, its leases are renewed."""
 RENEWED_S = 300
-"""Length up to which each renewal doubles the lease, so that a slow first batch renews seldom.
-Later batches renew for the length that `BatchSizing` suggests."""
+"""Each renewal doubles the lease up to this length, so that a slow first batch renews seldom.
+Leases of later batches are renewed for the length that `BatchSizing` suggests."""
 NOT_RENEWED_S = 25
-"""Batches up to this long get SHORTEST_S: they end before half the lease, when it is renewed."""
+"""If batches take at most this long, leases have SHORTEST_S. Such a batch ends before a renewal is
+due, which is at half the lease."""
 MARGIN = 4
-"""Lease length / PERCENTILE of batch times: a renewal is due at twice a slow batch's time."""
+"""The lease length is this multiple of the PERCENTILE of batch times. So a renewal is due after
+twice the time of a slow batch."""
 PERCENTILE = 0.95
 OBSERVED = 50
-"""Number of latest batches whose times count."""
+"""Number of the latest batches whose times are used."""
 _MOST_DOUBLINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSizing:
-    """Times of batches from dequeue to settled (seconds), and the lease that they suggest."""
+    """Seconds from dequeue to settling of the latest batches, and the resulting lease length."""
 
     times: tuple[float, ...] = ()
     doublings: int = 0
     start_s: int = START_S
 
     def on_time(self, seconds: float) -> BatchSizing:
-        """Note a settled batch of which no lease ended early."""
+        """Record a batch in which no lease ended before its message was settled."""
         times = (*self.times, seconds)[-OBSERVED:]
         # OBSERVED batches in a row without an ended lease undo one doubling.
         calm = len(times) == OBSERVED and self.doublings > 0
         return replace(self, times=() if calm else times, doublings=self.doublings - calm)
 
     def too_late(self, seconds: float) -> BatchSizing:
-        """Note a settled batch of which a lease ended early: double the lease at once."""
+        """Record a batch in which a lease ended before its message was settled.
+
+        Double the lease length.
+        """
         times = (*self.times, seconds)[-OBSERVED:]
         return replace(self, times=times, doublings=min(self.doublings + 1, _MOST_DOUBLINGS))
 
@@ -116,16 +130,16 @@ class BatchSizing:
         return lease_length(self.times, self.doublings, self.start_s)
 
     def renewal_s(self, length_s: float) -> int:
-        """Visibility timeout to renew a lease of length `length_s`, in whole seconds."""
+        """Visibility timeout, in whole seconds, to renew a lease of `length_s` seconds."""
         return int(max(self.visibility_s(), min(2 * length_s, RENEWED_S)))
 
 
 def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S) -> int:
-    """Length of leases with `visibilityTimeout=auto`, from batch times, both in seconds.
+    """Length of leases with `visibilityTimeout=auto`, computed from batch times; all in seconds.
 
-    The length is PERCENTILE of `times` x MARGIN (or `start_s` if no batch was observed), doubled
-    `doublings` times, and at least SHORTEST_S, at most LONGEST_S. If no lease was too short, and
-    batches end before the shortest lease is renewed, the length is SHORTEST_S.
+    The length is PERCENTILE of `times` x MARGIN, or `start_s` if no batch was measured. The length
+    is then doubled `doublings` times. The result is between SHORTEST_S and LONGEST_S. If no lease
+    was too short, and batches end before the shortest lease is renewed, the length is SHORTEST_S.
     """
     if times:
         ordered = sorted(times)
@@ -139,62 +153,70 @@ def lease_length(times: Sequence[float], doublings: int, start_s: int = START_S)
 
 
 class LeaseLengths:
-    """Lengths of this process's leases and renewals: as the option sets, or from batch times.
+    """Lengths of this process's leases and renewals, set by the option or by batch times.
 
-    One thread uses this object. Other threads may call only `renewal_s` and `visibility_s`.
+    Only one thread may change this object. Other threads may call `renewal_s` and `visibility_s`.
     """
 
     def __init__(self, fixed_s: int | None, start_s: int = START_S) -> None:
-        """fixed_s: the option `visibilityTimeout` in seconds, None for auto."""
+        """fixed_s: value of `visibilityTimeout` in seconds; None for `auto`."""
         self._fixed_s = fixed_s
         self._sizing = BatchSizing(start_s=start_s)
         self._longest_s = RENEWED_S
 
     def visibility_s(self) -> int:
-        """Visibility timeout for the next dequeue: at most what `longest_s` returned last."""
+        """Visibility timeout for the next dequeue, in seconds; at most the last `longest_s`."""
         if self._fixed_s is not None:
             return self._fixed_s
         return min(self._sizing.visibility_s(), self._longest_s)
 
     def renewal_s(self, term: Term, *, waits: bool) -> int:
-        """Visibility timeout of a renewal. waits: the message is in no batch yet.
+        """Visibility timeout of a renewal, in seconds.
 
-        A waiting message keeps a short lease: after a crash, no other process could release it.
+        waits: True if the message is in no batch yet.
+
+        A message in no batch keeps a short lease, because after a crash no other process could
+        release the message.
         """
         if self._fixed_s is not None or waits:
             return self.visibility_s()
         return min(self._sizing.renewal_s(term.length_s), self._longest_s)
 
     def longest_s(self) -> int:
-        """Return the longest lease that this process may take from now on.
+        """Return the longest lease, in seconds, that this process may request from now on.
 
-        Leases keep to the last value returned, because the next process relies on it if this
-        process is killed.
+        No later lease is longer than the last returned value, because the next process relies on
+        this value if this process is killed.
         """
         self._longest_s = self._fixed_s or max(self._sizing.visibility_s(), RENEWED_S)
         return self._longest_s
 
     def unusual_s(self) -> int:
-        """Return `longest_s` if it is longer than a new process would assume, else 0."""
+        """Return `longest_s` if the next process would assume a shorter one, else 0."""
         longest = self.longest_s()
         return longest if longest > RENEWED_S else 0
 
     def observed(self, seconds: float, *, too_late: bool) -> None:
-        """Note the seconds from a batch's dequeue to its settling. too_late: a lease had ended."""
+        """Record the seconds from the dequeue to the settling of a batch.
+
+        too_late: True if a lease had ended before its message was settled.
+        """
         grow = self._sizing.too_late if too_late else self._sizing.on_time
         self._sizing = grow(seconds)
 
 
 _OUTDATED = 1_000
-"""Outdated times that may be kept, in addition to the number of valid ones."""
+"""Maximum number of outdated times, in addition to the number of valid times."""
 
 
 class Schedule:
-    """A queue of keys by time. A time that is no longer valid is dropped when it comes up.
+    """A priority queue of keys by time.
 
-    The messages of a page share their time, so the heap has each time once.
+    A time that is no longer valid is dropped when it is reached.
 
-    valid: returns True if a key is still expected at a time.
+    All messages of a page have the same time, so the heap has each time once.
+
+    valid: returns True if the key is still due at the given time.
     """
 
     def __init__(self, valid: Callable[[MessageKey, float], bool]) -> None:
@@ -203,7 +225,7 @@ class Schedule:
         self._keys: dict[float, list[MessageKey]] = {}  # by time
         self._sorted: float | None = None  # the time whose keys are sorted, the first key last
         self._count = 0
-        self._kept = 0  # how many were valid at the last clean-up
+        self._kept = 0  # number of valid pairs at the last clean-up
 
     def add(self, key: MessageKey, at: float) -> None:
         """Add a key at a time."""
@@ -220,7 +242,7 @@ class Schedule:
             self._clean_up()
 
     def soonest(self) -> tuple[float, MessageKey] | None:
-        """Return the earliest valid time with its key (the lowest of several), or None."""
+        """Return the earliest valid time and its lowest key, or None."""
         while self._times:
             at = self._times[0]
             keys = self._keys[at]
@@ -237,7 +259,7 @@ class Schedule:
         return None
 
     def __len__(self) -> int:
-        """Number of keys with their times, outdated ones included."""
+        """Number of pairs of key and time, including outdated pairs."""
         return self._count
 
     def _clean_up(self) -> None:

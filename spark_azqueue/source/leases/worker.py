@@ -1,9 +1,10 @@
 """The single thread that renews, deletes and releases leased messages.
 
 A lock guards the ledger and the thread's state. The thread sends requests in parallel. Renewals
-begin first, because when a lease ends, another consumer gets the message. Then the queues take
-turns with their deletes and releases. The ledger or an offset decides what is sent, and the ledger
-records each result. Whatever fails, each request ends: done, refused, or with an error.
+begin first, because another consumer gets a message whose lease ends. Then the queues take turns
+with their deletes and releases. The ledger or an offset decides which requests are sent, and the
+ledger records each result. Every request ends, even after a failure: the request is done, refused,
+or has an error.
 """
 
 from __future__ import annotations
@@ -29,35 +30,40 @@ from .timing import LeaseLengths, Term
 log = logging.getLogger(__name__)
 
 _LOST_BY_NAME = 10
-"""Lost leases that are logged one by one in a round of renewals; the others are only counted."""
+"""Maximum number of lost leases that are logged one by one in a round of renewals. The others are
+only counted."""
 
 _GLANCE_S = 0.05
-"""Longest wait for answers before the thread looks for new work."""
+"""Longest wait for answers before the thread checks for further requests to send."""
 
 _LOOK_AT_LEAST_EVERY_S = 1.0
-"""Longest sleep of the thread. New leases do not wake it, so leases of 1 s may be renewed late."""
+"""Longest sleep of the thread. A new lease does not wake the thread, so leases of 1 s may be
+renewed late."""
 
 _HANGS_AFTER_S = 1.0
-"""A renewal that takes longer no longer counts in the parallelism, so that it delays no other."""
+"""A renewal that takes longer does not count toward the parallelism, so that other renewals are not
+delayed."""
 
 _RENEWALS = 64
-"""Most renewals under way with parallelism None: the queues' limits do not apply to renewals."""
+"""Maximum number of renewals in flight with parallelism None. The limits of queues do not apply to
+renewals."""
 
 _MOST_RENEWALS = 256
-"""Most renewals under way, including those that hang."""
+"""Maximum number of renewals in flight, including renewals that hang."""
 
 _RELEASES = 64
-"""Most releases under way with parallelism None: the queues' limits do not apply to releases."""
+"""Maximum number of releases in flight with parallelism None. The limits of queues do not apply to
+releases."""
 
 
 _Flight = InFlight[Any, Any]
 
 
 class LeaseWorker:
-    """Owner of the ledger: `with worker as ledger` locks the ledger against the thread.
+    """Owner of the ledger and of the thread. `with worker as ledger` locks the ledger.
 
-    The thread runs while something is to be deleted or released, and always after `start`. Requests
-    do not block each other, even if a renewal hangs or a queue is at its limit.
+    The thread runs while deletes or releases are due, and all the time after `start`. A renewal
+    that hangs, or a queue at its limit, does not block other requests.
     """
 
     def __init__(
@@ -72,11 +78,12 @@ class LeaseWorker:
         may_vanish: Callable[[QueueRef], bool] = lambda queue: False,
         on_deleted: Callable[[str], None] = lambda blob: None,
     ) -> None:
-        """Store; nothing is sent.
+        """Store the arguments; nothing is sent.
 
-        parallelism: most deletes and releases at once, and most renewals. None: deletes up to the
-        limit of each queue. may_vanish: returns True for a queue that may be removed while it is
-        read. on_deleted: called with the blob of each deleted message that had one.
+        parallelism: maximum number of deletes and releases at once, and of renewals at once; None
+        to limit deletes only by the limit of each queue. may_vanish: returns True if a queue may be
+        removed while the query reads the queue. on_deleted: called with the blob's name when a
+        message with a blob is deleted.
         """
         self._ledger = ledger
         self._client = client
@@ -86,18 +93,18 @@ class LeaseWorker:
         self._parallelism = parallelism
         self._may_vanish = may_vanish
         self._on_deleted = on_deleted
-        self._lock = threading.Lock()  # guards the ledger and what follows
+        self._lock = threading.Lock()  # guards the ledger and the following fields
         self._changed = threading.Condition(self._lock)
         self._due: FairQueue[QueueRef | None, Task] = FairQueue()
-        self._left = 0  # deletes and releases due or under way
-        self._releasing = 0  # releases under way
-        self._gone_before = 0  # leases of earlier runs that were lost, and not reported yet
-        self._lost = 0  # other leases that were lost in this round
-        self._renewals: dict[Lease, Renewal] = {}  # under way
+        self._left = 0  # deletes and releases that are due or in flight
+        self._releasing = 0  # releases in flight
+        self._gone_before = 0  # lost leases of earlier runs that are not logged yet
+        self._lost = 0  # other leases lost in this round
+        self._renewals: dict[Lease, Renewal] = {}  # in flight
         self._renews = False
         self._is_stopped = False
         self._is_running = False
-        self._runs_in: int | None = None  # id of the thread; in simulations, the caller's
+        self._runs_in: int | None = None  # id of the thread, or in simulations of the caller's
         self._fatal: Exception | None = None
 
     def __enter__(self) -> Ledger:
@@ -108,26 +115,26 @@ class LeaseWorker:
         self._lock.release()
 
     def start(self) -> None:
-        """Begin to renew in the background. Raises RuntimeError if no thread can be started."""
+        """Begin to renew leases in the background. Raises RuntimeError if no thread can start."""
         self._renews = True
         self._keep_running()
 
     def stop(self) -> None:
-        """Stop renewing: renewals under way end, and no more begin."""
+        """Stop renewing. Renewals in flight still end, but no further renewal begins."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
 
     @property
     def is_stopped(self) -> bool:
-        """True if no more renewals begin."""
+        """True if `stop` was called."""
         return self._is_stopped
 
     def renew_due(self) -> int:
         """Send the requests that are due, in the caller's thread. Return the number of renewals.
 
-        Returns when no request is under way. If it raises an error, the renewals under way count as
-        unanswered.
+        Returns when no request is in flight. If this method raises an error, renewals in flight
+        count as unanswered.
         """
         with self._lock:
             if self._pause_s() > 0:
@@ -141,9 +148,9 @@ class LeaseWorker:
             self._keep_running()
 
     def delete(self, leases: Sequence[Lease], tell: Callable[[bool], None] | None = None) -> None:
-        """Delete messages in the background. The ledger records each result (RETRY: not deleted).
+        """Delete messages in the background. The ledger records each result.
 
-        tell: called after the last delete, with True if any receipt was refused.
+        tell: called when all deletes have ended, with True if any receipt was refused.
         """
         group = Group(len(leases), tell)
         self._add_in_background([Task(Delete(each), SETTLE, group) for each in leases])
@@ -154,32 +161,41 @@ class LeaseWorker:
         self._add_in_background([Task(Release(each), SETTLE, group) for each in leases])
 
     def delete_restored(self, leases: Sequence[Lease], deleted: list[Lease]) -> None:
-        """Delete with exactly these receipts, and wait for all results.
+        """Delete messages with only these receipts, and wait for all results.
 
-        deleted: list to which the deleted leases are added, even if another delete fails. Raises
-        ServiceError if the service does not answer: then nothing may be dequeued yet.
+        deleted: the deleted leases are added to this list, even if another delete fails.
+
+        Raises ServiceError if the service does not answer. The caller must not dequeue until a
+        later call succeeds.
         """
         self._each(list(map(Delete, leases)), Group(len(leases), done=deleted), REPLAY)
 
     def release(
         self, leases: Sequence[Lease], retry: RetryPolicy = REPLAY, timeout_s: float | None = None
     ) -> int:
-        """Make messages visible at once. Return the number released, when all receipts are dead.
+        """Make messages visible at once, and wait for all results.
 
-        The service refused the other receipts, so they are dead, too. Raises ServiceError if the
-        result of a release is unknown, and TimeoutError after `timeout_s` seconds.
+        Return the number of released messages.
+
+        After the return all receipts are dead: the service released the message, or refused the
+        receipt. Raises ServiceError if the result of a release is unknown, and TimeoutError after
+        `timeout_s` seconds.
         """
         group = Group(len(leases))
         self._each(list(map(Release, leases)), group, retry, timeout_s)
         return len(group.done)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for all deletes and releases. Drop the deletes that are not sent by `timeout_s`.
+        """Wait for all deletes and releases.
 
-        Renewals that delay a delete or a release are waited for, too. Raises the error of a delete
-        if no retry can help (access revoked, queue gone, a broken credential): its messages are
-        processed, but will return. Raises the error of the thread if it failed, and RuntimeError if
-        the thread cannot be started: call again then.
+        Drop deletes that are not sent within `timeout_s` seconds.
+
+        This method also waits for renewals that delay a delete or a release.
+
+        Raises the error of a delete if no retry can help (access revoked, queue removed, a broken
+        credential). The messages of such a delete are processed, but will be dequeued again. Raises
+        the thread's error if the thread failed. Raises RuntimeError if the thread cannot be
+        started: call this method again.
         """
         self._keep_running()
         if self._runs_in == threading.get_ident():
@@ -240,7 +256,7 @@ class LeaseWorker:
         self._left += 1
 
     def _take_out(self, which: Callable[[Task], bool]) -> list[Task]:
-        """Remove the selected requests that were not sent yet, and return them."""
+        """Remove and return the selected requests that were not sent yet."""
         with self._changed:
             taken = self._due.take(which)
             self._left -= len(taken)
@@ -248,9 +264,10 @@ class LeaseWorker:
         return taken
 
     def _lane(self, task: Task) -> QueueRef | None:
-        """Return the key by which tasks take turns: the queue, or None if all share one line.
+        """Return the group within which tasks keep their order; the groups take turns.
 
-        Releases, and all tasks with a fixed parallelism, share one line.
+        The group is the queue of a delete. All releases, and all tasks if the parallelism is fixed,
+        share the group None.
         """
         if self._parallelism is not None or isinstance(task.call, Release):
             return None
@@ -259,7 +276,7 @@ class LeaseWorker:
     # ── the thread ────────────────────────────────────────────────────────────────────────────────
 
     def _keep_running(self) -> None:
-        """Start the thread if there is work. Raises RuntimeError if no thread can be started."""
+        """Start the thread if requests are due. Raises RuntimeError if no thread can be started."""
         with self._lock:
             is_here = self._runs_in == threading.get_ident()
             has_work = self._due or (self._is_renewing and not is_here)
@@ -292,7 +309,7 @@ class LeaseWorker:
                     self._changed.wait(pause_s or self._pause_s())
 
     def _work(self, *, renews: bool = False) -> int:
-        """Send due requests until none is left or under way. Return the number of renewals."""
+        """Send due requests until no request is due or in flight. Return the number of renewals."""
         begun = 0
         under_way: set[Task] = set()
         try:
@@ -322,14 +339,17 @@ class LeaseWorker:
         self._have_ended(ended)
 
     def _have_ended(self, count: int) -> None:
-        """Note that `count` deletes and releases have ended."""
+        """Record that `count` deletes and releases have ended."""
         with self._changed:
             self._left -= count
             if not self._left:
                 self._changed.notify_all()
 
     def _break_off(self, under_way: Iterable[Task], error: Exception) -> None:
-        """End all requests, due or under way, with this error. Their outcome is unknown."""
+        """End all due requests and all requests in flight with this error.
+
+        Their outcome is unknown.
+        """
         log.error("renewals, deletes and releases were interrupted", exc_info=error)
         with self._lock:
             tasks = [*under_way, *self._due.take()]
@@ -346,7 +366,7 @@ class LeaseWorker:
     # ── renewals ──────────────────────────────────────────────────────────────────────────────────
 
     def _pause_s(self) -> float:
-        """Seconds until the next known renewal is due, at most 1. The caller holds the lock."""
+        """Seconds until the next renewal is due, at most 1. The caller holds the lock."""
         due = self._ledger.next_due()
         longest = min(_LOOK_AT_LEAST_EVERY_S, self._lengths.visibility_s() / 4)
         return longest if due is None else min(max(0.0, due - self._clock()), longest)
@@ -374,15 +394,17 @@ class LeaseWorker:
         return min(at_most - fresh, _MOST_RENEWALS - len(self._renewals))
 
     def _renewed(self, renewal: Renewal, result: tuple[Outcome, Lease | None] | Exception) -> None:
-        """Record the result of a renewal. Never raises, so that the other renewals continue."""
+        """Record the result of a renewal. Never raises, so that other renewals continue."""
         lease, newest = renewal.lease, None
         if isinstance(result, Exception):
-            # The next try may work if the error is not the service's (a credential failed, say).
+            # If the error does not come from the service (a credential failed, for example), a
+            # retry may work.
             outcome = result.outcome if isinstance(result, ServiceError) else Outcome.RETRY
             log.warning("the lease of message %s was not renewed: %s", lease.message_id, result)
         else:
             outcome, newest = result
-        # With several attempts, the term counts from the first: it may be too short, not too long.
+        # After several attempts, the term counts from the first attempt. So the term may be too
+        # short, but never too long.
         term = Term.of(renewal.sent_at, renewal.visibility_s)
         try:
             with self._changed:
@@ -407,7 +429,7 @@ class LeaseWorker:
                 )
 
     def _report_lost(self) -> None:
-        """Log how many more leases were lost, and how many of an earlier run were lost."""
+        """Log the numbers of further lost leases, and of lost leases of an earlier run."""
         more, self._lost = self._lost - _LOST_BY_NAME, 0
         if more > 0:
             log.warning("the leases of %d further messages were lost at the same time", more)
@@ -453,7 +475,7 @@ class LeaseWorker:
         return True
 
     def _record(self, task: Task, result: Outcome | Exception) -> None:
-        """Record the result of a delete or release. Never raises, so that the others continue."""
+        """Record the result of a delete or release. Never raises, so that others continue."""
         lease, group = task.call.lease, task.group
         outcome = self._outcome(task, result)
         blob, is_last = None, False
@@ -477,9 +499,12 @@ class LeaseWorker:
             group.finished.set()
 
     def _outcome(self, task: Task, result: Outcome | Exception) -> Outcome | Exception:
-        """Return the outcome of a result. An error is returned only to a caller who waits."""
+        """Return the outcome of a result.
+
+        An error is returned only if a caller waits for the request.
+        """
         is_delete = isinstance(task.call, Delete)
-        if isinstance(result, QueueNotFound):  # the message went with its queue
+        if isinstance(result, QueueNotFound):  # the queue was removed with its messages
             if task.is_awaited and (is_delete or self._may_vanish(task.call.lease.queue)):
                 return Outcome.GONE
             if not task.is_awaited and self._may_vanish(task.call.lease.queue):
