@@ -1,1 +1,2 @@
-"""Stores of logs: folders of objects. Each object is written once, and checked when it is read."""
+"""Logs, and the stores that hold them. A log is a folder of objects; each object is written once,
+and is checked when it is read."""

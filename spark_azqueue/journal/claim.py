@@ -1,9 +1,10 @@
-"""Claims on a log: only the process with the highest claim may write.
+"""Claims on a log: only the process whose claim has the highest number may write.
 
-The order of the steps matters. A process puts its claim, lists the claims, and deletes lower ones.
-Only then it lists the segments. (It has listed them once before, to see whether the query may
-claim.) So this listing has each segment that another process put before. A process that puts a
-segment later finds its claim deleted, and stops before it returns the segment to Spark.
+The order of the steps matters. A process puts its claim, lists the claims, and deletes the claims
+with lower numbers. After these steps, the process lists the segments. (The process has also listed
+the segments before, to check whether the query may claim.) The second listing contains every
+segment that another process put before its claim was deleted. If another process puts a segment
+after this, that process finds its claim deleted, and stops before it returns the segment to Spark.
 
 A number is never used twice, even if claims are removed. The names of marks and of lists of pending
 deletes contain the number, and a process whose claim was removed may still write such an object.
@@ -29,7 +30,9 @@ def claim_name(number: int, writer: str) -> str:
 
 
 _GAP = 10**9
-"""Largest random step to the next number, used if the newest claim may have been removed.
+"""Maximum random step from the highest known number to the next number.
+
+The step is used if the newest claim may have been removed.
 
 The number of a removed claim is unknown, so the next number must not follow the highest known
 number directly.
@@ -46,7 +49,7 @@ class Claim:
 
     @classmethod
     def take(cls, journal: Journal, writer: str, *, above: int = 0) -> Claim:
-        """Claim the log with a number above `above`, and above all claims.
+        """Claim the log with a number that is higher than `above` and than all existing claims.
 
         Raises LogConflict if another process claims the log at the same time, LogDamaged if there
         is no higher number.
@@ -55,7 +58,7 @@ class Claim:
         highest = max((each.number for each in _claims(store)), default=0)
         above = max(highest, above)
         number = above + 1
-        is_certain = journal.is_new or 0 < above == highest  # a new log had no claim
+        is_certain = journal.is_new or 0 < above == highest  # a new log never had a claim
         if not is_certain:
             number += secrets.randbelow(_GAP)
         if number > HIGHEST:

@@ -1,8 +1,8 @@
-"""Encoding of objects of a log, and the checks when they are read.
+"""Encoding of objects of a log, and checks of objects that are read.
 
-Every value from a log is checked here before the package uses it. A class whose values are stored
-in a log declares the encoding of its fields, see `Coded`. An object that is not as it was written
-raises Damaged.
+Every value from a log is checked here before the package uses it. If the instances of a class are
+stored in a log, the class declares the encoding of its fields; see `Coded`. Reading a damaged
+object raises Damaged.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from spark_azqueue.service.messages import QueueRef, is_queue_name
 from spark_azqueue.service.names import Kind
 
 HIGHEST = 10**12 - 1
-"""Highest number that a log counts to."""
+"""Highest number that a log can use."""
 
 LATEST = 253_402_300_800
-"""The year 10000, in seconds since 1970: every valid time is earlier."""
+"""Start of the year 10000, in seconds since 1970; every valid time is earlier."""
 
 _HEX = re.compile(r"[0-9a-f]+")
 _WORD = re.compile(r"[!-~ ]{0,2000}")
 
 
 class Damaged(ValueError):  # noqa: N818
-    """An object of a log is not as it was written. The text names the damaged part."""
+    """An object of a log is damaged. The text names the damaged part."""
 
 
 class Located(Protocol):
-    """Kind and place of a log, for texts. A `LogStore` is located."""
+    """Kind and place of a log, for messages. A `LogStore` implements this protocol."""
 
     @property
     def kind(self) -> Kind:
@@ -51,7 +51,7 @@ def sealed(value: object) -> bytes:
 
 
 def compact(value: object) -> bytes:
-    """Encode a value as JSON without blanks."""
+    """Encode a value as JSON without spaces."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -66,8 +66,8 @@ def unsealed(data: bytes, most: int | None = None) -> object:
 def loaded(data: bytes, most: int | None = None) -> object:
     """Decode JSON. Raises Damaged.
 
-    most: most values that the JSON may have; None if it is small. Values are counted before they
-    are created, because a value of two bytes can take seventy bytes of memory.
+    most: maximum number of values in the JSON; None for no limit. The values are counted before
+    they are decoded, because a value of two bytes can take seventy bytes of memory.
     """
     if most is not None and sum(map(data.count, (b",", b"[", b"{"))) > most:
         raise Damaged("it has too many values")
@@ -78,7 +78,7 @@ def loaded(data: bytes, most: int | None = None) -> object:
 
 
 def digest_of(data: bytes) -> str:
-    """Return the BLAKE2b digest of 16 bytes, as 32 hexadecimal digits."""
+    """Return the BLAKE2b digest of the data: 16 bytes, as 32 hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -86,14 +86,14 @@ def digest_of(data: bytes) -> str:
 
 
 def object_of(value: object, what: str) -> Mapping[str, Any]:
-    """Return an object, with any keys. what: its name in the error."""
+    """Check that a value is a JSON object, and return it. what: name of the object in the error."""
     if not isinstance(value, dict):
         raise Damaged(f"its {what} is missing")
     return value
 
 
 def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
-    """Return a list of at most `most` values."""
+    """Return a list with at most `most` values."""
     value = found.get(name)
     if not isinstance(value, list) or len(value) > most:
         raise Damaged(f"'{name}' is missing or too long")
@@ -101,7 +101,7 @@ def list_of(found: Mapping[str, Any], name: str, most: int) -> list[Any]:
 
 
 def number(found: Mapping[str, Any], name: str, least: int = 0, most: int = HIGHEST) -> int:
-    """Return a whole number that a log can hold."""
+    """Return a whole number from `least` to `most`."""
     value = found.get(name)
     if type(value) is not int or not least <= value <= most:
         raise Damaged(f"'{name}' is missing or not valid")
@@ -114,12 +114,12 @@ def time(found: Mapping[str, Any], name: str) -> int:
 
 
 def number_or_0(found: Mapping[str, Any], name: str) -> int:
-    """Return a number, see `number`; 0 if an earlier release did not write the number."""
+    """Return a whole number, or 0 if an earlier release did not write the number."""
     return number(found, name) if name in found else 0
 
 
 def flag(found: Mapping[str, Any], name: str) -> bool:
-    """Return true or false; false if an earlier release did not write the flag."""
+    """Return a flag, or False if an earlier release did not write the flag."""
     value = found.get(name, False)
     if not isinstance(value, bool):
         raise Damaged(f"'{name}' is neither true nor false")
@@ -150,7 +150,7 @@ def queue(value: object, account: str) -> QueueRef:
 
 
 def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
-    """Return an object of one of these versions. what: its name in the error."""
+    """Return an object that has one of these versions. what: name of the object in the error."""
     found = object_of(value, what)
     if found.get("version") not in versions:
         known = " or ".join(map(str, versions))
@@ -162,11 +162,12 @@ def of_version(value: object, what: str, *versions: int) -> Mapping[str, Any]:
 class Coded:
     """Encoding of a field of an object in a log: `deleted: Annotated[int, COUNT] = 0`.
 
-    read: reads the value from an object, by its name there; raises Damaged. The object's "account"
-    is the account of its queues. write: returns the field as plain values; None if the field is a
-    plain value. name: name in the object, "" for the name of the field. is_late: a false value is
-    not written, and an object without the value has the default. is_spread: the field is several
-    values of the object.
+    read: function that reads the value from an object by the value's name, and raises Damaged; the
+    object's "account" is the storage account of its queues. write: function that converts the field
+    to plain values; None if the field is a plain value. name: name of the value in the object; ""
+    if it is the name of the field. is_late: an earlier release did not have the field, so a false
+    value is not written, and an object without the value gets the default. is_spread: the field is
+    stored as several values of the object.
     """
 
     read: Callable[[Mapping[str, Any], str], Any]
@@ -183,15 +184,15 @@ TEXT = Coded(text)
 FLAG = Coded(flag)
 TIME = Coded(time)
 MAYBE_TIME = Coded(lambda found, name: None if found.get(name) is None else time(found, name))
-"""A time or null."""
+"""Encoding of a time or null."""
 TAG = Coded(lambda found, name: hexadecimal(found, name) if found.get(name) else "")
-"""Hexadecimal digits or null."""
+"""Encoding of hexadecimal digits or null."""
 
 
 def several(most: int, read: Callable[[object, str], Any], write: Callable[[Any], Any]) -> Coded:
     """Encoding of a list of at most `most` values.
 
-    read: reads one value, with the account of its queues.
+    read: function that reads one value; its second argument is the account of the queues.
     """
     return Coded(
         lambda found, name: tuple(
@@ -207,14 +208,14 @@ def queues(most: int) -> Coded:
 
 
 def part_of(kind: type[Any], what: str) -> Coded:
-    """Encoding of an object inside an object. what: its name in the error."""
+    """Encoding of an object inside an object. what: name of the inner object in the error."""
     return Coded(
         lambda found, name: kind(**read_fields(kind, object_of(found.get(name), what))), as_json
     )
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """Return the fields of a value that have a `Coded`, in order, as plain values."""
+    """Return the fields that have a `Coded` as plain values, in order."""
     found: dict[str, Any] = {}
     kind: Any = type(value)
     for name, each in _stored(kind).items():

@@ -1,7 +1,8 @@
-"""Log in a folder of a file system: a disk, or NFS.
+"""Log in a folder of a file system, on a disk or on NFS.
 
 A file gets its name with link(), which fails if the name exists. So an object appears whole or not
-at all, and only one of two writers creates it. File systems without link() are refused.
+at all, and if two processes write the same object, only one creates it. File systems without link()
+are refused.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from .refusals import failed_call, too_many_names, without_links
 
 # Errors of file systems without hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
-# After any other error, link() may have created the file: an I/O error, or no answer of a server.
+# After any other error, such as an I/O error or a server that does not answer, link() may have
+# created the file.
 _LINK_REFUSED = _NO_LINKS | {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
     *(errno.ENOTDIR, errno.ENAMETOOLONG),
@@ -50,7 +52,7 @@ _LINK_REFUSED = _NO_LINKS | {
 
 
 class FileStore:
-    """A `LogStore` in a folder. Keeps nothing open. `path`: absolute."""
+    """A `LogStore` in a folder. Keeps no files open. path: absolute path of the folder."""
 
     def __init__(self, path: str, kind: Kind = WRITE_AHEAD) -> None:
         self.kind = kind
@@ -59,13 +61,14 @@ class FileStore:
 
     @property
     def where(self) -> str:
-        """Place as in the option: "file:/data/log"."""
+        """Place as the option names it: "file:/data/log"."""
         return f"file:{self._path}"
 
     def open(self) -> None:
-        """Create the folder, and its parent, if missing; check that link() never overwrites.
+        """Create the folder and its parent if they are missing, and check that link() never
+        overwrites a file.
 
-        Raises LogUnavailable, whose text names a fix.
+        Raises LogUnavailable; the error's text suggests a fix.
         """
         with self._translated_errors("open", self._path):
             for path in (os.path.dirname(self._path), self._path):
@@ -80,7 +83,8 @@ class FileStore:
                 remove(second)
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Write the file under another name, sync it, link it, sync the folder. See `LogStore`.
+        """Write the file under a temporary name, sync the file, link it to its name, and sync the
+        folder. See `LogStore`.
 
         Raises LogUnavailable.
         """
@@ -97,8 +101,8 @@ class FileStore:
                 created = self._link(temporary, target)
             finally:
                 remove(temporary)
-        # Also sync for an existing file: its writer may have crashed before this, and the file must
-        # be durable.
+        # If the file existed, also sync: its writer may have crashed before this step, and the file
+        # must be durable.
         with self._translated_errors("write", target, may_exist=True):
             sync_folder(folder)
         return created
@@ -113,7 +117,7 @@ class FileStore:
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ESTALE):
                     raise
-            refresh(os.path.dirname(target))  # the cache of an NFS client may be old
+            refresh(os.path.dirname(target))  # the cache of an NFS client may be outdated
             try:
                 return read_start(target, most)
             except FileNotFoundError:
@@ -142,14 +146,14 @@ class FileStore:
         return [self._stored(name) for name in self.names(folder, prefix)]
 
     def delete(self, name: str) -> None:
-        """Delete a file. Succeeds if it is absent. Raises LogUnavailable."""
+        """Delete a file. Succeeds if the file is absent. Raises LogUnavailable."""
         target = self._file(name)
         with self._translated_errors("delete", target), contextlib.suppress(FileNotFoundError):
             self._check_real(os.path.dirname(target))
             unlink(target)
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Remove `.tmp-*` files that were last written at least this many seconds ago. Never
+        """Remove `.tmp-*` files that were last written at least `older_than_s` seconds ago. Never
         raises."""
         before = time.time() - older_than_s
         with contextlib.suppress(OSError):
@@ -159,7 +163,7 @@ class FileStore:
                 sweep(folder, before)
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because no files are open."""
 
     def _file(self, name: str) -> str:
         return os.path.join(self._path, *checked_object(name).split("/"))
@@ -169,11 +173,11 @@ class FileStore:
             found = os.lstat(self._file(name))
         except OSError:  # the file was just removed
             return Stored(name)
-        is_usual = 0 < found.st_mtime < LATEST  # any user who may write here can set the time
+        is_usual = 0 < found.st_mtime < LATEST  # any user with write access can set the time
         return Stored(name, found.st_size, found.st_mtime if is_usual else 0.0)
 
     def _check_real(self, folder: str) -> None:
-        """Raise OSError for a symbolic link inside the log.
+        """Raise OSError if a folder inside the log is a symbolic link.
 
         The log's own folder may be a link.
         """
@@ -181,11 +185,15 @@ class FileStore:
             check_real(folder)
 
     def _check_there(self) -> None:
-        """Raise OSError if the log's folder is missing: then no file counts as absent."""
+        """Raise OSError if the log's folder is missing.
+
+        Files of a missing folder must not count as absent.
+        """
         os.listdir(self._path)
 
     def _probe(self, first: str, second: str) -> None:
-        """Link twice to one name. Raises LogUnavailable unless the second link is refused."""
+        """Link two files to one name. Raises LogUnavailable unless the file system refuses the
+        second link."""
         try:
             os.link(first, second)
         except OSError as error:

@@ -1,4 +1,5 @@
-"""Single steps on files and folders, for logs. Each function raises OSError unchanged."""
+"""Basic operations on files and folders, for logs. Functions raise OSError unchanged, unless they
+say otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from spark_azqueue.service.plain_files import open_plain
 
 TMP = ".tmp-"
 _TEMPORARY = re.compile(re.escape(TMP) + "[0-9a-f]{32}")
-"""Name of a file that is not complete yet."""
+"""Pattern of the names of files that are not complete yet."""
 
 
 def temporary_name(folder: str) -> str:
@@ -28,7 +29,8 @@ def symbol(error: OSError) -> str:
 
 
 def make_folder(path: str) -> None:
-    """Create a folder for this user alone, and sync its parent. The folder may exist."""
+    """Create a folder that only the current user can access, and sync its parent. The folder may
+    already exist."""
     with contextlib.suppress(FileExistsError):  # another process has created the folder
         os.mkdir(path, 0o700)
     if not os.path.isdir(path):
@@ -49,7 +51,7 @@ def write_new(path: str, data: bytes) -> None:
 
 
 def check_real(folder: str) -> None:
-    """Raise OSError if this folder is a symbolic link. It may be missing."""
+    """Raise OSError if this folder is a symbolic link. A missing folder is accepted."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISLNK(os.lstat(folder).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
@@ -58,7 +60,7 @@ def check_real(folder: str) -> None:
 def read_start(path: str, most: int) -> bytes:
     """Read the first `most` bytes of a file.
 
-    Never waits: a pipe or a device is refused.
+    Raises OSError for a pipe or a device, so the call never blocks.
     """
     with open(open_plain(path, os.O_RDONLY), "rb", buffering=0) as file:
         parts = []
@@ -76,7 +78,7 @@ def names_in(path: str) -> Iterator[str]:
 
 
 def sync_folder(path: str) -> None:
-    """Make names that were linked in this folder durable."""
+    """Sync a folder, so that the names of its files are durable."""
     file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)
@@ -86,7 +88,8 @@ def sync_folder(path: str) -> None:
 
 @contextlib.contextmanager
 def _held(folder: str) -> Iterator[int]:
-    """Open a folder as a descriptor, which stays valid if the folder is renamed or replaced.
+    """Open a folder as a descriptor. The descriptor stays valid if the folder is renamed or
+    replaced.
 
     Raises OSError for a symbolic link.
     """
@@ -105,9 +108,9 @@ def unlink(path: str) -> None:
 
 
 def sweep(folder: str, before: float) -> None:
-    """Remove temporary files of a folder that were last written up to this time, if possible.
+    """Remove temporary files of a folder that were last written up to this time.
 
-    before: in seconds since 1970.
+    before: time in seconds since 1970. If a file cannot be removed, it is skipped.
     """
     with _held(folder) as held, os.scandir(held) as entries:
         for entry in entries:
@@ -118,15 +121,16 @@ def sweep(folder: str, before: float) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if possible."""
+    """Remove a file. Errors are ignored."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
 def refresh(folder: str) -> None:
-    """Change the folder, so that an NFS client drops its cache of the folder (best effort).
+    """Change the folder, so that an NFS client drops its cache of the folder. Errors are ignored.
 
-    Otherwise a listing, or the answer that a file does not exist, may be a minute old.
+    Without this call, a listing, or the answer that a file does not exist, may be up to a minute
+    old.
     """
     path = temporary_name(folder)
     with contextlib.suppress(OSError):

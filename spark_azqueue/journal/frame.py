@@ -1,10 +1,11 @@
-"""Frame of a large object of a log: a head that can be read alone, and compressed data.
+"""Frame of a large object of a log: a head that can be read separately, and compressed data.
 
     magic | sizes of head, packed and unpacked data | head | its digest
           | data, compressed | digest of all before | end mark
 
-Digests are BLAKE2b of 16 bytes. An object without its end mark, or with a wrong digest, is damaged.
-A damaged object never counts as absent, because stores create an object whole or not at all.
+Digests are BLAKE2b with 16 bytes. An object without an end mark, or with a wrong digest, is
+damaged. A damaged object never counts as absent, because stores create an object whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import pyarrow as pa
 
 from .codec import Damaged
 
-# Level 1 of Zstandard took 2.3 µs for a JSON message of 855 bytes and left 30 % of it; LZ4 took
-# 1.4 µs and left 52 % (benchmarks/, section `log`).
+# Level 1 of Zstandard compressed a JSON message of 855 bytes to 30 % of its size in 2.3 µs; LZ4
+# compressed it to 52 % in 1.4 µs (benchmarks/, section `log`).
 _LEVEL = 1
 
 
@@ -28,13 +29,14 @@ CODEC = "zstd"
 
 
 def codec() -> pa.Codec:
-    """Return the codec: Zstandard, fast."""
+    """Return the Zstandard codec, with a fast level."""
     return pa.Codec(CODEC, compression_level=_LEVEL)
 
 
 @contextmanager
 def unpacked(packed: bytes, size: int) -> Iterator[Limited]:
-    """Open a stream of decompressed bytes. Raises Damaged unless exactly `size` bytes are read."""
+    """Open a stream of decompressed bytes. Raises Damaged at the end unless the stream has exactly
+    `size` bytes and all were read."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), CODEC) as stream:
             limited = Limited(stream, size)
@@ -67,7 +69,7 @@ class Limited:
 END = b"\nend of segment\n"
 
 FRAME_AT_MOST = 300 * 2**20
-"""Most bytes of an object, packed or not.
+"""Maximum bytes of an object, before and after compression.
 
 `maxBytesPerTrigger` with a log is at most 256 MiB.
 """
@@ -75,20 +77,20 @@ FRAME_AT_MOST = 300 * 2**20
 HEAD_AT_MOST = 16 * 2**20
 
 UNPACKED_AT_MOST = FRAME_AT_MOST - HEAD_AT_MOST
-"""Bytes of messages that always fit into one object, with any head and any compression."""
+"""Bytes of messages that always fit into one object, whatever its head and the compression."""
 
 FIRST_READ = 64 * 2**10
-"""Bytes to read for a head; the first bytes of a longer head give its size."""
+"""Bytes to read first for a head. If the head is longer, its first bytes contain its size."""
 
 _SIZES = struct.Struct("<IQQ")
 _DIGEST = 16
 
 
 class Frame(NamedTuple):
-    """Parts of a whole object, checked.
+    """Checked parts of an object.
 
-    packed: its compressed data. size: bytes of the data after decompression. digest: 32 hexadecimal
-    digits over the whole object.
+    packed: the compressed data. size: bytes of the data after decompression. digest: digest of the
+    whole object, 32 hexadecimal digits.
     """
 
     head: bytes
@@ -98,7 +100,8 @@ class Frame(NamedTuple):
 
 
 def framed(magic: bytes, head: bytes, raw: bytes) -> bytes:
-    """Return the object's bytes. Raises ValueError for more than FRAME_AT_MOST bytes."""
+    """Return the object as bytes. Raises ValueError if the object has more than FRAME_AT_MOST
+    bytes. raw: the data before compression."""
     packed = codec().compress(raw, asbytes=True)
     front = b"".join((magic, _SIZES.pack(len(head), len(packed), len(raw)), head))
     body = b"".join((front, _blake(front), packed))
@@ -112,18 +115,18 @@ _LEAST = 8
 
 
 def check_count(messages: int, packed: bytes) -> None:
-    """Raise Damaged if these bytes are too few for this number of messages.
+    """Raise Damaged if the compressed data is too small for this number of messages.
 
-    Ids and receipts are random, so a message takes more than twenty bytes, however it is
-    compressed. The number itself cannot be trusted, because anyone with access to the folder may
-    write it; and memory is allocated for each message.
+    Ids and receipts are random, so a message takes more than twenty bytes with any compression. The
+    number of messages in a header cannot be trusted, because anyone with write access to the folder
+    may change the number. A wrong number could allocate too much memory.
     """
     if messages > _FEW + len(packed) // _LEAST:
         raise Damaged("it has more messages than its bytes can hold")
 
 
 def digest_in(data: bytes) -> str:
-    """Return the digest in the object's bytes, without checking it."""
+    """Return the digest in the object's bytes, without a check."""
     return data[-len(END) - _DIGEST : -len(END)].hex()
 
 
@@ -143,7 +146,8 @@ def unframed(magic: bytes, data: bytes) -> Frame:
 
 
 def head_size(magic: bytes, start: bytes) -> int:
-    """Return how many bytes at the start of an object hold its head. Raises Damaged."""
+    """Return the number of bytes at the start of an object that contain the head. Raises
+    Damaged."""
     return len(magic) + _SIZES.size + _sizes(magic, start)[0] + _DIGEST
 
 

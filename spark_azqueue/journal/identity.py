@@ -1,7 +1,7 @@
-"""Identity object of a log: written first, and never changed.
+"""Identity object of a log. The identity is written first, and never changes.
 
-The object's version is the version of the kind of log. A folder of an earlier version is refused:
-its objects have other names and keys, and no release has written such a folder.
+The object's version is the version of the kind of log. A folder of an earlier version is refused,
+because its objects have other names and keys. No release has written such a folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IDENTITY = "log.json"
 """Name of the identity object."""
 
 IDENTITY_AT_MOST = 4_096
-"""Most bytes of the identity object."""
+"""Maximum bytes of the identity object."""
 
 if TYPE_CHECKING:
     from .store import LogStore
@@ -34,7 +34,8 @@ _KINDS = {kind.name: kind for kind in (WRITE_AHEAD, TRANSACTIONS, EXECUTORS, FIL
 _ABANDONED_AFTER_S = 3600.0
 """Age after which an incomplete object is removed.
 
-The age is far longer than a store retries. A younger object may belong to a running process.
+The age is far longer than the time for which a store retries. A younger object may belong to a
+running process.
 """
 
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -70,7 +71,7 @@ class Identity(NamedTuple):
         try:
             found: Any = unsealed(data or b"")
             read = cls(found["log"], text(found, "account"))
-            kind = _KINDS[found.get("kind", WRITE_AHEAD.name)]  # version 1 did not say
+            kind = _KINDS[found.get("kind", WRITE_AHEAD.name)]  # version 1 did not store the kind
             version = number(found, "version", 1, kind.version)
             if not _UUID.fullmatch(read.uuid):
                 raise Damaged("its id is not valid")
@@ -92,15 +93,17 @@ class Identity(NamedTuple):
 
 
 def identify(store: LogStore, account: str, contents: str) -> Identity | None:
-    """Read the identity of a log; None if the log is new. Changes nothing.
+    """Read the identity of a log. Returns None if the log is new. Changes nothing.
 
-    contents: a folder that only an existing log has. Raises ServiceError, LogConflict, LogDamaged.
+    contents: name of a subfolder that only an existing log has. Raises ServiceError, LogConflict,
+    LogDamaged.
     """
     found = store.get(IDENTITY, IDENTITY_AT_MOST)
     if found is None:
         if not store.names(contents):
             return None
-        found = store.get(IDENTITY, IDENTITY_AT_MOST)  # another process may have begun meanwhile
+        # another process may have started the log in the meantime
+        found = store.get(IDENTITY, IDENTITY_AT_MOST)
     if found is None:
         raise missing_identity(store, IDENTITY, contents)
     identity = Identity.read(found, store)
@@ -111,8 +114,8 @@ def identify(store: LogStore, account: str, contents: str) -> Identity | None:
 def opened(store: LogStore, account: str, contents: str) -> Identity:
     """Check the folder, and read its identity; a new folder gets an identity.
 
-    Incomplete objects of killed processes are removed, whatever the kind of log. contents: see
-    `identify`. Raises ServiceError, LogConflict, LogDamaged.
+    Also removes incomplete objects of killed processes. contents: see `identify`. Raises
+    ServiceError, LogConflict, LogDamaged.
     """
     store.open()
     found = identify(store, account, contents)
@@ -123,6 +126,6 @@ def opened(store: LogStore, account: str, contents: str) -> Identity:
         if found is None:
             raise unreadable_identity(store, IDENTITY)
         found = found._replace(is_new=found == ours)
-    if not found.is_new:  # a folder that was no log before may hold files of others
+    if not found.is_new:  # a folder that is new as a log may hold files of other programs
         store.sweep(_ABANDONED_AFTER_S)
     return found

@@ -1,8 +1,8 @@
 """Common part of all logs: identity of the folder, and objects that are written once.
 
 The logs of this package are journals: the driver's write-ahead log, the log of executors, the
-transaction log, the file log. Each kind of log has its own objects and its own order of steps. This
-module reads, puts and removes objects, and refuses damaged ones, for all kinds.
+transaction log, the file log. Each kind of log has its own objects and its own order of steps. For
+all kinds, this module reads, puts and removes objects, and refuses damaged objects.
 """
 
 from __future__ import annotations
@@ -24,28 +24,31 @@ T = TypeVar("T")
 
 
 class Journal:
-    """One folder. Keeps only the id of the folder: everything that survives a restart is stored.
+    """Log in one folder.
 
-    As thread-safe as its store once it is open. Its methods raise ServiceError if the store fails,
-    and LogDamaged for an object that is not as it was written.
+    The instance keeps only the identity of the folder in memory; all other state is in the folder.
+
+    After `open`, a journal is thread-safe if its store is. Its methods raise ServiceError if the
+    store fails, and LogDamaged if an object is damaged.
     """
 
     def __init__(self, store: LogStore, account: str, contents: str) -> None:
-        """Keep the parameters; nothing is sent yet.
+        """Keep the parameters; send nothing.
 
-        account: of the queues. contents: a folder that only an existing journal has.
+        account: storage account of the queues. contents: name of a subfolder that only an existing
+        journal has.
         """
         self.store = store
         self.account = account
         self._contents = contents
         self.uuid = ""
-        """Id of the journal, known after `open` or `identify`."""
+        """Id of the journal; "" before `open` or `identify`."""
         self.is_new = False
         """True if `open` has created the journal."""
 
     @property
     def where(self) -> str:
-        """Folder, for texts."""
+        """Folder of the journal, for messages."""
         return self.store.where
 
     def open(self) -> None:
@@ -58,17 +61,17 @@ class Journal:
     def identify(self) -> bool:
         """Read the identity of the folder. Returns False if the folder is new. Changes nothing.
 
-        Raises LogConflict as `open` does.
+        Raises LogConflict for the same reasons as `open`.
         """
         found = identify(self.store, self.account, self._contents)
         self._is(found or Identity("", self.account))
         return found is not None
 
     def read(self, name: str, most: int, parse: Callable[[bytes], T]) -> T | None:
-        """Read an object; None if the object is absent.
+        """Read an object. Returns None if the object is absent.
 
-        most: most bytes that the object may have. parse: raises Damaged if the object is not as it
-        was written.
+        most: maximum bytes of the object. parse: function that decodes the bytes, and raises
+        Damaged if they are damaged.
         """
         data = self.store.get(name, most + 1)
         if data is None:
@@ -88,10 +91,10 @@ class Journal:
         return found
 
     def first(self, name: str, data: bytes, read: Callable[[], T | None]) -> T | None:
-        """Create an object, unless it exists. Returns None if this call has created it.
+        """Create an object, unless it exists. Returns None if this call has created the object.
 
-        Otherwise returns the result of `read`: an object of another process, or of an earlier try
-        of this call.
+        If the object exists, returns the result of `read`. The existing object is from another
+        process, or from an earlier try of this call.
         """
         if self.store.put_new(name, data):
             return None
@@ -101,13 +104,13 @@ class Journal:
         return found
 
     def is_ours(self, name: str, data: bytes) -> bool:
-        """Create an object. Returns False if the object exists with other bytes."""
+        """Create an object. Returns False if the object already exists with different bytes."""
         return self.store.put_new(name, data) or self.store.get(name, len(data) + 1) == data
 
     def remove(self, names: Iterable[str]) -> set[str]:
-        """Delete objects. Returns the names of deleted objects.
+        """Delete objects. Returns the names of the deleted objects.
 
-        The first failure ends the removal, with a warning.
+        After the first failure, a warning is logged and the remaining objects are kept.
         """
         gone = set()
         for name in names:
@@ -120,7 +123,7 @@ class Journal:
         return gone
 
     def damaged(self, name: str, why: str | Damaged) -> LogDamaged:
-        """Return the error for an object that is not as it was written."""
+        """Return the error for a damaged object."""
         return damaged(self.store, name, Damaged(str(why)))
 
     def close(self) -> None:

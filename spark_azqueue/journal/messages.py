@@ -1,7 +1,9 @@
-"""Messages of a segment as bytes, column by column; every value is checked when it is read.
+"""Encoding of a segment's messages as bytes, column by column.
 
-A column is its length, then the values. Texts are UTF-8, which here also encodes lone surrogates.
-The fields of a message (`service/message_fields.py`) decide which columns there are.
+Every value is checked when it is read.
+
+A column is its length, followed by the values. Texts are UTF-8, extended to encode lone surrogates.
+The fields of a message (`service/message_fields.py`) define the columns.
 """
 
 from __future__ import annotations
@@ -32,16 +34,17 @@ class Stream(Protocol):
     """Input of `unpack_messages`."""
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes; fewer than `size` only at the end."""
+        """Return the next `size` bytes, or fewer bytes at the end of the stream."""
 
 
 def joined(columns: Iterable[bytes]) -> bytes:
-    """Join the columns, each after its length."""
+    """Join the columns, with the length before each column."""
     return b"".join(part for column in columns for part in (_LENGTH.pack(len(column)), column))
 
 
 def numbers(kind: str, values: Sequence[int]) -> bytes:
-    """Pack numbers. kind: as in `struct`: I and q are unsigned 4 and signed 8 bytes."""
+    """Pack numbers. kind: format character of `struct`, for example I (unsigned, 4 bytes) or q
+    (signed, 8 bytes)."""
     return struct.pack(f"<{len(values)}{kind}", *values)
 
 
@@ -76,7 +79,8 @@ def exactly(stream: Stream, size: int) -> bytes:
 def listed(
     stream: Stream, count: int, what: str, legal: Callable[[str], bool], longest: int
 ) -> list[str]:
-    """Return texts of printable ASCII that `legal` accepts, one per line. Raises Damaged."""
+    """Return the texts of a column, one per line. Raises Damaged unless `legal` accepts each
+    text."""
     lines = column(stream, count - 1, count * (longest + 1))
     values = lines.decode("ascii", "replace").split("\n", count)
     if len(values) != count or not all(map(legal, values)):
@@ -85,24 +89,24 @@ def listed(
 
 
 _LONGEST_TEXT = 3 * 16 * 2**20
-"""Most bytes of a message's text.
+"""Maximum bytes of a message's text.
 
-In a damaged answer (at most 16 MiB), a text may fill the whole answer. Each byte that is not UTF-8
-then becomes a character of three bytes.
+In a damaged answer of the service (at most 16 MiB), a text may fill the whole answer. Each byte
+that is not valid UTF-8 is replaced by a character of three bytes.
 """
 _NONE = -1
-"""Value of a missing time."""
+"""Stored value for a missing time."""
 _YEAR_10000 = 253_402_300_800 * 1_000_000
-"""First time that is too late, in microseconds since 1970.
+"""Start of the year 10000, in microseconds since 1970; every valid time is earlier.
 
-An Arrow timestamp in Spark can hold all earlier times, and a queue returns only earlier times.
+An Arrow timestamp in Spark can hold every earlier time, and the service returns only earlier times.
 """
 
 
 class _Packing(NamedTuple):
-    """Encoding of the values of one form as columns.
+    """Functions that encode the values of one form as columns, and decode them.
 
-    unpack: reads the values of the given number of messages; raises Damaged.
+    unpack: reads one value for each of the given number of messages; raises Damaged.
     """
 
     pack: Callable[[Sequence[Any]], tuple[bytes, ...]]
@@ -161,7 +165,7 @@ def _texts(stream: Stream, count: int) -> Sequence[str]:
 
 
 _PACKINGS = {
-    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # its place in the header's list of queues
+    Form.QUEUE: _numbers("I", 0, 2**32 - 1, "queue"),  # index in the header's list of queues
     Form.ID: _lines("message ids", is_message_id, MAX_ID),
     Form.RECEIPT: _lines("pop receipts", is_receipt, MAX_RECEIPT),
     Form.TIME: _TIMES,
@@ -175,7 +179,8 @@ _FIRST = (
     *("queue", "message_id", "pop_receipt", "insertion_time", "expiration_time"),
     *("next_visible_time", "dequeue_count", "intact", "text"),
 )
-"""Columns of version 1. Their order never changes; columns of later versions follow."""
+"""Columns of version 1. Their order never changes; columns of later versions come after these
+columns."""
 
 
 def newest_columns() -> int:
@@ -191,11 +196,12 @@ def _version(found: Mapping[str, Any], name: str) -> int:
 
 
 COLUMNS = Coded(_version, lambda value: {"columns": value} if value > 1 else {}, is_spread=True)
-"""Version of the columns in a header; 1 if the header has none."""
+"""Encoding of the version of the columns in a header; 1 if the header has no version."""
 
 
 def _logged(version: int | None) -> list[Field]:
-    """Return the fields that are columns of this version, in order. None: the newest version."""
+    """Return the fields that are columns in this version, in order. version: None for the
+    newest."""
     by_name = {each.name: each for each in FIELDS}
     first = [by_name.pop(name) for name in _FIRST]
     later = sorted(by_name.values(), key=lambda each: each.since)
@@ -205,9 +211,9 @@ def _logged(version: int | None) -> list[Field]:
 def pack_messages(
     received: Sequence[Received], queues: Sequence[QueueRef], version: int | None = None
 ) -> bytes:
-    """Encode messages and their receipts. All messages are of these queues.
+    """Encode messages and their receipts. queues: queues of the messages.
 
-    version: of the columns, None for the newest.
+    version: version of the columns; None for the newest.
     """
     place = {queue: number for number, queue in enumerate(queues)}
     messages = [message for message, _ in received]
@@ -227,7 +233,8 @@ def unpack_messages(
 ) -> tuple[Received, ...]:
     """Decode exactly `count` messages. Raises Damaged.
 
-    version: of the columns, None for the newest. A column that the version lacks gets its default.
+    version: version of the columns; None for the newest. If the version lacks a column, the
+    messages get the column's default.
     """
     found: dict[str, Sequence[Any]] = {
         each.name: _PACKINGS[each.form].unpack(stream, count) for each in _logged(version)
@@ -246,6 +253,9 @@ def unpack_messages(
 
 
 def check_once(queues: Sequence[int], ids: Sequence[str]) -> None:
-    """Raise Damaged if a message occurs twice: each message is deleted, or published, once."""
+    """Raise Damaged if a message occurs twice.
+
+    Each message must be deleted, or published, once.
+    """
     if len(set(zip(queues, ids, strict=True))) < len(ids):
         raise Damaged("a message is in it twice")

@@ -1,4 +1,5 @@
-"""Pending deletes of a log: messages whose rows are delivered, and that may return. Pure values."""
+"""Pending deletes of a log: messages whose rows were delivered, and that may return. Pure
+values."""
 
 from __future__ import annotations
 
@@ -13,27 +14,28 @@ from spark_azqueue.service.messages import MessageKey
 from .codec import LATEST, Coded, Damaged, queue, several
 
 PENDING_AT_MOST = 50_000
-"""Most pending deletes of a header or a list; the newest are kept.
+"""Maximum number of pending deletes in a header or a list; the newest are kept.
 
-A kill can leave the pending deletes of two batches. A message that is still in its queue returns
-when its lease ends. So this limit covers several kills within one lease.
+A kill can leave the pending deletes of two batches. If a message is still in its queue, the message
+returns when its lease ends. So this limit is enough for several kills within one lease.
 """
 
 
 MESSAGE_BYTES = 192
-"""Most bytes of a message in a list: its queue (63), its id (64), a fingerprint, a time, signs."""
+"""Maximum bytes of a message in a list: its queue (63), its id (64), a fingerprint, a time, and
+punctuation."""
 
 MESSAGE_VALUES = 5
-"""Number of JSON values of a message in a list, including the message's own list."""
+"""Number of JSON values of a message in a list, including the JSON list of the message."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 def fingerprint(text: str) -> int:
-    """Return 64 bits that distinguish a message's text from an updated text.
+    """Return a 64-bit hash that shows whether a message's text was updated.
 
-    Every process computes the same bits, so a restart recognises a message. The bits are never
-    shown, and never used as a key.
+    Every process computes the same hash, so a restarted query recognises a message. The hash is
+    never shown, and never used as a key.
     """
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
@@ -43,7 +45,8 @@ def fingerprint(text: str) -> int:
 class PendingDelete:
     """A message whose rows were delivered, and whose delete was not confirmed.
 
-    fingerprint: of its text, see `fingerprint`. expires: seconds since 1970, 0 if unknown.
+    fingerprint: hash of the message's text, see `fingerprint`. expires: expiry of the message in
+    seconds since 1970; 0 if unknown.
     """
 
     key: MessageKey
@@ -51,7 +54,7 @@ class PendingDelete:
     expires: int
 
     def to_json(self) -> list[Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         key = self.key
         return [key.queue.name, key.message_id, f"{self.fingerprint:016x}", self.expires]
 
@@ -59,7 +62,8 @@ class PendingDelete:
     def all_from_json(
         cls, value: object, account: str, most: int = PENDING_AT_MOST
     ) -> tuple[PendingDelete, ...]:
-        """Read a list of pending deletes. account: of the queues. Raises Damaged."""
+        """Read a list of pending deletes. account: storage account of the queues. Raises
+        Damaged."""
         if not isinstance(value, list) or len(value) > most:
             raise Damaged("its pending deletes are missing or too many")
         return tuple(_pending(each, account) for each in value)

@@ -1,4 +1,4 @@
-"""Errors about the folder of a log, of any kind: their texts, and `tell_loss`."""
+"""Errors about the folder of any kind of log; and `tell_loss`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def tell_loss(error: AzQueueError, *, lose: bool, then: str = "") -> None:
-    """Raise this error; with `lose` (failOnDataLoss=false), log it as a warning instead.
+    """Raise this error. With `lose` (failOnDataLoss=false), log the error as a warning instead.
 
-    then: consequence of the loss, for the warning.
+    then: text about the consequence of the loss, for the warning.
     """
     if not lose:
         raise error
@@ -25,7 +25,7 @@ def tell_loss(error: AzQueueError, *, lose: bool, then: str = "") -> None:
 
 
 def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
-    """Error for an object that is not as it was written."""
+    """Error for a damaged object."""
     kind, where = place.kind, place.where
     return LogDamaged(
         f"'{name}' in the {kind.words} {where} is not as it was written: {error}. Nothing was"
@@ -34,7 +34,7 @@ def damaged(place: Located, name: str, error: Damaged) -> LogDamaged:
 
 
 def vanished(place: Located, name: str) -> LogDamaged:
-    """Error for an object that existed at this process's put, and is missing now."""
+    """Error for an object that existed when this process tried to put it, and is missing now."""
     return LogDamaged(
         f"'{name}' in the {place.kind.words} {place.where} existed a moment ago, and is"
         " gone: does something else delete objects of this folder?"
@@ -67,7 +67,8 @@ def missing_identity(place: Located, name: str, contents: str) -> LogDamaged:
 
 
 def folder_of_another_kind(place: Located, kind: Kind) -> LogConflict:
-    """Error for a folder with a log of kind `kind`. place: kind and folder in the options."""
+    """Error for a folder that has a log of another kind. kind: kind of the log in the folder.
+    place: kind and folder in the options."""
     return LogConflict(
         f"{place.where} is the folder of a {kind.words}, and '{place.kind.option}' names it for"
         f" a {place.kind.words}: name another folder"
@@ -75,7 +76,8 @@ def folder_of_another_kind(place: Located, kind: Kind) -> LogConflict:
 
 
 def folder_of_another_account(place: Located, account: str, named: str) -> LogConflict:
-    """Error for a log of account `account`. named: the account in the options."""
+    """Error for a log of another account. account: the log's account. named: the account in the
+    options."""
     return LogConflict(
         f"the {place.kind.words} {place.where} belongs to the account '{account}', but"
         f" the options name '{named}': name another folder"
@@ -83,7 +85,7 @@ def folder_of_another_account(place: Located, account: str, named: str) -> LogCo
 
 
 def another_writer(where: str) -> LogConflict:
-    """Error for a process that may not write the write-ahead log any more."""
+    """Error for a process that may no longer write the write-ahead log."""
     return LogConflict(
         f"another process writes the write-ahead log {where}, so this query stops; nothing is lost."
         " Is the query running twice? Possible causes: a second start, a copied checkpoint, a"

@@ -1,8 +1,8 @@
 """Operations that a log needs from its store.
 
 `FileStore` (file_store.py) and `BlobFolder` (service/blobs/folder.py) implement the operations, and
-`log_store` creates the store that an option names. Names are as in `service/names.py`: `log.json`,
-or `<folder>/<name>`. Every method raises ValueError for any other name.
+`log_store` creates the store that an option names. Names of objects have the form `log.json` or
+`<folder>/<name>` (see `service/names.py`). Every method raises ValueError for any other name.
 """
 
 from __future__ import annotations
@@ -17,63 +17,67 @@ from .file_store import FileStore
 
 
 class LogStore(Protocol):
-    """A folder of objects, each written once and whole. Thread-safe."""
+    """A folder of objects. Each object is written once, and is complete when it appears.
+    Thread-safe."""
 
     @property
     def kind(self) -> Kind:
-        """Kind of the log in the folder, for texts."""
+        """Kind of the log in the folder, for messages."""
 
     @property
     def where(self) -> str:
-        """Place as the option names it, for texts: "blob:logs/orders". Never a secret."""
+        """Place as the option names it, for messages: "blob:logs/orders". Contains no secret."""
 
     def open(self) -> None:
-        """Check that the folder can be used, and create missing parts where that is allowed.
+        """Check that the folder can be used, and create missing parts if allowed.
 
-        Raises ServiceError (LogUnavailable for files), whose text names a fix.
+        Raises ServiceError (LogUnavailable for files); the error's text suggests a fix.
         """
 
     def put_new(self, name: str, data: bytes) -> bool:
         """Create an object, whole or not at all. A retry sends the same bytes.
 
-        Returns True once the object is durable, and False if an object of this name exists. The
-        existing object may be from an earlier try of this very call, so the caller compares bytes.
-        Raises ServiceError. The error's `may_have_taken_effect` is True if the object may exist, or
-        may appear later; False if the object certainly does not exist and will not appear. The time
-        limit grows with len(data).
+        Returns True when the object is durable, and False if an object with this name already
+        exists. The existing object may be from an earlier try of the same call, so the caller must
+        compare the bytes. Raises ServiceError. The error's `may_have_taken_effect` is True if the
+        object may exist, or may appear later; False if the object does not exist and will not
+        appear. The time limit grows with len(data).
         """
 
     def get(self, name: str, most: int) -> bytes | None:
-        """Return the first `most` bytes (at least 1) of an object, None if the object is absent.
+        """Return the first `most` bytes of an object, or None if the object is absent. most: 1 or
+        more.
 
-        The answer is always current: caches of a file system are bypassed. Raises ServiceError.
+        The answer is always current, because caches of the file system are bypassed. Raises
+        ServiceError.
         """
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
-        """List a folder: ["seg/000000000001", …], sorted. Empty if there is no such folder.
+        """Return the names in a folder, sorted: ["seg/000000000001", …]. The list is empty if the
+        folder does not exist.
 
-        prefix: only names with this prefix after the slash. Names that `is_listed` refuses are left
-        out. Raises ServiceError, also for more than MOST_NAMES names.
+        prefix: return only names with this prefix after the slash. Names that `is_listed` refuses
+        are left out. Raises ServiceError, also if the folder has more than MOST_NAMES names.
         """
 
     def entries(self, folder: str, prefix: str = "") -> list[Stored]:
-        """List a folder as `names` does, at the same cost, with size and time of each object.
+        """Return the names in a folder, with the size and time of each object. See `names`.
 
-        The size is the number of bytes that were put.
+        The size is the number of bytes that were put. The cost is the same as for `names`.
         """
 
     def delete(self, name: str) -> None:
-        """Delete an object. Succeeds if it is absent. Raises ServiceError."""
+        """Delete an object. Succeeds if the object is absent. Raises ServiceError."""
 
     def sweep(self, older_than_s: float = 0.0) -> None:
-        """Remove incomplete objects of processes that were killed in `put_new` (best effort).
+        """Remove incomplete objects of processes that were killed in `put_new`. Errors are ignored.
 
-        older_than_s: only objects that were last written at least this many seconds ago. A younger
-        object may belong to a `put_new` or `open` of another process, which would fail.
+        older_than_s: minimum seconds since an object was last written. A younger object may belong
+        to a `put_new` or `open` of another process, which would fail without the object.
         """
 
     def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
+        """Close the connections. A later call opens new connections."""
 
 
 def log_store(
@@ -82,13 +86,14 @@ def log_store(
     kind: Kind = WRITE_AHEAD,
     within_s: float | None = None,
 ) -> LogStore:
-    """Return the store at this place. Nothing is opened or sent yet.
+    """Return the store at this place. Opens and sends nothing.
 
-    account: of a place in blobs. within_s: the time limit of a call to blobs; None for one minute.
+    account: storage account, for a place in blobs. within_s: time limit in seconds for a call to
+    blobs; None for one minute.
     """
     if place.container is None or account is None:
         return FileStore(place.folder, kind)
-    from spark_azqueue.service.blobs.folder import BlobFolder  # a log on a disk needs none of it
+    from spark_azqueue.service.blobs.folder import BlobFolder  # not needed for a log on a disk
 
     if within_s is None:
         return BlobFolder(account, place.container, place.folder, kind=kind)

@@ -30,27 +30,30 @@ from .supervisor import Hears, OutOfTime, RestartLimits, RunResult, Runs, Skippe
 log = logging.getLogger(__name__)
 
 HIDDEN_AT_MOST_S = 600.0
-"""Longest wait of a drain for messages that its own runs may have hidden, without `hidden`."""
+"""Maximum seconds for which a drain without `hidden` waits for messages that its own runs may have
+leased."""
 
 _ENDS = "AvailableNowTrigger"
-"""Name of the only trigger with which a query ends when it has read everything."""
+"""Name of the trigger availableNow, the only trigger with which a query ends by itself."""
 
 _WIDTH = 40
 
 Shows = Callable[[int, int | None], None]
-"""Shows progress: takes the number of messages read, and the total (None if unknown)."""
+"""Function that shows progress. Its arguments are the number of messages read, and the total (None
+if unknown)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DrainResult(RunResult):
-    """How a drain ended, in messages.
+    """Result of a drain, in numbers of messages.
 
-    finished: every message that was readable at the call is read and deleted: `left_visible` and
-    `left_hidden` are 0. read: in committed batches. deleted, poison_moved: at least this many were
-    deleted, or moved to poison queues by the source, not by your code. left_visible: at least this
-    many from before the call are readable. left_hidden: may be leased by a failed run of this
-    query. others: newer, delayed, or with other consumers; None if they may include messages from
-    before the call. All three are None if the queues do not answer.
+    finished: True if every message that was readable at the call is read and deleted;
+    `left_visible` and `left_hidden` are then 0. read: messages in committed batches. deleted,
+    poison_moved: minimum number of messages that the source (not your code) deleted or moved to
+    poison queues. left_visible: minimum number of readable messages from before the call.
+    left_hidden: messages that a failed run of this query may have leased. others: messages that are
+    newer, delayed, or leased by other consumers; None if some may be from before the call. The last
+    three are None if the queues do not answer.
     """
 
     read: int = 0
@@ -73,31 +76,31 @@ def drain(
 ) -> DrainResult:
     """Run a query until it has read and deleted every message that was readable at the call.
 
-    start: starts the query with `trigger(availableNow=True)`, and returns it; each time with the
-        same checkpoint. Another trigger is refused. Called until the queues are empty of these
-        messages: on 4.0 and 4.1 once for each batch.
-    options: of the source, as the reader gets them; a list if the query has several sources.
-        `drain` uses them to read the queues' state before and after each run, without a lease.
-    hidden: longest wait in seconds, in total, for hidden messages: leased or delayed. None: ten
-        minutes, for those that a failed run of this query may have leased.
-    within: stop after this many seconds; the next call resumes. None: no limit.
+    start: starts the query with `trigger(availableNow=True)`, and returns the query. Each call must
+        use the same checkpoint. Other triggers are refused. `drain` calls `start` until these
+        messages are read: on Spark 4.0 and 4.1 once for each batch.
+    options: options of the source, as the reader gets them; a list if the query has several
+        sources. `drain` reads the queues' state before and after each run, without a lease.
+    hidden: maximum seconds, in total, to wait for leased or delayed messages. None: wait up to ten
+        minutes for messages that a failed run of this query may have leased.
+    within: seconds after which to stop; the next call resumes. None: no limit.
     bar: True prints a progress bar; a function gets the numbers once a second.
     listener, limits: the other arguments of `run_until_done`.
 
-    Messages that arrive after the call are not waited for. Messages that are hidden at the call
-    count if they appear within one lease. With deleteOnCommit=false a message counts once it is
-    delivered in a committed batch; a message that is hidden at the call counts only with `hidden`.
+    Does not wait for messages that arrive after the call. Reads messages that are leased or delayed
+    at the call if they become visible within one lease. With deleteOnCommit=false, a message is
+    done when it is delivered in a committed batch; leased or delayed messages need `hidden`.
 
-    Returns when everything is read, the query is given up, no further run helps, or `within` is
-    over: see `reason`. Raises the errors of the first `start` and of the first read of the queues'
-    state, InvalidOption, TypeError and ValueError. If it is interrupted, it stops the query.
+    Returns when everything is read, the query fails too often, no further run helps, or `within` is
+    over; see `reason`. Raises the errors of the first `start` and of the first read of the queues'
+    state, InvalidOption, TypeError and ValueError. If interrupted, stops the query.
     """
     check_times(hidden, within)
     return drained(start, options, hidden, within, bar, listener, RestartLimits(**limits))
 
 
 def check_times(hidden: float | None, within: float | None) -> None:
-    """Raise ValueError for seconds that `drain` cannot wait."""
+    """Raise ValueError for waiting times that `drain` cannot use."""
     if hidden is not None and not (hidden >= 0 and math.isfinite(hidden)):
         raise ValueError(f"hidden={hidden}: expected 0 or more seconds, or None")
     if within is not None and not within > 0:
@@ -114,7 +117,8 @@ def drained(
     limits: RestartLimits,
     watch: Callable[[Any], None] | None = None,
 ) -> DrainResult:
-    """Do what `drain` does. watch: gets the query each second while it runs."""
+    """Run a drain; see `drain`. watch: function that is called with the query each second while the
+    query runs."""
     with contextlib.closing(QueuesLeft(options)) as queues:
         return _Drain(start, queues, hidden, within, _shows(bar), listener, limits, watch).run()
 
@@ -124,15 +128,19 @@ def _shows(bar: bool | Shows) -> Shows | None:
 
 
 class DrainBar:
-    """Prints the progress of a drain: in place on a terminal, else a line for each tenth."""
+    """Prints the progress of a drain.
+
+    On a terminal, updates one line; otherwise, prints a line for each tenth.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """stream: stderr by default."""
+        """stream: output; None for stderr."""
         self._stream = stream or sys.stderr or io.StringIO()  # None without a console
         self._shown = ""
 
     def __call__(self, read: int, total: int | None) -> None:
-        """Show the progress. read: messages so far. total: of all messages, None if unknown."""
+        """Show the progress. read: number of messages read. total: number of all messages; None if
+        unknown."""
         text = f"{read:,} messages read"
         tenth = ""
         if total is not None:
@@ -146,7 +154,7 @@ class DrainBar:
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """End the line."""
+        """End the current line."""
         with contextlib.suppress(OSError, ValueError):  # the terminal was closed
             if self._stream.isatty():
                 print(file=self._stream)
@@ -186,7 +194,7 @@ class _Drain:
             leaves=self._leaves,
         )
         self._total = sum(each.messages for each in self._seen)
-        self._counted: set[tuple[str, int]] = set()  # batches that `Took` has counted
+        self._counted: set[tuple[str, int]] = set()  # batches whose `Took` is known
         self._is_verified = False  # the queues show that the read messages are deleted
 
     def run(self) -> DrainResult:
@@ -205,7 +213,7 @@ class _Drain:
             step = Unfinished(str(why))
         if isinstance(step, Unfinished):
             log.warning("drain has not finished: %s", step.why)
-        elif isinstance(step, Again):  # given up
+        elif isinstance(step, Again):  # the query failed too often
             self._finish.failed(self._runs.failed_at)
         result = self._result(step)
         self._show(result.read if result.finished else None)
@@ -214,7 +222,7 @@ class _Drain:
         return result
 
     def _after(self, query: Any) -> Step:
-        """Return the next step after this run. Waits for hidden messages."""
+        """Return the next step after this run. Waits for leased or delayed messages."""
         run = self._took(query, self._limits.clock())
         if isinstance(run, Unfinished):
             return run
@@ -233,11 +241,11 @@ class _Drain:
         return step
 
     def _took(self, query: Any, ended: float) -> RunSeen | Unfinished:
-        """Return what the ended run read, or why no further run helps."""
+        """Return the result of the run that ended, or the reason why no further run helps."""
         self._watch(query)
         new = [each for batch, each in self._reads.items() if batch not in self._counted]
         self._counted |= self._reads.keys()
-        took = {each.batch: self._took_of(each, ended) for each in new}  # also for failed runs
+        took = {each.batch: self._took_of(each, ended) for each in new}  # also of failed runs
         runs = {each.batch[0] for each in reads(query)}
         of_run = [each for each in new if each.batch[0] in runs]
         if why := self._wrong_options(of_run):
@@ -258,7 +266,8 @@ class _Drain:
         return RunSeen(kind, began, ended, is_one_batch, hides, count, is_repeated)
 
     def _wrong_options(self, of_run: Sequence[Read]) -> str:
-        """Return why the options cannot be the query's options; "" if they may be."""
+        """Return the reason why the options cannot be the query's options; "" if there is no
+        reason."""
         sources = max((each.sources for each in of_run), default=len(self._queues.sources))
         if sources != len(self._queues.sources):
             return (
@@ -275,7 +284,7 @@ class _Drain:
         return ""
 
     def _took_of(self, read: Read, now: float) -> Took:
-        """Return what a batch read, as far as it counts."""
+        """Return the kind of messages that a batch read."""
         leased_s = max(read.visibility_timeout, *map(_leased_for, read.ends))
         self._finish.leases_for(leased_s, renewed=self._is_long(read))
         if not read.messages:
@@ -291,22 +300,23 @@ class _Drain:
         return Took.NEWER if is_newer else Took.OLDER
 
     def _hides(self, read: Read, took: Took) -> bool:
-        """True if messages from before the call may be hidden after this batch.
+        """Return True if messages from before the call may be leased after this batch.
 
-        Three cases: the batch says so; the batch is repeated, so an earlier run failed; or its
-        leases were renewed, so the next run deletes its messages with invalid receipts (Spark 4.0
-        and 4.1).
+        There are three cases. The batch reports it; or the batch is repeated, so an earlier run
+        failed; or the batch's leases were renewed, so the next run deletes the messages with stale
+        receipts (Spark 4.0 and 4.1).
         """
         is_dead = took is Took.OLDER and read.is_old_spark is not False and self._is_long(read)
         return read.hides or (read.is_new and read.is_repeated) or is_dead
 
     def _is_long(self, read: Read) -> bool:
-        """True if the leases of this batch may have been renewed while it ran."""
+        """Return True if the leases of this batch may have been renewed while the batch ran."""
         return read.seconds > self._lease_s / 2
 
     def _called_at(self) -> dict[str, float]:
-        """Return the service's time of the call by account, seconds since 1970; the latest of
-        several.
+        """Return the service's time at the call for each account, in seconds since 1970.
+
+        If several sources use an account, returns their latest time.
         """
         found: dict[str, float] = {}
         for each in self._queues.sources:
@@ -342,11 +352,12 @@ class _Drain:
         held = sum(each.messages for each in self._seen)
         others: int | None = max(0, held - visible - hidden - self._finish.pending)
         if any(each.older and not each.is_all for each in self._seen):
-            others = None  # further messages from before the call may follow the shown ones
+            others = None  # more messages from before the call may follow
         return dataclasses.replace(result, left_visible=visible, left_hidden=hidden, others=others)
 
     def _counts(self) -> tuple[int, int, int]:
-        """Return how many messages the runs read, deleted and moved to poison queues."""
+        """Return three counts of messages: read, deleted, and moved to poison queues by the
+        runs."""
         by_run: dict[str, Counters] = {}
         for (run, _), each in self._reads.items():
             if each.counters and each.counters.deleted >= by_run.get(run, Counters()).deleted:
@@ -358,7 +369,7 @@ class _Drain:
         )
 
     def _watch(self, query: Any) -> None:
-        """Count the messages that the query has read so far, and show the number."""
+        """Count the messages that the query has read, and show the number."""
         if self._on_progress:
             self._on_progress(query)
         for each in reads(query):
@@ -387,7 +398,8 @@ def _shown(source: SourceLeft, looks: Mapping[QueueRef, QueueLook]) -> Iterable[
 
 
 def _leased_for(end: Mapping[str, Any]) -> int:
-    """Return the lease of the batch of this offset in seconds, if it is unusual; else 0."""
+    """Return the `leasedFor` of this offset: the batch's lease in seconds; 0 if the offset does not
+    have it."""
     seconds = end.get("leasedFor", 0)
     return seconds if type(seconds) is int and 0 <= seconds <= MAX_VISIBILITY_S else 0
 
@@ -403,9 +415,9 @@ def _ids(end: Mapping[str, Any]) -> list[str]:
 
 
 def _ending(query: Any) -> Any:
-    """Return the query. Stops it and raises ValueError if it does not end by itself.
+    """Return the query if it ends by itself; else stop the query and raise ValueError.
 
-    Spark Connect does not report the trigger, so it is not checked there.
+    With Spark Connect there is no check, because Spark Connect does not report the trigger.
     """
     try:
         trigger = str(query._jsq.streamingQuery().trigger().toString())

@@ -1,15 +1,17 @@
 """Decides when a drain has finished, from the state of its queues and the results of its runs.
 
-A query cannot know which messages it did not read, and a queue does not report who hides a message.
-So three rules decide. In them, an old message is one that was in the queue at the call.
+A query cannot know which messages it did not read, and a queue does not report which consumer has
+leased a message. So three rules decide. In these rules, an old message is a message that was in the
+queue at the call.
 
 *The head*: a visible old message needs one more run. *One more run*: a drain ends only after a run
 that found no message, or after two consecutive runs that found no old message, unless the queues
-are empty. *One lease*: messages that a run of this call may have hidden are visible again after one
-lease. So a drain waits this long while messages are hidden. Such messages may then be behind all
-messages that arrived meanwhile, so until then newer messages count as old.
+are empty. *One lease*: messages that a run of this call may have leased become visible again after
+one lease. So a drain waits for one lease if messages are invisible. When such messages become
+visible, they may be behind all messages that arrived during the lease. So messages that arrived
+before the end of the lease count as old.
 
-Pure: times are arguments, in seconds of one monotonic clock.
+The code is pure: times are arguments, in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -23,18 +25,19 @@ from typing import NamedTuple
 from spark_azqueue.service.messages import MAX_PER_REQUEST
 
 ENOUGH = 2
-"""A drain ends after this many consecutive runs that read no old message."""
+"""Number of consecutive runs without an old message after which a drain ends."""
 
 _ENDLESS = 10
-"""A drain ends after this many consecutive runs without progress that did not find the queues
-empty.
-"""
+"""Number of consecutive runs without progress after which a drain ends, if none of them found the
+queues empty."""
 
 LOOK_AGAIN_S = 5.0
 
 _MARGIN_S = 2.0
-"""Tolerance in seconds: a service reports the end of a lease in whole seconds, and a lease begins
-when the request arrives.
+"""Tolerance in seconds for the end of a lease.
+
+The service reports the end of a lease in whole seconds, and a lease begins when the request
+arrives.
 """
 
 
@@ -42,10 +45,11 @@ when the request arrives.
 class QueueSeen:
     """State of one queue.
 
-    name: for texts. messages: the service's count, with hidden ones; the count may be too high, but
-    never too low. visible: number of readable messages among the first ones; is_all: there are no
-    further readable ones. older: ids of visible messages that were there at the call. before: name
-    of a queue that is read first (queuePriority=strict), "" if there is none.
+    name: name of the queue, for messages to users. messages: the service's count, including
+    invisible messages; the count may be too high, but is never too low. visible: number of messages
+    that a peek returned. is_all: the queue has no more readable messages. older: ids of visible
+    messages that were in the queue at the call. before: name of a queue that is read before this
+    queue (queuePriority=strict); "" if there is none.
     """
 
     name: str
@@ -57,7 +61,7 @@ class QueueSeen:
 
     @property
     def hidden(self) -> int:
-        """Number of leased or delayed messages, as far as known."""
+        """Number of leased or delayed messages; 0 if unknown."""
         return max(0, self.messages - self.visible) if self.is_all else 0
 
     @property
@@ -67,7 +71,7 @@ class QueueSeen:
 
 
 class Took(enum.Enum):
-    """Kind of the messages that a run read, as far as it counts."""
+    """Kind of the messages that a run read."""
 
     UNKNOWN = "it reported no progress: perhaps it was stopped while it dequeued"
     NOTHING = "it asked, and found nothing"
@@ -77,12 +81,12 @@ class Took(enum.Enum):
 
 
 class RunSeen(NamedTuple):
-    """Result of a run that ended without an error. began, ended: times.
+    """Result of a run that ended without an error.
 
-    is_one_batch: the run is of Spark 4.0 or 4.1, where the next run deletes its messages. hides:
-    the run may have left messages from before the call hidden, for the length of a lease. read:
-    number of messages. is_repeated: the run repeated a batch of an earlier run, and read nothing
-    else.
+    began, ended: times at which the run began and ended. is_one_batch: the run was on Spark 4.0 or
+    4.1, where the next run deletes its messages. hides: the run may have left messages from before
+    the call leased. read: number of messages that the run read. is_repeated: the run repeated a
+    batch of an earlier run, and read nothing else.
     """
 
     took: Took
@@ -95,23 +99,26 @@ class RunSeen(NamedTuple):
 
 
 class Enough(NamedTuple):
-    """Every message from before the call is read and deleted. why: how this is known."""
+    """Step: end the drain, because every message from before the call is read and deleted.
+
+    why: how this is known.
+    """
 
     why: str = ""
 
 
 class Again(NamedTuple):
-    """Another run is needed."""
+    """Step: run the query again."""
 
 
 class Wait(NamedTuple):
-    """Read the state of the queues again after this many seconds, see `Finish.waited`."""
+    """Step: wait, then read the state of the queues again and call `Finish.waited`."""
 
     seconds: float
 
 
 class Unfinished(NamedTuple):
-    """No further run helps. why: what is left, and what to do."""
+    """Step: end the drain, because no further run helps. why: what is left, and what to do."""
 
     why: str
 
@@ -120,7 +127,7 @@ Step = Enough | Again | Wait | Unfinished
 
 
 class Finish:
-    """Decides after each run of one call. No state is kept between calls."""
+    """Decides the next step after each run of one drain. No state is kept between drains."""
 
     def __init__(
         self,
@@ -134,13 +141,14 @@ class Finish:
         deletes_early: bool = False,
         leaves: bool = False,
     ) -> None:
-        """queues: their state at the call.
+        """queues: state of the queues at the call.
 
-        lease_s: length of the query's leases that are not renewed, in its first batch. longest_s:
-        longest lease. Both times may grow. patience_s: longest wait for hidden messages, in total.
-        waits_for_all: wait for messages that others hide, too. deletes_early: messages are deleted
-        before their batch is committed, so an empty queue proves nothing. leaves:
-        deleteOnCommit=false: delivered messages stay, leased.
+        lease_s: length in seconds of the query's leases that are not renewed, in the first batch.
+        longest_s: longest lease in seconds. Later batches may raise both times. patience_s: maximum
+        seconds, in total, to wait for leased or delayed messages. waits_for_all: also wait for
+        messages that other consumers have leased. deletes_early: messages are deleted before their
+        batch is committed, so an empty queue proves nothing. leaves: deleteOnCommit is false, so
+        delivered messages stay in the queue and are leased.
         """
         self._lease_s, self._longest_s = lease_s, longest_s
         self._called = now
@@ -150,72 +158,71 @@ class Finish:
         self._leaves = leaves
         self._delivered: set[str] = set()
         self._older = self._older_of(queues)
-        self._others = 0  # number of hidden messages that no run of this query hides
-        # Latest times at which a run before the call leased messages, a run of the call left
-        # messages hidden, and a run read messages whose deletes are not all known.
+        self._others = 0  # number of invisible messages that no run of this query has leased
+        # Latest times of three events: a run before the call leased messages; a run of the call
+        # left messages leased; and a run read messages without confirmation of all deletes.
         self._before_at = self._left_at = self._read_at = -math.inf
         if not leaves and any(each.may_hide for each in queues):
             self._before_at = now
         self._is_read_awaited = False
         self.pending = 0
-        """Messages of the last run that stay hidden until the next run deletes them."""
+        """Number of messages of the last run that stay leased until the next run deletes them."""
         self._newer = self._barren = self._passed = self._endless = self._silent = 0
         self._has_failed = False
 
     def leases_for(self, seconds: float, *, renewed: bool = False) -> None:
-        """Note leases of this length: hidden messages may be hidden for longer.
+        """Record leases of this length in seconds, so that the drain waits long enough.
 
-        renewed: the batch ran so long that its leases may be the longest.
+        renewed: the batch ran so long that its leases may have been renewed to the maximum length.
         """
         self._longest_s = max(self._longest_s, seconds)
         self._lease_s = self._longest_s if renewed else max(self._lease_s, seconds)
 
     def delivered(self, ids: Iterable[str]) -> bool:
-        """Note ids of a committed batch whose messages stay in the queue.
+        """Record the message ids of a committed batch whose messages stay in the queue.
 
-        Returns False if each of them was delivered before in this call.
+        Returns False if every message was already delivered in this call.
         """
         before = len(self._delivered)
         self._delivered.update(ids)
         return len(self._delivered) > before
 
     def failed(self, at: float) -> None:
-        """Note that a run failed at this time: its leased messages may be hidden."""
+        """Record that a run failed at this time, so its messages may still be leased."""
         self._left_at = at
         self._has_failed = True
 
     def back_after(self, now: float) -> float:
-        """Return after how many seconds since the call the hidden messages were visible again.
+        """Return the seconds from the call until the leased messages were visible again.
 
-        Returns 0 if none were hidden, or if they are still hidden. Such messages may be behind all
-        messages that arrived before they were visible again.
+        Returns 0 if no messages were leased, or if they are still leased. A message that becomes
+        visible again may be behind all messages that arrived before this time.
         """
         until = self._hidden_until(is_read_awaited=False)
         return until - self._called if self._called < until <= now else 0.0
 
     def older(self, queues: Iterable[QueueSeen]) -> int:
-        """Return the number of visible, unread messages from before the call; at least."""
+        """Return the minimum number of visible, unread messages from before the call."""
         return len(self._older_of(queues))
 
     def hidden(self, queues: Iterable[QueueSeen], now: float) -> int:
-        """Return the number of hidden messages that a run of this query may have leased."""
+        """Return the number of invisible messages that a run of this query may have leased."""
         if self._leaves or now >= self._hidden_until(is_read_awaited=True):
             return 0
         return _hidden_in(queues)
 
     def after(self, run: RunSeen, queues: Sequence[QueueSeen]) -> Step:
-        """Return the next step after a run that ended without an error. queues: their state after
-        it.
-        """
+        """Return the next step after a run that ended without an error. queues: state of the queues
+        after the run."""
         older_before, self._older = self._older, self._older_of(queues)
         self._others = min(self._others, _hidden_in(queues))
         has_read = run.took in (Took.OLDER, Took.NEWER)
         is_unsettled = run.is_one_batch and not self._leaves
         self.pending = run.read if is_unsettled and not self._deletes_early else 0
-        # If the run was stopped, only its hidden messages are a sign.
+        # If the run was stopped, only invisible messages show that it has leased messages.
         leaves_some = _hidden_in(queues) > self._others + self.pending and not self._leaves
         if has_read and (is_unsettled or (leaves_some and run.took is Took.OLDER)):
-            self._read_at = run.ended  # not all of its deletes are known
+            self._read_at = run.ended  # some deletes of the run may not be confirmed
         if run.hides or run.took is Took.UNKNOWN:
             self._left_at = run.ended
         has_failed, self._has_failed = self._has_failed, False
@@ -231,22 +238,26 @@ class Finish:
         return self._without_progress(run, older_before, queues)
 
     def waited(self, queues: Sequence[QueueSeen], now: float) -> Step:
-        """Return the next step after a wait. queues: their state after it."""
+        """Return the next step after a wait. queues: state of the queues after the wait."""
         self._older = self._older_of(queues)
         if now >= self._hidden_until(is_read_awaited=True):
             self._others = _hidden_in(queues)
         step: Step = Again() if self._older else self._waited_for(queues, -1.0, now, "")
         if self._newer and not isinstance(step, Wait | Unfinished):
-            self._newer = 0  # messages that appeared meanwhile may be behind newer messages
+            self._newer = 0  # messages that became visible may be behind newer messages
             return Again()
         return step
 
     def _waited_for(self, queues: Sequence[QueueSeen], began: float, now: float, why: str) -> Step:
-        """Return the next step. began: every message that was readable at this time was read."""
+        """Return the next step if no old message is visible.
+
+        began: every message that was readable at this time was read.
+        """
         if all(each.is_all for each in queues):
             if _hidden_in(queues) <= self.pending:
                 return Enough(why)
-            # No old message is visible, so messages that are still hidden in the end are of others
+            # No old message is visible. So messages that stay invisible longer than one lease
+            # belong to other consumers.
             began = now
         until = self._hidden_until(is_read_awaited=self._is_read_awaited)
         is_ours = until > began
@@ -267,10 +278,10 @@ class Finish:
         return Wait(pause)
 
     def _over(self, run: RunSeen, queues: Sequence[QueueSeen]) -> str | None:
-        """Return why no further run is needed for readable messages; None if one is needed."""
+        """Return the reason why readable messages need no further run; None if a run is needed."""
         took = run.took
         self._silent = self._silent + 1 if took is Took.UNKNOWN else 0
-        if self._older:  # a later read may miss an old message behind newer ones
+        if self._older:  # a later peek may miss an old message behind newer messages
             self._newer = 0
         elif took is Took.NEWER:
             self._newer += 1
@@ -281,7 +292,7 @@ class Finish:
         if self._newer >= ENOUGH:
             again = ", or that were delivered in it" if self._leaves else ""
             return f"two runs in a row read only messages that came after the call{again}"
-        # A log may have more messages than the queues.
+        # Even if the queues are empty, a log may have more messages.
         is_known = took is not Took.UNKNOWN and not (run.is_one_batch or self._deletes_early)
         return "" if is_known and not any(each.may_hide for each in queues) else None
 
@@ -298,7 +309,7 @@ class Finish:
         elif run.took is not Took.UNKNOWN and not run.is_repeated:
             self._barren += 1
             self._passed += run.read
-        # Small batches may be ahead of the messages that a peek shows.
+        # Small batches may contain messages that are ahead of the messages that a peek returns.
         is_next = run.took is Took.NEWER and self._passed < MAX_PER_REQUEST * len(queues)
         if self._barren >= ENOUGH and not is_next:
             return Unfinished(self._left_over(queues))
@@ -330,7 +341,7 @@ class Finish:
         )
 
     def _hidden_until(self, *, is_read_awaited: bool) -> float:
-        """Return when the last lease ends that a run of the query may have left."""
+        """Return the time at which the last lease of the query's earlier runs ends."""
         leased_at = max(self._before_at, self._read_at if is_read_awaited else -math.inf)
         return max(leased_at + self._lease_s, self._left_at + self._longest_s) + _MARGIN_S
 

@@ -1,4 +1,4 @@
-"""IngestJob: from a queue to a table in one call.
+"""IngestJob: writes messages of a queue to a table.
 
     job = IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders")
     job.run(spark)
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_WITHIN_S = 20.0
-"""Seconds that a running batch may take after `stop` is set."""
+"""Maximum seconds for which a running batch may continue after `stop` is set."""
 
 _OBSERVED = "azqueue_ingest"
 
 
 @dataclass(frozen=True)
 class IngestResult(RunResult):
-    """Result of a call, with at least the rows that it wrote to the table.
+    """Result of a call. The counts are minimum numbers.
 
-    rows, bad_rows: rows without and with a reason in `error`. batches: committed. left: number of
-    messages that a drain left in the queue; None if unknown.
+    rows: rows without a reason in `error`. bad_rows: rows with a reason in `error`. batches:
+    committed batches. left: number of messages that a drain left in the queue; None if unknown.
     """
 
     rows: int = 0
@@ -67,16 +67,26 @@ class IngestResult(RunResult):
 
 @dataclass(frozen=True)
 class IngestJob:
-    """Append the messages of a queue to a table, each row once; bad messages with the reason.
+    """Append the messages of a queue to a table, each row once; bad messages with a reason.
 
         IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders").run(spark)
 
+<<<<<<< HEAD
     source: options of the source. schema: columns of the bodies, as `unpack` reads them. Instead:
         apply and returns, a function and its schema as of `try_apply`; or none: unchanged bodies.
     folder: checkpoint and log: a path or abfss://…. into: a path if it has a slash, else the name
         of a table. format: `parquet` or `delta`.
     every: longest wait of a message for a batch of 4,096; in `run`. limit: number of consecutive
         bad messages that stop the job; None: no limit.
+=======
+    source: options of the source. schema: columns of the bodies, as for `unpack`. apply, returns:
+        a function and its schema as for `try_apply`, in place of schema. Without these, the table
+        has the unchanged bodies.
+    folder: place for checkpoint and log: a path or abfss://…. into: a path or a table. format:
+        parquet or delta.
+    every: maximum time for which `run` waits to fill a batch of 4,096 messages. limit: number of
+        consecutive bad messages that stop the job; None: no limit.
+>>>>>>> ed2-b
 
     Survives kills and restarts at any point: docs/production.md. Raises InvalidOption for arguments
     and options that do not fit; a start checks the schema, the folder and the output.
@@ -116,12 +126,13 @@ class IngestJob:
     def run(
         self, spark: SparkSession, *, stop: threading.Event | None = None, **how: Any
     ) -> IngestResult:
-        """Run until it is stopped, and start again after failures.
+        """Run the job until it is stopped, and restart it after failures.
 
-        stop: set it to stop within 20 seconds; the next start repeats an unfinished batch.
+        stop: event that stops the job within 20 seconds; the next start repeats an unfinished
+            batch.
         how: arguments of `run_until_done`.
 
-        Returns a `RunResult` that has, too: rows, bad_rows (with `error`), batches; left, the
+        Returns a `RunResult` that also has: rows, bad_rows (with `error`), batches; left, the
         number of messages in the queue after `drain`. Raises InvalidOption, InvalidSchema,
         CheckpointMismatch before a message is leased.
         """
@@ -130,7 +141,7 @@ class IngestJob:
     def drain(
         self, spark: SparkSession, *, stop: threading.Event | None = None, **how: Any
     ) -> IngestResult:
-        """Write the messages that are in the queue now, and return.
+        """Write the messages that are in the queue at the call, and return.
 
         stop: see `run`. how: arguments of `drain`. Raises the errors of both.
         """
@@ -138,11 +149,11 @@ class IngestJob:
 
 
 class _Stopped(BaseException):
-    """The event `stop` is set, and no query runs."""
+    """The event `stop` was set while no query was running."""
 
 
 class _Call:
-    """One call of `run` or `drain`. The state between calls is in the job's folder."""
+    """One call of `run` or `drain`. State that survives the call is in the job's folder."""
 
     def __init__(
         self, job: IngestJob, spark: SparkSession, stop: threading.Event | None, *, is_drain: bool
@@ -171,7 +182,7 @@ class _Call:
         limits = self._limits(how)
         try:
             result = supervised(self._start, listener, limits, self._look)
-            if result.finished:  # on 4.0 and 4.1 the reason is about availableNow
+            if result.finished:  # on Spark 4.0 and 4.1, the reason is about availableNow
                 result = replace(result, reason="stopped")
         except _Stopped:
             result = RunResult(True, 0, reason="stopped")
@@ -200,7 +211,8 @@ class _Call:
         return IngestResult(**own, rows=rows, bad_rows=bad, batches=batches, left=left)
 
     def _limits(self, how: dict[str, Any]) -> RestartLimits:
-        """Return the limits with the ends of this call: too many bad messages, and `stop`."""
+        """Return the limits, which also end the call after too many bad messages, and when `stop`
+        is set."""
         if stop := self._stop:
 
             def sleep(seconds: float) -> None:
@@ -213,7 +225,8 @@ class _Call:
     # ── a start ──
 
     def _start(self) -> Any:
-        """Check, and start the query. Spark has not asked for a message until then."""
+        """Check the folder and the output, then start the query. Before this start, no message is
+        leased."""
         if self._stop and self._stop.is_set():
             raise _Stopped
         job = self._job
@@ -233,7 +246,8 @@ class _Call:
         return self._query
 
     def _check(self, table: DataFrame) -> None:
-        """Refuse a folder and an output that do not fit; write the record of a new folder."""
+        """Raise an error if the folder and the output do not fit; write the record of a new
+        folder."""
         job, folders = self._job, Folders(self._spark)
         if not is_path(job.into):
             kind = self._spark.conf.get("spark.sql.catalogImplementation")
@@ -255,10 +269,10 @@ class _Call:
     # ── while it runs ──
 
     def _look(self, query: Any) -> None:
-        """Count the written rows, and stop the query if `stop` is set. Called each second."""
+        """Count the written rows, and stop the query if `stop` is set. Called once a second."""
         try:
             events = [parsed(each) for each in query.recentProgress]
-        except Exception:  # noqa: BLE001 (its session has gone: the run ends with that error)
+        except Exception:  # noqa: BLE001 (the session has ended: the run ends with this error)
             return
         for event in events:
             self._count(event)
@@ -284,7 +298,7 @@ class _Call:
 def _options_of(
     job: IngestJob, folder: str, *, is_drain: bool
 ) -> tuple[dict[str, str], SourceConfig]:
-    """Return the source's options with the log in the folder, and the config made of them."""
+    """Return the source's options, with the log in the folder, and the parsed options."""
     texts = as_texts({str(name): value for name, value in job.source.items()})
     lower = {name.lower(): value for name, value in texts.items()}
     if "readlog" in lower:
@@ -301,7 +315,8 @@ def _options_of(
 
 
 def _is_new(folders: Folders, path: str, record: Record, known: Checkpoint) -> bool:
-    """Return whether the folder has no record. Raises CheckpointMismatch if it is another job's."""
+    """Return whether the folder has no record. Raises CheckpointMismatch if the folder belongs to
+    another job."""
     data = folders.read(path, RECORD_AT_MOST)
     if data is None:
         return True

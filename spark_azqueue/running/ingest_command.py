@@ -16,11 +16,11 @@ _STOPPING = "ending after the running batch, within 20 s; a second signal ends i
 
 
 def ingest(arguments: list[str]) -> int:
-    """Run the command line after the word `ingest`; return the exit status."""
+    """Run the command `ingest`. arguments: words after `ingest`. Returns the exit status."""
     parser = _parser()
     found = parser.given(arguments)
     options = options_of(parser, found)
-    # Python workers on this machine need the packages of this Python.
+    # Python workers on this machine must use the same Python, because they need its packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with ends_on_signals(_STOPPING) as stop:

@@ -1,4 +1,4 @@
-"""Reads of an IngestJob's folder and output, through the driver's Hadoop and Spark."""
+"""Reads an IngestJob's folder and output with the driver's Hadoop and Spark."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TAIL = 256 * 2**10
-"""Bytes that are read at the end of one of the sink's lists."""
+"""Number of bytes that are read at the end of a list of the file sink."""
 
 _LISTS_AT_MOST = 20
-"""Most lists of the sink that are searched for a file."""
+"""Maximum number of lists of the file sink that are searched for a file."""
 
 _COMMITS = (100, 100_000)
-"""Commits of a Delta table that are read: first, and if these show no batch of the job."""
+"""Numbers of commits of a Delta table to read. The second number is used if the first commits show
+no batch of the job."""
 
 _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
 class Folders:
-    """Folders of any file system of the driver's Hadoop. Its methods raise errors of Py4J."""
+    """Folders in any file system that the driver's Hadoop supports. The methods raise errors of
+    Py4J."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._classes = file_systems(spark)
@@ -48,7 +50,8 @@ class Folders:
         return place.getFileSystem(self._configuration), place
 
     def qualified(self, path: str) -> str:
-        """Return a path with its scheme, absolute, so that two names of one folder are equal."""
+        """Return the absolute path with its scheme, so that different names of a folder become
+        equal."""
         system, place = self._at(path)
         return str(system.makeQualified(place).toString())
 
@@ -63,7 +66,8 @@ class Folders:
             raise
 
     def read(self, path: str, most: int, *, end: bool = False) -> bytes | None:
-        """Return the first bytes of a file, or the last ones; None if the file does not exist."""
+        """Return the first bytes of a file; None if the file does not exist. most: maximum bytes.
+        end: return the last bytes instead."""
         system, place = self._at(path)
         try:
             opened = system.open(place)
@@ -89,9 +93,9 @@ class Folders:
 
 
 def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
-    """Return the newest batches of a checkpoint, and its query's id.
+    """Return the newest planned and committed batches of a checkpoint, and the id of its query.
 
-    A missing one counts as new.
+    A missing checkpoint counts as new.
     """
     planned = batches_in(folders.names(f"{path}/offsets") or ())
     committed = batches_in(folders.names(f"{path}/commits") or ())
@@ -101,9 +105,10 @@ def read_checkpoint(folders: Folders, path: str) -> Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """State of the output. newest: of this job's batches, -1 for none; None if unknown.
+    """State of the output.
 
-    columns: of the table; empty if it is new, or if no file shows them.
+    newest: newest batch of this job in the output; -1 if there is none, None if unknown. columns:
+    columns of the table; empty if the table is new, or if no file shows its columns.
     """
 
     newest: int | None = -1
@@ -111,7 +116,8 @@ class Output:
 
 
 def look(spark: SparkSession, folders: Folders, into: str, format: str, query: str) -> Output:
-    """Read the state of a job's output. query: its id. Raises InvalidOption if it cannot be one."""
+    """Read the state of a job's output. query: the query's id. Raises InvalidOption if the job
+    cannot write to this output."""
     if format == "delta":
         return _delta(spark, folders, into, query)
     path = into if is_path(into) else _location(spark, into)
@@ -139,14 +145,14 @@ def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
         for file in _files_in(data):
             try:
                 fields = spark.read.parquet(file).schema.fields
-            except AnalysisException:  # the file was removed meanwhile
+            except AnalysisException:  # the file was removed in the meantime
                 continue
             return Output(newest, [(each.name, each.dataType.simpleString()) for each in fields])
     return Output(newest)
 
 
 def _files_in(data: bytes) -> Iterator[str]:
-    """Yield a few files at the end of a list, the newest first."""
+    """Yield the last files of a list, newest first."""
     for line in data.splitlines()[: -_LISTS_AT_MOST - 1 : -1]:
         try:
             found = json.loads(line)
@@ -157,7 +163,8 @@ def _files_in(data: bytes) -> Iterator[str]:
 
 
 def _delta(spark: SparkSession, folders: Folders, into: str, query: str) -> Output:
-    """Return the state of a Delta table, from its history: each commit has query and batch."""
+    """Return the state of a Delta table, read from its history. Each commit contains the query and
+    the batch."""
     if is_path(into):
         if not folders.names(f"{into}/{_DELTA}"):
             return Output()

@@ -1,4 +1,7 @@
-"""The rows of an IngestJob's table: each message as rows that fit, or as one row with a reason."""
+"""Rows of an IngestJob's table.
+
+A good message becomes rows with the job's schema. A bad message becomes one row with a reason.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ _earlier = EarlierTasks()
 
 @dataclass(frozen=True, slots=True)
 class CountedRows:
-    """Passes rows on, and stops the job if too many consecutive rows are bad.
+    """Passes rows through unchanged, and stops the job if too many consecutive rows are bad.
 
-    Spark sends this object to the tasks. limit: number of rows; None: no limit. The last column of
-    the rows is NULL for a good row.
+    Spark sends this object to the tasks. limit: number of consecutive bad rows; None for no limit.
+    The last column of the rows is NULL for a good row.
     """
 
     limit: int | None
@@ -42,7 +45,8 @@ class CountedRows:
     def through(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the same record batches.
 
-        Raises FunctionFailed; earlier tasks of the query count, too.
+        Raises FunctionFailed after too many bad rows. Bad rows of earlier tasks of the query are
+        included.
         """
         task = stream_task("IngestJob")
         failures = _earlier.before(task, self.limit)
@@ -73,13 +77,13 @@ class CountedRows:
 
 
 def parsed_schema(schema: StructType | str) -> StructType:
-    """Return the columns of a schema.
+    """Return a schema as a StructType.
 
-    Raises InvalidSchema for none, and for names of the table's own.
+    Raises InvalidSchema if the schema has no columns, or uses names of the table's own columns.
     """
     try:
         parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
-    except Exception as error:  # noqa: BLE001 (Spark's and Py4J's have no base)
+    except Exception as error:  # noqa: BLE001 (errors of Spark and Py4J have no common base)
         first = str(error).strip().partition("\n")[0]
         raise InvalidSchema(
             f"IngestJob(schema={schema!r}): Spark cannot read it ({first}). Write columns and"
@@ -98,8 +102,8 @@ def parsed_schema(schema: StructType | str) -> StructType:
 class TableRows:
     """Conversion of messages to rows of the table.
 
-    schema: of the bodies; None: unchanged bodies. apply: a function as of `try_apply`, whose result
-    has the schema. limit: see `CountedRows`.
+    schema: schema of the bodies; None for unchanged bodies. apply: function as for `try_apply`,
+    whose result has the schema. limit: see `CountedRows`.
     """
 
     schema: StructType | None
@@ -149,13 +153,14 @@ def columns_of(rows: DataFrame) -> Columns:
 
 
 def observed(table: DataFrame, name: str) -> DataFrame:
-    """Return the table; its progress has the numbers of good and bad rows under this name."""
+    """Return the table with an observation that counts good and bad rows. name: name of the
+    observation in the progress."""
     good, bad = F.count_if(F.isnull(BEHIND[0])), F.count(BEHIND[0])
     return table.observe(name, good.alias("good"), bad.alias("bad"))
 
 
 def check_limit(limit: object) -> None:
-    """Raise InvalidOption unless the limit is a number of messages."""
+    """Raise InvalidOption unless the limit is a number of messages or None."""
     if limit is not None:
         check_number("IngestJob", "limit", limit, ", or None for any number of bad messages")
 
@@ -165,11 +170,11 @@ def _undecoded() -> Column:
 
 
 def _body_of(rows: DataFrame) -> Column:
-    """Return the unchanged body; for a body that does not decode, its text."""
+    """Return the unchanged body. If the body does not decode, return the message's text."""
     kind = dict(rows.dtypes)["body"]
     return F.coalesce(F.col("body"), F.col(CORRUPT).cast(kind))
 
 
 def _named(column: str) -> Column:
-    """Return the column of exactly this name, with any characters."""
+    """Return the column with exactly this name. The name may contain any characters."""
     return F.col("`" + column.replace("`", "``") + "`")

@@ -1,6 +1,8 @@
-"""Rules of an IngestJob: what it refuses, and where its parts are. Nothing is read or written here.
+"""Rules of an IngestJob: inputs that are refused, and places of the job's parts.
 
-A model among the property tests has the same rules, and shows what breaks without a rule.
+The module reads and writes nothing.
+
+A model in the property tests has the same rules, and shows what fails without each rule.
 """
 
 from __future__ import annotations
@@ -28,15 +30,18 @@ BEHIND = ("error", "body")
 """Columns of the table after the columns of the schema."""
 
 RECORD = "ingest.json"
-"""The file in a job's folder that identifies the job."""
+"""Name of the file in a job's folder that identifies the job."""
 
 RECORD_AT_MOST = 64 * 2**10
-"""Most bytes of the record."""
+"""Maximum bytes of the record."""
 
 FORMATS = ("parquet", "delta")
 
 FILL = 4_096
-"""A batch begins with this many messages, or when the first one has waited for `every`."""
+"""Number of messages with which a batch begins.
+
+A smaller batch begins when the first message has waited for `every`.
+"""
 
 _MOUNTS = ("/Volumes/", "/dbfs/", "/Workspace/")
 _ABFS = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^./]+)\.dfs\.(?P<suffix>[^/:]+)")
@@ -45,7 +50,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _mismatch = partial(CheckpointMismatch, condition=Condition.INGEST_MISMATCH)
 
 Columns = Sequence[tuple[str, str]]
-"""Names and Spark's short names of types."""
+"""Columns: for each column, its name and Spark's short name of its type."""
 
 
 # ── where the parts are ───────────────────────────────────────────────────────────────────────────
@@ -54,7 +59,7 @@ Columns = Sequence[tuple[str, str]]
 def folder_of(given: str) -> str:
     """Return the job's folder in a form for Spark and Hadoop.
 
-    Raises InvalidOption if it cannot be one.
+    Raises InvalidOption if the text cannot be a folder.
     """
     if not isinstance(given, str) or not given.strip():
         raise InvalidOption(f"IngestJob(folder={given!r}): name a folder, as a text")
@@ -81,9 +86,10 @@ def folder_of(given: str) -> str:
 
 
 def log_options(folder: str, queues: Account, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that put the log into the folder. folder: of `folder_of`.
+    """Return the options that place the log in the folder. folder: result of `folder_of`.
 
-    queues: their account. given: the user's options, names in lower case. Raises InvalidOption.
+    queues: account of the queues. given: the user's options, with names in lower case. Raises
+    InvalidOption.
     """
     if "writeaheadlog" in given:
         return {}
@@ -116,7 +122,7 @@ def log_options(folder: str, queues: Account, given: Mapping[str, str]) -> dict[
 
 
 def is_path(into: str) -> bool:
-    """Return whether the output is a path, not the name of a table."""
+    """Return True if the output is a path, False if it is the name of a table."""
     return "/" in into or bool(_SCHEME.match(into))
 
 
@@ -140,7 +146,10 @@ def check_catalog(into: str, kind: str, current: str) -> None:
 
 @dataclass(frozen=True)
 class Record:
-    """Identity of a folder's job, written beside the checkpoint once, before the first batch."""
+    """Identity of a folder's job.
+
+    The record is written once, beside the checkpoint, before the first batch.
+    """
 
     account: str
     queues: tuple[str, ...]
@@ -195,9 +204,9 @@ class Record:
 
 
 def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> None:
-    """Raise CheckpointMismatch if the output has more batches than the checkpoint, or fewer.
+    """Raise CheckpointMismatch if the batches of the output do not fit the checkpoint.
 
-    newest: the newest batch of this job in the output, -1 for none.
+    newest: the newest batch of this job in the output; -1 if there is none.
     """
     if newest > known.planned:
         has = f"ends at batch {known.planned}" if known.planned >= 0 else "is new"
@@ -218,7 +227,8 @@ def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> Non
 
 
 def check_names(columns: Columns) -> None:
-    """Raise InvalidSchema for columns of a schema that the table has already."""
+    """Raise InvalidSchema if the schema has the name of another column of the table, or a name
+    twice."""
     seen = dict.fromkeys((*KEPT, *BEHIND), "the table has a column of its own with this name")
     seen["_corrupt_record"] = "the source uses this name"
     for name, _ in columns:
@@ -231,7 +241,7 @@ def check_names(columns: Columns) -> None:
 
 
 def check_columns(into: str, has: Columns, given: Columns) -> None:
-    """Raise InvalidSchema unless each column of the table is among the job's, with its type."""
+    """Raise InvalidSchema unless the job has each column of the table, with the same type."""
     now = {name.lower(): (name, kind) for name, kind in given}
     for name, kind in has:
         spelled, found = now.get(name.lower(), (name, None))

@@ -1,4 +1,5 @@
-"""Restart a query after failures, until it ends. Isolating a poison message needs such restarts.
+"""Restart a query after failures, until the query ends. Isolating a poison message needs such
+restarts.
 
     result = run_until_done(lambda: orders.writeStream.….start())
     sys.exit(0 if result.finished else 1)
@@ -42,8 +43,10 @@ PERMANENT = frozenset(
         "TransactionUnknown",
     }
 )
-"""Errors that a restart cannot fix, or not immediately. (After LogConflict, a restart would use the
-other query's log of the batch, and skip its own rows.)
+"""Errors that a restart cannot fix, or cannot fix immediately.
+
+LogConflict is included because a restart would use the batch that the other query logged, and would
+skip its own rows.
 """
 
 _OBSERVED_WITHIN_S = 10.0
@@ -51,20 +54,22 @@ _OBSERVED_WITHIN_S = 10.0
 _LOOK_EVERY_S = 1.0
 
 _AT_ONCE = 4
-"""Most failures in a row, while poison is isolated, that are followed by an immediate restart."""
+"""Maximum number of consecutive failures with an immediate restart, while a poison message is
+isolated."""
 
 _HEALTHY_AT_LEAST_S = 60.0
-"""Shortest healthy run in seconds. A run that fails at its start lasts for seconds, and must not
-count as healthy.
+"""Minimum duration of a healthy run in seconds.
+
+A run that fails at its start takes a few seconds, and must not count as healthy.
 """
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a supervised query ended.
+    """Result of a supervised query.
 
-    finished: True if it ended without an error. restarts: number of starts after a failure. error:
-    the last failure, None if there was none; set even if a restart helped. reason: why it ended, or
+    finished: True if the query ended without an error. restarts: number of starts after a failure.
+    error: the last failure, or None; set even if a restart helped. reason: why the query ended, or
     "".
     """
 
@@ -75,7 +80,7 @@ class RunResult:
 
     @property
     def explanation(self) -> Explanation | None:
-        """Meaning and remedy of the last failure, None if there was none."""
+        """Meaning and remedy of the last failure, or None."""
         return explain(self.error) if self.error else None
 
 
@@ -83,7 +88,7 @@ class Hears(Protocol):
     """Observer that is notified when a run ends: an AzQueueListener."""
 
     def wait_for_end(self, query: Any, timeout_s: float) -> bool:
-        """Wait for the end of this run; False if it is not reported in time."""
+        """Wait for the end of this run. Returns False if the end is not reported in time."""
 
 
 def run_until_done(
@@ -102,16 +107,16 @@ def run_until_done(
 
     start: starts the query and returns it. Each call must use the same checkpoint.
     listener: wait up to 10 seconds until this AzQueueListener is notified of the end of each run.
-    restarts: failures in a row without progress before it gives up. A run that processes messages
-        makes progress. restarts_in_all: the same limit for all failures.
+    restarts: maximum consecutive failures without progress. A run that processes messages makes
+        progress. restarts_in_all: maximum failures with or without progress.
     first_wait, longest_wait: seconds before a restart; doubled after each failure without progress.
-    healthy_after: a run of this many seconds (60 at least) resets both counts.
+    healthy_after: seconds (60 or more) after which a run resets both counts.
     sleep, clock: for tests.
 
-    Returns when the query ended by itself or was stopped, failed with an error that a restart
-    cannot fix (`PERMANENT`), or after the last restart. Raises the errors of the first `start`, and
-    TypeError or ValueError if `start` returns no new query. If it is interrupted, it stops the
-    query. On Spark 4.0 and 4.1 an `availableNow` run leaves messages behind: see `drain`.
+    Returns when the query ends by itself or is stopped, fails with an error that a restart cannot
+    fix (`PERMANENT`), or fails after the last restart. Raises the errors of the first `start`, and
+    TypeError or ValueError if `start` returns no new query. If interrupted, stops the
+    query. On Spark 4.0 and 4.1, an `availableNow` run leaves messages in the queue; see `drain`.
     """
     limits = RestartLimits(
         restarts, restarts_in_all, first_wait, longest_wait, healthy_after, sleep, clock
@@ -125,7 +130,8 @@ def supervised(
     limits: RestartLimits,
     watch: Callable[[Any], None] | None = None,
 ) -> RunResult:
-    """Do what `run_until_done` does. watch: gets the query each second while it runs."""
+    """Run and restart a query; see `run_until_done`. watch: function that is called with the query
+    each second while the query runs."""
     runs = Runs(start, listener, limits, watch)
     try:
         query = runs.until_one_ends()
@@ -147,9 +153,9 @@ def supervised(
 
 
 def _runs_one_batch(last: Read) -> bool:
-    """Return whether an availableNow run was one batch.
+    """Return True if an availableNow run reads one batch only.
 
-    A repeated batch does not show this; then Spark's version decides.
+    After a repeated batch this is unknown, so Spark's version decides.
     """
     if last.is_old_spark is None:
         version: str = getattr(sys.modules.get("pyspark"), "__version__", "")
@@ -159,9 +165,9 @@ def _runs_one_batch(last: Read) -> bool:
 
 @dataclass(frozen=True)
 class RestartLimits:
-    """Limits on the restarts of a query, and the waits before them: see `run_until_done`.
+    """Limits on the restarts of a query, and waits before the restarts; see `run_until_done`.
 
-    permanent: names of errors after which it is not restarted.
+    permanent: names of errors after which the query is not restarted.
     """
 
     restarts: int = 20
@@ -174,7 +180,7 @@ class RestartLimits:
     permanent: frozenset[str] = PERMANENT
 
     def __post_init__(self) -> None:
-        """Raise ValueError for values that no supervision can have."""
+        """Raise ValueError for invalid values."""
         if not (
             self.restarts >= 0
             and self.restarts_in_all >= 0
@@ -194,7 +200,7 @@ class RestartLimits:
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """The time of a `drain` is over."""
+    """The time limit of a `drain` has passed."""
 
 
 class SkippedBatch(Exception):  # noqa: N818
@@ -202,16 +208,17 @@ class SkippedBatch(Exception):  # noqa: N818
 
 
 class Isolating:
-    """Progress of the search for poison messages, from offsets, from one run to the next.
+    """Progress of the search for poison messages over several runs, read from offsets.
 
-    The search advances if it cut a batch or moved a message, and a batch was committed since its
-    last advance. Without a commit the sink may be down, and the next start waits longer. Once a
-    batch was committed during the search, a few failures in a row are restarted immediately.
+    The search advances if it split a batch or moved a message, and a batch was committed since the
+    last advance. If no batch was committed, the sink may be down, and the next start waits longer.
+    After a batch was committed during the search, a few consecutive failures are restarted
+    immediately.
     """
 
     def __init__(self) -> None:
         self.status = ""
-        """Status of the newest run, in a line; empty if it does not isolate."""
+        """Status of the search in the newest run, as one line; "" if there is no search."""
         self.may_restart_at_once = False
         """True if the newest failure does not suggest that the sink is down."""
         self._has_committed = True
@@ -219,9 +226,9 @@ class Isolating:
         self._in_a_row = 0
 
     def advances(self, status: str, has_committed: bool) -> bool:
-        """Note a failed run, and return whether the search advanced.
+        """Record a failed run, and return whether the search advanced.
 
-        status: from the run's offsets. has_committed: the run committed messages.
+        status: status from the run's offsets. has_committed: True if the run committed messages.
         """
         is_new = bool(status) and status != self.status
         advances = is_new and self._has_committed
@@ -236,7 +243,7 @@ class Isolating:
 
 
 class Runs:
-    """The runs of one query, one after another, and their failures."""
+    """Consecutive runs of one query, and their failures."""
 
     def __init__(
         self,
@@ -246,7 +253,8 @@ class Runs:
         watch: Callable[[Any], None] | None = None,
         until: float | None = None,
     ) -> None:
-        """watch: gets the query each second while it runs. until: end time by `limits.clock`."""
+        """watch: function that is called with the query each second while the query runs. until:
+        end time by `limits.clock`."""
         self._start, self._listener, self._limits = start, listener, limits
         self._watch, self._until = watch, until
         self._in_all = self._without_progress = 0
@@ -255,13 +263,15 @@ class Runs:
         self.restarts = 0
         self.error: Exception | None = None
         self.began_at = self.failed_at = 0.0
-        """When the newest run began, and when the newest failure was seen, by `limits.clock`."""
+        """Times at which the newest run began and the newest failure was seen, by
+        `limits.clock`."""
 
     def until_one_ends(self) -> Any | None:
-        """Start the query until a run ends without an error. Returns that run; None: given up.
+        """Start the query until a run ends without an error. Returns this run; None after the last
+        restart failed.
 
-        Raises OutOfTime, SkippedBatch, errors of the very first start, and TypeError or ValueError
-        if a start returns no new run. The query is stopped then.
+        Raises OutOfTime, SkippedBatch, errors of the first start, and TypeError or ValueError if a
+        start returns no new run. Before OutOfTime and SkippedBatch, the query is stopped.
         """
         limits = self._limits
         query = self._checked(self._start()) if self._newest is None else None
@@ -275,7 +285,7 @@ class Runs:
                 query = self._checked(started) if query is None else query
                 failure = self._failure_of(query)
             if failure is None:
-                if _made_progress(query):  # after a failure it may have replayed without rows
+                if _made_progress(query):  # or the run only replayed a batch without rows
                     self._without_progress = 0
                 return query
             self.error, self.failed_at = failure, limits.clock()
@@ -309,7 +319,7 @@ class Runs:
         return query
 
     def _may_go_on(self, why: Explanation) -> bool:
-        """Wait before the next start; False if there is none."""
+        """Wait before the next start. Returns False if there is no further start."""
         limits, in_a_row = self._limits, self._without_progress
         too_many = in_a_row > limits.restarts or self._in_all > limits.restarts_in_all
         if why.error in limits.permanent or too_many:
@@ -331,7 +341,7 @@ class Runs:
     def _failure_of(self, query: Any) -> Exception | None:
         """Wait for the end of the run, and return its error.
 
-        Stop the run if this is interrupted.
+        If the wait is interrupted, the run is stopped.
         """
         failure = None
         try:
@@ -361,14 +371,13 @@ class Runs:
             try:
                 ended = query.awaitTermination(left)
             except Exception:
-                self._look_at(query, is_over=True)  # its last batches count, too
+                self._look_at(query, is_over=True)  # also check the run's last batches
                 raise
             self._look_at(query, is_over=ended)
 
     def _look_at(self, query: Any, *, is_over: bool) -> None:
-        """Check for skipped batches; raises SkippedBatch. is_over: check all known batches of the
-        run.
-        """
+        """Raise SkippedBatch if the sink skipped a batch. is_over: check all known batches of the
+        run, not only the newest."""
         if self._watch:
             self._watch(query)
         for read in reads(query) if is_over else _newest(query):
@@ -377,17 +386,18 @@ class Runs:
 
 
 def reads(query: Any) -> Iterator[Read]:
-    """Yield what the newest progress events of a run read; nothing if the run does not answer."""
-    with contextlib.suppress(Exception):  # the run did not start, or its session has ended
+    """Yield the reads in the newest progress events of a run; nothing if the run does not
+    answer."""
+    with contextlib.suppress(Exception):  # the run has not started, or its session has ended
         for progress in [*query.recentProgress]:
             if found := read_of(parsed(progress)):
                 yield found
 
 
 def _newest(query: Any) -> Iterator[Read]:
-    """Yield what the newest event read.
+    """Yield the reads in the newest progress event.
 
-    Only this event, because events of large batches are large.
+    Other events are not fetched, because events of large batches are large.
     """
     with contextlib.suppress(Exception):
         if (progress := query.lastProgress) and (found := read_of(parsed(progress))):
@@ -395,7 +405,10 @@ def _newest(query: Any) -> Iterator[Read]:
 
 
 def parsed(progress: Any) -> Mapping[str, Any]:
-    """Return a progress event as parsed JSON. (Spark 4.0 and 4.1 change offsets in objects.)"""
+    """Return a progress event as parsed JSON.
+
+    The JSON is used because Spark 4.0 and 4.1 change the offsets in their progress objects.
+    """
     if text := getattr(progress, "json", None):
         found: Mapping[str, Any] = json.loads(text)
         return found
@@ -408,14 +421,15 @@ _STATUS = re.compile(r'"isolation": ?"([ !#-\[\]-~]{1,300})"')
 
 def _text_of(failure: BaseException) -> str:
     """Return the whole text of this failure, with the offsets of its batch."""
-    with contextlib.suppress(Exception):  # Spark's errors ask the JVM, which may have ended
+    with contextlib.suppress(Exception):  # Spark's errors call the JVM, which may have ended
         return f"{failure}\n{getattr(failure, '_stackTrace', '')}"
     return ""
 
 
 def _status_of(query: Any, failure: BaseException) -> str:
-    """Return the status of isolation, from the offsets in this failure, else in the newest
-    progress.
+    """Return the status of isolation from the offsets in this failure.
+
+    If the failure has none, the newest progress is used.
     """
     if found := _STATUS.findall(_text_of(failure)):
         return str(found[-1])
@@ -434,7 +448,7 @@ def _status_of(query: Any, failure: BaseException) -> str:
 def _run_id(query: Any) -> str:
     try:
         return str(getattr(query, "runId", ""))
-    except Exception:  # noqa: BLE001 (its session has gone)
+    except Exception:  # noqa: BLE001 (the session has ended)
         return ""
 
 
@@ -447,15 +461,16 @@ def _stop(query: Any) -> None:
 
 
 def _made_progress(query: Any) -> bool:
-    """True if the run has committed a batch with rows; False also if the run does not answer."""
+    """Return True if the run has committed a batch with rows; False also if the run does not
+    answer."""
     try:
         return any(each["numInputRows"] for each in query.recentProgress)
-    except Exception:  # noqa: BLE001 (it did not start, or its session has gone)
+    except Exception:  # noqa: BLE001 (it did not start, or the session has ended)
         return False
 
 
 def _wait_until_observed(query: Any, listener: Hears | None) -> None:
-    """Wait until all listeners, the session's and this one, are notified of the end of the run."""
+    """Wait until this listener and the session's listeners are notified of the end of the run."""
     named: list[Hears] = [] if listener is None else [listener]
     others = [each for each in observers_of(query) if each is not listener]
     heard = [each.wait_for_end(query, _OBSERVED_WITHIN_S) for each in [*named, *others]]

@@ -10,17 +10,17 @@ from spark_azqueue.options.choices import MessageFormat, Operation
 
 GivenColumns = tuple[tuple[str, str], ...]
 Row = tuple[object, ...]
-"""A row of Spark."""
+"""A row that Spark passes to a task."""
 
 
 def value_of(row: Row, place: int | None) -> object:
-    """Return the value at this position of a row, None without a position."""
+    """Return the value at this position of a row, or None if the position is None."""
     return None if place is None else row[place]
 
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Positions of the sink's columns in a row. None: the column is missing."""
+    """Positions of the sink's columns in a row; None if the column is missing."""
 
     body: int | None = None
     queue: int | None = None
@@ -39,7 +39,7 @@ class SinkColumns:
 
     @property
     def places(self) -> frozenset[int]:
-        """The positions of all columns that are present."""
+        """Positions of all columns that are present."""
         return frozenset(place for place in vars(self).values() if place is not None)
 
 
@@ -56,7 +56,7 @@ _SINK_TYPES: dict[str, Sequence[str]] = {
     "pop_receipt": ("string",),
 }
 
-# With messageFormat=cloudevents also the attributes of an event.
+# Columns for the attributes of an event, with messageFormat=cloudevents.
 EVENT_TYPES: dict[str, Sequence[str]] = {
     "id": ("string",),
     "type": ("string",),
@@ -68,7 +68,7 @@ EVENT_TYPES: dict[str, Sequence[str]] = {
 }
 
 
-# The columns that each operation takes, and (below) why some of them are required.
+# Columns that each operation accepts, and (below) the reason if a column is required.
 _TAKEN: dict[Operation, Sequence[str]] = {
     Operation.ENQUEUE: ("body", "queue", "visibility_delay", "visible_at", "time_to_live"),
     Operation.UPDATE: (
@@ -78,7 +78,7 @@ _TAKEN: dict[Operation, Sequence[str]] = {
 }
 
 
-# Columns of the source that users never add themselves.
+# Columns that only the source adds.
 _OF_THE_SOURCE = ("pop_receipt", "dequeue_count", "insertion_time")
 
 _REQUIRED: dict[str, str] = {
@@ -102,9 +102,9 @@ def check_supplied(
 ) -> SinkColumns:
     """Find the sink's columns in the schema to write.
 
-    message_format: CLOUD_EVENTS also takes the attributes of an event, and needs some of them.
-    ignore_extra: allow unknown columns. queue, default_queue: the options of these names.
-    Raises InvalidSchema, which names the column.
+    message_format: CLOUD_EVENTS also accepts the attributes of an event, and requires some of them.
+    ignore_extra: allow unknown columns. queue, default_queue: values of the options `queue` and
+    `defaultQueue`. Raises InvalidSchema; the error names the column.
     """
     events = message_format is MessageFormat.CLOUD_EVENTS
     types = {**_SINK_TYPES, **EVENT_TYPES} if events else _SINK_TYPES
@@ -157,7 +157,8 @@ def _check_target(
 ) -> None:
     """Refuse rows without a target, or with two targets.
 
-    Rows to update or delete may have both: the column 'queue' names the queue of the message.
+    Rows to update or delete may have both a column 'queue' and an option, because the column names
+    the queue of the message.
     """
     if by_row and queue and operation is Operation.ENQUEUE:
         raise InvalidSchema(
@@ -178,7 +179,8 @@ def _check_target(
 
 
 def _check_not_sent_back(types: Mapping[str, str]) -> None:
-    """Refuse unchanged rows of the source: their `queue` is the queue that they came from."""
+    """Refuse unchanged rows of the source, because their `queue` is the queue from which they were
+    read."""
     found = [name for name in _OF_THE_SOURCE if name in types]
     if "queue" in types and found:
         raise InvalidSchema(

@@ -1,8 +1,8 @@
-"""Copies of messages that `settle` and `dead_letters` dead-letter.
+"""Makes the copies of messages that `settle` and `dead_letters` dead-letter.
 
 A copy is an envelope (`service/envelopes.py`), with `body_encoding` "stored" if the body could not
-be decoded. If the body leaves no room for the other fields, the copy is bare: the body alone, as a
-sender would have stored it.
+be decoded. If the body leaves no room for the other fields, the copy is bare: it contains only the
+body, stored as the sender stored it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _REASON_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A message to dead-letter. stored: its text as stored, if the text could not be decoded.
+    """A message to dead-letter.
 
-    more: further fields of the envelope.
+    stored: text of the message, if the text could not be decoded. more: additional fields of the
+    envelope.
     """
 
     message_id: str
@@ -40,7 +41,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A message to send. bare: the text is stored unchanged, whatever `messageEncoding` is."""
+    """A message to send. bare: store the text unchanged, whatever `messageEncoding` is."""
 
     text: str
     bare: bool = False
@@ -49,11 +50,12 @@ class Copy:
 def copies_of(
     rows: Sequence[Any], encoding: Encoding, queue: str, *, in_blobs: bool
 ) -> list[tuple[Any, Copy]]:
-    """Return the copies of dead messages, each with its row; rows that cannot be copied are left
-    out.
+    """Return the copies of messages to dead-letter, each with its row.
 
-    rows: with the fields of `Given`. queue: target of the copies, named in the log's warnings about
-    bare copies and about rows without a copy. encoding, in_blobs: see `copy_of`.
+    Rows that cannot be copied are left out.
+
+    rows: rows with the fields of `Given`. queue: target of the copies, for warnings about bare
+    copies and about rows without a copy. encoding, in_blobs: see `copy_of`.
     """
     copies: list[tuple[Any, Copy]] = []
     refused: list[tuple[Any, InvalidRow]] = []
@@ -83,8 +85,8 @@ def copies_of(
 def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
     """Return the envelope about a message, or a bare copy of the message.
 
-    encoding: how envelopes are written. in_blobs: envelopes over 64 KiB go into blobs. Raises
-    InvalidRow with the reason if there is no body to copy, or if no copy can be sent.
+    encoding: message encoding of envelopes. in_blobs: envelopes over 64 KiB are stored in blobs.
+    Raises InvalidRow with the reason if there is no body to copy, or if the copy cannot be sent.
     """
     body = given.stored if given.body is None else given.body
     if body is None:
@@ -96,8 +98,8 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
         envelope = _envelope(given, reason, body)
         if _can_be_sent(envelope, encoding, in_blobs=in_blobs):
             return Copy(envelope)
-    # The sender stored the body as a text or as base64, so one of these fits, except for a body of
-    # a blob.
+    # The sender stored the body as text or as base64, so the body fits with one of these encodings,
+    # unless it comes from a blob.
     likely = (encoding, Encoding.NONE, Encoding.BASE64)
     for stored_as in likely if given.body is not None else (Encoding.NONE,):
         try:
@@ -111,10 +113,10 @@ def copy_of(given: Given, encoding: Encoding, *, in_blobs: bool) -> Copy:
 
 
 def dead_letter_text(given: Given) -> str:
-    """Return the text to store about a message: the envelope, or only the body if only that fits.
+    """Return the text of a dead-letter copy: the envelope, or the body if the envelope is too long.
 
-    If neither fits, the envelope is returned although it is too long: the sink can put it into a
-    blob. Raises InvalidRow if there is no body.
+    If the body is also too long, the envelope is returned, because the sink can store the envelope
+    in a blob. Raises InvalidRow if there is no body.
     """
     try:
         return copy_of(given, Encoding.NONE, in_blobs=False).text

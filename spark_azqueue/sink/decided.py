@@ -1,8 +1,8 @@
-"""Carries out the decisions of `settle` from the driver, one decision for each message.
+"""Carries out the decisions of `settle` on the driver, one decision for each message.
 
-Spark's write does not report how many receipts were refused. A repeated task would also find its
-receipts stale, because its own first requests used them. So the driver sends these requests itself,
-once, and gets each answer.
+A write by Spark does not report the number of refused receipts. Also, a repeated task would find
+its receipts stale, because the first attempt of the task has used them. So the driver sends the
+requests itself, once, and gets each answer.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .tally import Sent
 log = logging.getLogger(__name__)
 
 _KEEPS = ("done", "dead", "retry", "left")
-"""Decisions; a later decision in this list keeps the message longer."""
+"""Decisions in ascending order of how long they keep a message."""
 
 _RECEIPT: GivenColumns = (("message_id", "string"), ("pop_receipt", "string"), ("queue", "string"))
 
 
 def one_for_each_message(rows: Iterable[Any]) -> list[Any]:
-    """Return one row of each message: the row whose decision keeps the message longest.
+    """Return one row for each message: the row with the decision that keeps the message longest.
 
-    Warns if the decisions differ. rows: one for each decision about a message, with `message_id`,
-    `pop_receipt`, `queue`, `outcome` and `delay`.
+    Warns if the decisions differ. rows: one row for each decision about a message, with
+    `message_id`, `pop_receipt`, `queue`, `outcome` and `delay`.
     """
     chosen: dict[tuple[str, str, str], Any] = {}
     differ: dict[tuple[str, str, str], None] = {}
@@ -62,7 +62,7 @@ def delete(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:
 
 
 def show_later(rows: Sequence[Any], options: Mapping[str, str]) -> Sent:
-    """Show the messages of these rows again after the delays. Raises what `delete` raises."""
+    """Make the messages of these rows visible after their delays. Raises the errors of `delete`."""
     columns = (*_RECEIPT, ("visibility_delay", "int"))
     delayed = [(*_receipt(row), row.delay) for row in rows]
     return _send(Operation.UPDATE, columns, delayed, options)

@@ -1,6 +1,6 @@
-"""messageFormat=cloudevents: a row becomes an event, CloudEvents 1.0 in JSON.
+"""messageFormat=cloudevents: converts a row to an event of CloudEvents 1.0 in JSON.
 
-The attributes come from columns of the same names, the data from `body`.
+The attributes come from the columns with the same names. The data comes from `body`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TRACEPARENT = re.compile(
     r"(?:00(?=.{53}\Z)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-[!-~]*)?\Z))"
     r"-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
-# CloudEvents, "Type System": what a string must not hold.
+# CloudEvents, "Type System": characters that a string must not contain.
 _NO_STRING = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef]")
-# XML cannot hold these, and JSON allows them within its strings only, so they can be escaped.
+# XML cannot contain these characters. JSON allows them only in strings, so they can be escaped.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 _BLANK = " \t\r\n"
 _NAMED_AT_MOST = 80
@@ -40,9 +40,9 @@ _NAMED_AT_MOST = 80
 def event_of(row: Row, columns: SinkColumns, body: Body) -> str:
     """Return the event of this row, as JSON.
 
-    A string body becomes `data`. The body is embedded as JSON if it is JSON and `datacontenttype`
-    is missing or a JSON type; otherwise as a string. A binary body becomes `data_base64`. Raises
-    InvalidRow, which names the column.
+    A string body becomes `data`. If the body is JSON, and `datacontenttype` is missing or a JSON
+    type, the body is embedded as JSON; otherwise it is embedded as a string. A binary body becomes
+    `data_base64`. Raises InvalidRow; the error names the column.
     """
     attributes = {"specversion": "1.0"}
     for name in EVENT_TYPES:
@@ -55,7 +55,10 @@ def event_of(row: Row, columns: SinkColumns, body: Body) -> str:
 
 
 def attributes_of(row: Row, columns: SinkColumns) -> dict[str, str | None]:
-    """Return the unchecked attributes of a row that cannot be sent; long values are cut."""
+    """Return the attributes of a row that cannot be sent.
+
+    The attributes are not checked, and long values are cut.
+    """
     found = {name: value_of(row, getattr(columns, name)) for name in EVENT_TYPES}
     return {name: None if v is None else str(v)[:400] for name, v in found.items()}
 
@@ -97,7 +100,7 @@ def _time(at: datetime) -> str:
 
 
 def _data(body: Body, media_type: str | None) -> str:
-    """Return the member of the event that holds the body, without the braces."""
+    """Return the JSON member with the body, without the braces."""
     if not isinstance(body, str):
         return f'"data_base64": "{base64.b64encode(body).decode("ascii")}"'
     if _is_json(media_type) and (value := _json(body)) is not None:
@@ -113,10 +116,10 @@ def _is_json(media_type: str | None) -> bool:
 
 
 def _json(text: str) -> str | None:
-    """Return the text if it is JSON, otherwise None. The text is unchanged: numbers keep their
+    """Return the text if it is JSON, else None. The text is not reformatted, so numbers keep their
     digits."""
     try:
-        # Numbers stay texts here: Python refuses to convert very long ones.
+        # Numbers are parsed as text, because Python refuses to convert very long numbers.
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""Calls with a large body, which is stored in a blob first."""
+"""Sends requests with a large body. The body is stored in a blob first."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class LargeBodies:
             )
 
     def perform(self, request: RowRequest) -> Outcome | Hidden:
-        """Perform a request, with retries. Returns OK, or GONE or LOST for a stale receipt.
+        """Perform a request, with retries. Returns OK; for a stale receipt, returns GONE or LOST.
 
-        With transactionLog a put returns the hidden message.
+        With transactionLog, a put returns the prepared message.
 
         Each try stores the body again; see `BlobStore.put`. Raises QueueNotFound, AccessDenied or
-        ServiceError: the request failed, or its outcome is unknown.
+        ServiceError if the request failed, or if its outcome is unknown.
         """
         in_doubt = False
 
@@ -92,17 +92,16 @@ class MissingQueues:
         self._created: set[QueueRef] = set()
 
     def create_for(self, request: RowRequest) -> bool:
-        """Create the queue of this row, unless it was created. Returns False if that is not
-        allowed.
+        """Create the queue of this row, unless the task has created the queue before.
 
-        A queue is only created for a row to enqueue: a new queue has no message to update or
-        delete. Raises ServiceError.
+        Returns False if creating the queue is not allowed.
+
+        A queue is only created for a row to enqueue, because a new queue has no message to update
+        or delete. Raises ServiceError.
         """
         if not (self._allowed and isinstance(request, EnqueueRow)):
             return False
-        if (
-            request.queue not in self._created
-        ):  # two threads may both create the queue, which is harmless
+        if request.queue not in self._created:  # if two threads create the queue, no harm is done
             self._client.create(request.queue)
             self._created.add(request.queue)
         return True

@@ -1,4 +1,4 @@
-"""Turns a row into a checked request, with the number of the row.
+"""Converts a row into a checked request with the row's number.
 
 `row_errors.py` iterates over the rows of a task; `sender.py` sends the requests.
 """
@@ -46,10 +46,10 @@ Clock: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueRow(Put):
-    """A row to put. row: its number in the task.
+    """A row to put. row: number of the row in the task.
 
-    large: body to store as a blob first; the reference to the blob then becomes `text`. reason: why
-    the row itself cannot be sent; the text is then the report about the row.
+    large: body that is first stored in a blob; the reference to the blob then becomes `text`.
+    reason: why the row itself cannot be sent; if set, `text` is the report about the row.
     """
 
     row: int
@@ -64,18 +64,18 @@ class EnqueueRow(Put):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenRow(EnqueueRow):
-    """A row to put as a prepared message: hidden until its transaction is recorded.
+    """A row to put as a prepared message, which is invisible until its transaction is published.
 
-    due: when the message is to be visible after that. `delay_s` and `ttl_s` are those of the hidden
-    message.
+    due: when the published message must become visible. delay_s, ttl_s: delay and time to live of
+    the prepared message.
     """
 
     due: Delay = 0
 
     def result(self, answer: Answer) -> Hidden:  # type: ignore[override]
-        """Return the message's receipt.
+        """Return the prepared message, with its receipt.
 
-        Raises ServiceError if the answer has no receipt: the message is then put again.
+        Raises ServiceError if the answer has no receipt. The message is then put again.
         """
         placed = self.placed(answer)
         if placed is None or not placed.inserted or not placed.expires:
@@ -92,8 +92,9 @@ class HiddenRow(EnqueueRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRow(Update):
-    """A row to update: show the message again after `visibility_s`, with a new text if the row has
-    one.
+    """A row to update.
+
+    The message becomes visible after `visibility_s`, with a new text if the row has a body.
 
     row, large: as in `EnqueueRow`.
     """
@@ -107,13 +108,14 @@ class UpdateRow(Update):
         return _LEASED_ROW_BYTES + sys.getsizeof(self.large.data if self.large else self.text or "")
 
     def refused(self, error: ServiceError) -> tuple[Outcome, Lease | None]:
-        """Return the outcome, OK if an earlier try explains the refusal."""
+        """Return the outcome of a refused request. The outcome is OK if an earlier try may have
+        taken effect."""
         return judged(error.outcome, in_doubt=error.unanswered), None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRow(Delete):
-    """A row to delete. row: its number in the task."""
+    """A row to delete. row: number of the row in the task."""
 
     row: int
     large: ClassVar[None] = None
@@ -124,12 +126,16 @@ class DeleteRow(Delete):
         return _LEASED_ROW_BYTES
 
     def refused(self, error: ServiceError) -> Outcome:
-        """Return the outcome, OK if an earlier try explains the refusal."""
+        """Return the outcome of a refused request. The outcome is OK if an earlier try may have
+        taken effect."""
         return judged(error.outcome, in_doubt=error.unanswered)
 
 
 _ROW_BYTES = 300
-"""Approximate bytes of a row's objects without the text, which is often the smallest part."""
+"""Approximate bytes of a row's objects, without the text.
+
+The text is often the smallest part.
+"""
 
 _LEASED_ROW_BYTES = 400
 """Approximate bytes of a row's objects with a message id and a receipt."""
@@ -138,9 +144,10 @@ RowRequest: TypeAlias = EnqueueRow | UpdateRow | DeleteRow
 
 
 def judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
-    """Return the outcome of a refused receipt. in_doubt: an earlier try may have taken effect.
+    """Return the outcome of a request whose receipt may have been refused.
 
-    In doubt, the earlier try probably took effect, which explains the refusal: the outcome is OK.
+    in_doubt: an earlier try may have taken effect. In this case the earlier try is the probable
+    cause of the refusal, so the outcome is OK.
     """
     return Outcome.OK if outcome.refused and in_doubt else outcome
 
@@ -148,7 +155,7 @@ def judged(outcome: Outcome, *, in_doubt: bool) -> Outcome:
 def request_of(
     number: int, row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
 ) -> RowRequest:
-    """Turn one row into a checked request. number: of the row, from 0.
+    """Convert one row into a checked request. number: number of the row, from 0.
 
     Raises InvalidRow or ValueError; InvalidOption if the rows' source deletes on commit.
     """
@@ -189,10 +196,11 @@ def put_of(
     large: Large | None,
     reason: str = "",
 ) -> EnqueueRow:
-    """Return the request that puts a row; with `transactionLog` the message is hidden.
+    """Return the request that puts a row. With `transactionLog`, the message is prepared.
 
-    Raises ValueError for a time to live that a hidden message cannot have. reason: of a quarantined
-    row: its message never expires, and is hidden for as long as the service allows.
+    reason: why the row goes to the queue of row errors; if set, a prepared message never expires,
+    and stays invisible as long as the service allows. Raises ValueError for a time to live that a
+    prepared message cannot have.
     """
     if config.transaction is None:
         return EnqueueRow(queue, text, delay, ttl, row=row, large=large, reason=reason)
@@ -225,14 +233,16 @@ _CHECKED: dict[Operation, Callable[[int, Row, SinkColumns, SinkConfig, Clock], R
 
 
 def body_of(row: Row, columns: SinkColumns) -> str | bytes | bytearray | None:
-    """Return the row's body, None if the row has none."""
+    """Return the row's body, or None if the row has no body."""
     body = value_of(row, columns.body)
     return body if isinstance(body, (str, bytes, bytearray)) else None
 
 
 def text_or_blob(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str, Large | None]:
-    """Return the text to store in the message; "" and a Large body if the body must go to a blob
-    first."""
+    """Return the text of the message, and None.
+
+    If the body must be stored in a blob first, returns "" and a `Large` body.
+    """
     if config.claim_check is not None and (
         stored_size(body, config.encoding) > MAX_STORED_BYTES or looks_like_reference(body)
     ):
@@ -247,7 +257,8 @@ def text_or_blob(body: str | bytes | bytearray, config: SinkConfig) -> tuple[str
 
 
 def _queue(row: Row, columns: SinkColumns, config: SinkConfig) -> QueueRef:
-    """Return the row's queue, or the queue of the options: a plain name in the sink's account."""
+    """Return the row's queue, or the queue of the options. The queue is always in the sink's
+    account."""
     name = value_of(row, columns.queue)
     if name is None:
         queue = config.queue_if_none_is_named
@@ -273,7 +284,8 @@ def _delay(row: Row, columns: SinkColumns, config: SinkConfig, clock: Clock) -> 
 
 
 def _visible_at(at: datetime, now: float) -> VisibleAt:
-    """Return the moment. A time without a zone, as on Spark 4.0, is local time."""
+    """Return the time at which a row becomes visible. A time without a zone, as on Spark 4.0, is
+    local time."""
     moment = at.timestamp()
     if moment - now > MAX_VISIBILITY_S:
         raise InvalidRow(

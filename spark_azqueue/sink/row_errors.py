@@ -1,4 +1,4 @@
-"""Turns the rows of a task into requests.
+"""Converts the rows of a task into requests.
 
 With onRowError=queue, a row that cannot be sent goes to the queue of row errors, as a JSON object:
 
@@ -49,16 +49,18 @@ MaybeBody = str | bytes | bytearray | None
 def requests(
     rows: Iterable[Row], columns: SinkColumns, config: SinkConfig, clock: Clock = time.time
 ) -> Iterator[RowRequest]:
-    """Turn rows into checked requests; `onRowError` decides about rows that cannot be sent.
+    """Convert rows into checked requests. The option `onRowError` controls rows that cannot be
+    sent.
 
-    clock: seconds since 1970, for the column `visible_at`. Raises InvalidRow with the row's number
-    (from 0), with onRowError=fail; InvalidOption for rows that their source deletes on commit.
+    clock: seconds since 1970, for the column `visible_at`. With onRowError=fail, raises InvalidRow
+    with the row's number (from 0). Raises InvalidOption for rows of a source that deletes on
+    commit.
     """
     for number, row in enumerate(rows):
         try:
             request = request_of(number, row, columns, config, clock)
         except InvalidOption:
-            raise  # all rows of that source are alike
+            raise  # all rows of the source would fail
         except (InvalidRow, ValueError) as error:
             if config.on_row_error is OnRowError.FAIL:
                 raise InvalidRow(f"row {number} of this task cannot be sent: {error}") from error
@@ -72,10 +74,11 @@ def requests(
 
 
 def instead_of(request: RowRequest, error: ServiceError, config: SinkConfig) -> EnqueueRow | None:
-    """Return the request for the queue of row errors after the service refused this request.
+    """Return a request that reports a refused request to the queue of row errors.
 
-    None if the task has to fail: with onRowError=fail, if other rows would fail the same way (no
-    access, no answer), or if the refused request was for the queue of row errors itself.
+    Returns None if the task must fail. The task must fail with onRowError=fail, if other rows would
+    fail for the same reason (no access, no answer), or if the refused request was for the queue of
+    row errors itself.
     """
     if config.on_row_error is OnRowError.FAIL or not isinstance(request, EnqueueRow):
         return None
@@ -112,7 +115,7 @@ def _set_aside(
 
 
 def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> str:
-    """Return the JSON with the first `most` bytes of the body; None: the whole body."""
+    """Return the report as JSON. most: maximum bytes of the body; None for the whole body."""
     if body is None:
         fields = {"body": None, "body_encoding": "text", "body_bytes": 0, "complete": True}
         return json.dumps({**said, **fields})
@@ -133,7 +136,7 @@ def _report(said: dict[str, Any], body: MaybeBody, most: int | None = None) -> s
 
 
 def _cut(said: dict[str, Any], body: MaybeBody, encoding: Encoding) -> str:
-    """Return the JSON with as much of the body as fits into a message."""
+    """Return the report as JSON, with as much of the body as fits into a message."""
     fits, too_much = 0, MAX_STORED_BYTES
     while too_much - fits > 1:
         middle = (fits + too_much) // 2
@@ -149,7 +152,7 @@ def _fits(text: str, encoding: Encoding) -> bool:
 
 
 def _sent(request: EnqueueRow, config: SinkConfig) -> str | bytes:
-    """Return the body that this request was made from."""
+    """Return the body from which this request was made."""
     if request.large is not None:
         return request.large.data
     return decode(request.text, config.encoding, BodyType.BINARY)

@@ -1,7 +1,7 @@
-"""Sends requests, many in parallel, and returns when each request is answered.
+"""Sends requests in parallel, and returns when all requests are answered.
 
-Rows are checked ahead of sending, up to a limit, so that a bad row near the start fails the task
-before any row is sent.
+Rows are checked before they are sent, up to a limit, so that a bad row near the start fails the
+task before any row is sent.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from .transaction.show import delete_hidden
 log = logging.getLogger(__name__)
 
 BUFFER_BYTES = 32 * 2**20
-"""Bytes of a task that are checked, and held in memory, before its first message is sent."""
+"""Bytes of a task's rows that are checked, and kept in memory, before the first message is sent."""
 
 _LAST_ANSWERS_S = 5.0
 """Seconds for which a failed task waits for the last answers."""
 
 _GLANCE_S = 0.005
-"""Seconds to wait for one kind of request (calls, blobs) while the other kind is running, too."""
+"""Seconds to wait for one kind of request (calls, blobs) while the other kind is also running."""
 
 
 class Sender:
     """Sends the rows of one task. Call `send` once."""
 
     def __init__(self, config: SinkConfig, client: QueueClient | None = None) -> None:
-        """Keep the parameters; nothing is sent before `send`, which also closes the client.
+        """Keep the parameters; send nothing before `send`. The method `send` also closes the
+        client.
 
-        client: replaces the client of the account's queues.
+        client: used in place of a client for the account's queues.
         """
         self._config = config
         self._client = client or QueueClient(config.account)
@@ -58,35 +59,33 @@ class Sender:
         self._large = LargeBodies(config, self._client, self._missing, self._retry)
         self._workers = Workers(config.fixed_parallelism, "send")
         self._flight: InFlight[RowRequest, Any] = self._client.in_flight()
-        # Large bodies under way.
+        # Requests with large bodies that are in progress.
         self._storing: dict[Future[Outcome | Hidden], RowRequest] = {}
-        self._waiting: FairQueue[QueueRef, RowRequest] = (
-            FairQueue()
-        )  # waiting because of the limits
+        self._waiting: FairQueue[QueueRef, RowRequest] = FairQueue()  # wait because of the limits
         self._bytes_under_way = 0
         self._begun_again: set[int] = set()  # rows whose queue had to be created first
         self._tally = TaskCounts(config.operation, config.on_stale_receipt)
         self._is_transaction = config.transaction is not None
         self._allowed: set[QueueRef] = set()  # queues whose messages this task may publish
         self.hidden: list[Hidden] = []
-        """Messages that the task has put hidden, with transactionLog."""
+        """Messages that the task has prepared, with transactionLog."""
 
     @property
     def traffic(self) -> Traffic:
-        """Traffic of the task so far."""
+        """Current traffic counts of the task."""
         return self._traffic.total()
 
     @property
     def latencies(self) -> Latencies:
-        """Latencies of the task's requests so far."""
+        """Latencies of the task's completed requests."""
         return self._client.latencies()
 
     def send(self, requests: Iterable[RowRequest]) -> Sent:
-        """Send all requests. Returns the counts, once the service has answered each request.
+        """Send all requests. Returns the counts when the service has answered each request.
 
-        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text says
-        how many rows were acknowledged nevertheless. Any other error is raised unchanged. With
-        transactionLog, messages that were put are deleted before an error is raised.
+        Raises InvalidRow, ServiceError or (with onStaleReceipt=fail) StaleReceipt; the text has the
+        number of rows that were acknowledged. Any other error is raised unchanged. With
+        transactionLog, the prepared messages are deleted before an error is raised.
         """
         try:
             for request in _ahead(requests):
@@ -138,7 +137,10 @@ class Sender:
             self._waiting.add(request.queue, request)
 
     def _check_rights(self, queue: QueueRef) -> None:
-        """Raise AccessDenied if the credential may not update there: a sender can only put."""
+        """Raise AccessDenied if the credential may not update messages of this queue.
+
+        Some roles can only put messages, which is not enough to publish.
+        """
         with contextlib.suppress(
             QueueNotFound
         ):  # the put creates the queue, or fails with a better error
@@ -149,10 +151,10 @@ class Sender:
         return self._flight.try_begin(request, request, self._retry)
 
     def _collect(self) -> None:
-        """Wait for a result, if a request is running, and count all results. Raises the first
-        error.
+        """Wait for a result, if a request is running, and count the available results. Raises the
+        first error.
 
-        A row that never gets a result is detected at the end, by `TaskCounts.total`.
+        If a row never gets a result, `TaskCounts.total` detects this at the end.
         """
         self._waiting.begin(self._try_begin)
         results = self._results()
@@ -170,9 +172,9 @@ class Sender:
             raise errors[0]
 
     def _results(self) -> list[tuple[RowRequest, Any]]:
-        """Return the results so far.
+        """Return the results that are available.
 
-        Waits for a result, but only briefly if both kinds of request are running.
+        Waits for a result; if both kinds of request are running, waits only briefly.
         """
         results: list[tuple[RowRequest, Any]] = []
         if len(self._flight) or self._waiting:
@@ -200,7 +202,7 @@ class Sender:
                 raise of_row(result, request) from result
             self._begin(instead)
             return
-        if isinstance(result, BaseException):  # from a credential, for example, or a cancellation
+        if isinstance(result, BaseException):  # for example from a credential, or a cancellation
             raise result
         self._done(request, result)
 
@@ -213,9 +215,9 @@ class Sender:
         self._tally.answered(request, outcome)
 
     def _taken_back(self) -> str:
-        """Delete the task's hidden messages, with transactionLog.
+        """Delete the task's prepared messages, with transactionLog.
 
-        Returns a text with the counts; "" without transactionLog. Raises no Exception.
+        Returns a text with the counts; "" without transactionLog. Never raises an Exception.
         """
         if not self._is_transaction:
             return ""
@@ -226,11 +228,12 @@ class Sender:
 
     @property
     def abandoned(self) -> int:
-        """Number of messages that may have been put in addition to the known ones."""
+        """Number of messages that may have been put although no answer confirmed them."""
         return self._traffic.unanswered
 
     def _break_off(self) -> None:
-        """Wait for the running requests, so that the error can say how many were acknowledged."""
+        """Wait for the running requests, so that the error can contain the number of acknowledged
+        rows."""
         for future in self._storing:
             future.cancel()
         wait(self._storing)
@@ -247,12 +250,15 @@ class Sender:
             if isinstance(result, ServiceError):
                 self._traffic.failed(result)
             elif not isinstance(result, BaseException):
-                with contextlib.suppress(StaleReceipt):  # another error is raised already
+                with contextlib.suppress(StaleReceipt):  # another error is already being raised
                     self._done(request, result)
 
 
 def _ahead(requests: Iterable[RowRequest]) -> Iterator[RowRequest]:
-    """Yield the same requests, but read (and so check) them up to BUFFER_BYTES ahead."""
+    """Yield the same requests, but read up to BUFFER_BYTES in advance.
+
+    Reading a request checks its row.
+    """
     held: deque[RowRequest] = deque()
     size = 0
     for request in requests:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Retry:
-    """Rows whose messages are delivered again, and their delay.
+    """Rows whose messages are retried, and the delay.
 
-    when: a condition. delay: seconds until the message is visible again (0 to 7 days), for all or
-    as a column; `backoff()` makes one.
+    when: a condition. delay: seconds until the message is visible again (0 to 7 days), as a number
+    or a column; `backoff()` returns such a column.
     """
 
     when: Column
@@ -41,8 +41,8 @@ class Retry:
 class DeadLetter:
     """Rows whose messages are dead-lettered, and the queue for the copies.
 
-    when: a condition. queue: not a queue of the source; it must exist, or `createQueue` must be
-    set. reason: a text, for all or as a column.
+    when: a condition. queue: target queue, which must not be a queue of the source, and must exist
+    unless `createQueue` is set. reason: a text or a column.
     """
 
     when: Column
@@ -55,9 +55,10 @@ class Settled:
     """Counts of the messages of a batch, as the service answered.
 
     done, dead: deleted messages. retry: messages that return after their delay. left: messages that
-    were not changed; of these, not_copied should have been dead-lettered, but could not be copied.
-    stale: messages with a stale receipt, which the service refused to change: they are gone, or
-    come again. A dead message with a stale receipt is in the queue for dead messages, too.
+    were not changed. not_copied: messages among `left` that should have been dead-lettered, but
+    could not be copied. stale: messages that the service refused to change because of a stale
+    receipt; they were deleted or will be delivered again. A dead message with a stale receipt was
+    still copied.
     """
 
     done: int = 0
@@ -71,7 +72,7 @@ class Settled:
 def backoff(first: int = 30, longest: int = 3600) -> Column:
     """Return a delay in seconds that doubles with each dequeue of the message.
 
-    first: the delay after the first dequeue. longest: the longest delay. Both in seconds. The batch
+    first: delay in seconds after the first dequeue. longest: maximum delay in seconds. The batch
     needs the source's column `dequeue_count`.
     """
     # The delay reaches `longest` before 30 doublings; a larger power may overflow.
@@ -98,24 +99,24 @@ def settle(
         orders = orders.option("deleteOnCommit", "false").load()
         orders.writeStream.foreachBatch(work).option("checkpointLocation", folder).start()
 
-    batch: rows of a source with `deleteOnCommit=false`. It needs the columns `message_id`,
-        `pop_receipt` and `queue`, and with `dead` also `body`.
-    options: the account and its credential, and what else the sink is to know (`createQueue`,
+    batch: rows of a source with `deleteOnCommit=false`, with the columns `message_id`,
+        `pop_receipt` and `queue`, and for `dead` also `body`.
+    options: the account, its credential, and other options of the sink (`createQueue`,
         `onStaleReceipt`, …).
     done: messages to delete. dead: messages to copy into a queue, then delete. retry: messages to
-        show again after a delay. If several conditions hold, the first of done, dead and retry
-        counts; NULL counts as false. A message without a true condition returns when its
+        make visible after a delay. If several conditions are true, the first of done, dead and
+        retry is used; NULL is false. If no condition is true, the message returns when its
         visibility timeout ends.
 
-    If a message has several rows, the decision that keeps the message longest counts: no condition,
-    then retry (with the longest delay), then dead, then done.
-    The rows are evaluated once. The driver collects the decisions about each message, with the body
-    of a dead message once, and sends updates and deletes. A dead message that cannot be copied is
-    not changed, and a warning in the log says why.
-    Returns the counts, as the service answered. Before any change, raises InvalidSchema for a
+    If a message has several rows, the decision that keeps the message longest is used: no
+    condition, then retry (with the longest delay), then dead, then done.
+    The rows are evaluated once. The driver collects the decision about each message, and the body
+    of each message to dead-letter, and sends updates and deletes. If a message cannot be copied,
+    the message is not changed, and a warning says why.
+    Returns the counts by the service's answers. Before any change, raises InvalidSchema for a
     missing column, InvalidOption (also for rows of a source that deletes on commit), and InvalidRow
     for rows of a peek or of `readLog`. Raises Spark's error if a copy cannot be written, and
-    ServiceError; messages that are not settled by then are delivered again.
+    ServiceError; messages that are not settled before the error are delivered again.
     """
     _check(batch, dead)
     known = parse(options, Side.BOTH)
@@ -155,8 +156,8 @@ def settle(
 _OF_COPIES_IGNORED = frozenset({"messageformat", "onrowerror", "rowerrorqueue", "onstalereceipt"})
 """Options that copies ignore, in lower case.
 
-A copy has its own format. A copy is never quarantined, because that may cut its body. A copy has no
-receipt.
+A copy has its own format. A copy is never sent to the queue of row errors, because its body could
+be cut there. A copy has no receipt.
 """
 
 _OF_NEW_MESSAGES = frozenset(
@@ -167,7 +168,7 @@ _OF_NEW_MESSAGES = frozenset(
 )
 """Options that updates and deletes refuse or do not need, in lower case.
 
-Their rows name the queue.
+The rows of updates and deletes name the queue.
 """
 
 
@@ -178,7 +179,7 @@ def _without(options: Mapping[str, str], names: Collection[str]) -> dict[str, st
 def _send(
     spark: SparkSession, copies: Sequence[Copy], queue: str, options: Mapping[str, str]
 ) -> None:
-    """Write the copies. A refused row fails the write, so that no message is deleted then."""
+    """Write the copies. A refused row fails the write, so no message is deleted."""
     target = _without(options, _OF_COPIES_IGNORED | {"queue"}) | {"queue": queue}
     if not any(name.lower() == "timetolive" for name in options):
         target["timeToLive"] = str(NEVER_EXPIRES)
@@ -207,7 +208,10 @@ def _check(batch: DataFrame, dead: DeadLetter | None) -> None:
 def _outcomes(
     batch: DataFrame, done: Column | None, retry: Retry | None, dead: DeadLetter | None
 ) -> DataFrame:
-    """Return a row for each decision about a message: thousands of rows may have the same body."""
+    """Return one row for each decision about a message.
+
+    The grouping reduces the data, because thousands of rows may have the same body.
+    """
     outcome = F.when(F.lit(False), "")
     for kind, condition in (
         ("done", done),

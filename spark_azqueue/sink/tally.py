@@ -1,6 +1,6 @@
-"""Outcomes of a task's rows, from the results of calls: counts, errors and warnings.
+"""Counts, errors and warnings for the rows of a task, made from the results of calls.
 
-If a row that was sent has no answer, the task fails.
+The task fails if a row was sent and has no answer.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 class Traffic:
     """Traffic of one task, or of several tasks added together.
 
-    bytes: of the bodies that the service accepted, as they are stored. retries: requests that were
-    repeated. throttled: requests that were repeated after an answer 503 or 429.
+    bytes: stored size of the bodies that the service accepted. retries: number of repeated
+    requests. throttled: number of requests that were repeated after an answer 503 or 429.
     """
 
     bytes: int = 0
@@ -61,12 +61,12 @@ class TrafficCounter:
         self.failed(error)
 
     def failed(self, error: ServiceError) -> None:
-        """Count a failed try, whether it is repeated or not. Thread-safe."""
+        """Count a failed try; the try may be repeated or not. Thread-safe."""
         if may_have_taken_effect(error.status, sent=error.sent):
             self.unanswered_more(1)
 
     def unanswered_more(self, count: int) -> None:
-        """Count requests whose answers are not awaited any more. Thread-safe."""
+        """Count requests for whose answers the task no longer waits. Thread-safe."""
         with self._lock:
             self._unanswered += count
 
@@ -76,11 +76,12 @@ class TrafficCounter:
         return self._unanswered
 
     def taken(self, request: RowRequest) -> None:
-        """Count the body of a row that the service accepted. Call this in one thread only."""
+        """Count the body of a row that the service accepted. Only one thread may call this
+        method."""
         self._bytes += _stored_bytes(request)
 
     def total(self) -> Traffic:
-        """Return the traffic so far."""
+        """Return the current counts."""
         return Traffic(self._bytes, self._retries, self._throttled)
 
 
@@ -96,7 +97,9 @@ _NAMED_AT_MOST = 5
 
 
 def outcome_of(result: object) -> Outcome:
-    """Return the outcome in a call's result: OK, or GONE or LOST for a stale receipt.
+    """Return the outcome in a call's result.
+
+    The outcome is OK; for a stale receipt, it is GONE or LOST.
 
     Raises TypeError for any other result, so that an unknown result never counts as done.
     """
@@ -110,9 +113,10 @@ def outcome_of(result: object) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Outcomes of a task's rows. done: acknowledged. stale: refused for a stale receipt.
+    """Numbers of a task's rows by outcome.
 
-    set_aside: put into the queue of row errors (onRowError=queue).
+    done: acknowledged rows. stale: rows that were refused because of a stale receipt. set_aside:
+    rows that were put into the queue of row errors (onRowError=queue).
     """
 
     done: int = 0
@@ -129,16 +133,16 @@ class TaskCounts:
         self._begun = 0
         self._done = 0
         self._stale = 0
-        self._stale_ids: list[str] = []  # the first ones
+        self._stale_ids: list[str] = []  # ids of the first stale messages
         self._aside = 0
         self._first_aside: EnqueueRow | None = None
 
     def begun(self) -> None:
-        """Count a row that is sent for the first time. Do not call this for a repeated row."""
+        """Count a row that is sent for the first time. Must not be called for a repeated row."""
         self._begun += 1
 
     def answered(self, request: RowRequest, outcome: Outcome) -> None:
-        """Count a row's answer: done (OK), or a refused receipt (GONE, LOST).
+        """Count a row's answer. outcome: OK, or GONE or LOST for a refused receipt.
 
         Raises StaleReceipt for a refused receipt with onStaleReceipt=fail.
         """
@@ -178,9 +182,9 @@ class TaskCounts:
         return Sent(self._done, self._stale, self._aside)
 
     def with_count(self, error: AzQueueError, taken_back: str = "") -> AzQueueError:
-        """Add to an error how many rows were acknowledged nevertheless; return the same error.
+        """Add the number of acknowledged rows to the text of an error, and return the same error.
 
-        taken_back: what happened to the messages of these rows, with transactionLog.
+        taken_back: text about the deleted messages of these rows, with transactionLog.
         """
         again = ""
         if self._done and not taken_back:
@@ -210,8 +214,10 @@ _WHY_STALE = (
 
 
 def of_row(error: ServiceError, request: RowRequest) -> ServiceError:
-    """Return a copy of the error that names the row, and why the row was to be quarantined, if it
-    was."""
+    """Return a copy of the error that names the row.
+
+    If the row was meant for the queue of row errors, the copy also contains the reason.
+    """
     why = request.reason if isinstance(request, EnqueueRow) else ""
     aside = f". It was to be dead-lettered because: {why}" if why else ""
     return type(error)(

@@ -17,19 +17,19 @@ from .transaction.log import TransactionLog
 from .transaction.names import Transaction
 
 _WITHIN_S = 5.0
-"""Longest time in seconds that a listener waits for an answer of the log."""
+"""Maximum seconds that a listener waits for an answer of the log."""
 
 
 def transaction_reader(options: Mapping[str, str]) -> ReadTransaction:
     """Return a function that reads the transaction log of these options.
 
-    options: of the sink, with `transactionLog` and a credential that may list and read there. The
-    reader takes the id of a query and returns its newest transaction, None if it recorded none. It
-    runs in the process of the listener, changes nothing, and times out after some seconds.
+    options: options of the sink, with `transactionLog` and a credential that may list and read the
+    log. The function takes a query's id and returns the query's newest transaction, or None. The
+    function runs in the listener's process, changes nothing, and times out after some seconds.
 
-    Raises InvalidOption for options without `transactionLog`, and for bad options. The reader
+    Raises InvalidOption for options without `transactionLog`, and for bad options. The function
     raises ServiceError if the log cannot be read, LogConflict for a log of another account or kind,
-    LogDamaged for a log that is not as it was written.
+    LogDamaged for a damaged log.
     """
     config = sink_config(dict(options))
     settings = config.transaction

@@ -1,8 +1,8 @@
 """Writers that Spark calls for `df.writeStream` and `df.write` with `format("azqueue")`.
 
-At least once: a batch counts as written only when every request was acknowledged. If Spark runs a
-task again, the task sends its rows again. With transactionLog exactly once: see
-`transaction/commit.py`.
+Rows are sent at least once: a batch counts as written only when every request was acknowledged. If
+Spark runs a task again, the task sends its rows again. With transactionLog, rows are sent exactly
+once; see `transaction/commit.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamWriterBase
 else:
-    # From Spark 4.1 on, streams are written as Arrow; Spark 4.0 passes rows.
+    # Spark 4.1 and later pass Arrow batches to a stream writer; Spark 4.0 passes rows.
     StreamWriterBase = getattr(
         pyspark.sql.datasource,
         "DataSourceStreamArrowWriter",
@@ -52,7 +52,8 @@ log = logging.getLogger(__name__)
 class Acknowledged(WriterCommitMessage):
     """Counts of one task, sent to the driver.
 
-    prepared: with transactionLog. latencies: of the task's requests.
+    prepared: messages that the task prepared, with transactionLog. latencies: latencies of the
+    task's requests.
     """
 
     sent: Sent
@@ -62,10 +63,10 @@ class Acknowledged(WriterCommitMessage):
 
 
 def plan_of(config: SinkConfig) -> WritePlan | None:
-    """Check log and queue, and plan the write, with transactionLog; otherwise None.
+    """Check the log and the queue, and plan the write. Returns None without transactionLog.
 
-    Runs on the driver before Spark starts the tasks, since Spark calls no writer at that time.
-    Raises what `Transactions.plan` raises.
+    Runs on the driver before Spark starts the tasks, since Spark does not call a writer then.
+    Raises the errors of `Transactions.plan`.
     """
     if not config.transaction:
         return None
@@ -74,7 +75,7 @@ def plan_of(config: SinkConfig) -> WritePlan | None:
 
 
 class _Writer:
-    """Common part of both writers: sends the rows of a task."""
+    """Common base of the writers: sends the rows of a task."""
 
     def __init__(self, config: SinkConfig, columns: SinkColumns, plan: WritePlan | None) -> None:
         """plan: result of `plan_of`."""
@@ -84,7 +85,7 @@ class _Writer:
 
     @short_tracebacks
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
+        """Send all rows of one task. Raises InvalidRow or ServiceError, which fails the task."""
         return self._write(
             lambda: sum(batch.num_rows for batch in iterator),
             lambda: tuples(iterator, self._columns.places),
@@ -93,8 +94,10 @@ class _Writer:
     def _write(
         self, count: Callable[[], int], rows: Callable[[], Iterable[Row]]
     ) -> WriterCommitMessage:
-        """Send the rows. With transactionLog, only count rows whose transaction is recorded
-        already."""
+        """Send the rows.
+
+        With transactionLog, if the transaction is already recorded, only count the rows.
+        """
         freeze_loaded_modules()
         task = TaskContext.get()
         writer = writer_of(task.getLocalProperty) if task else Writer()
@@ -119,16 +122,14 @@ class _Writer:
             return transactions.commit(self._plan, _prepared(messages))
 
     def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the messages that finished tasks prepared, unless a record may hold them."""
+        """Delete the messages that finished tasks prepared, unless a record may contain them."""
         if self._plan is None:
             return
         try:
             with closing(Transactions(self._config)) as transactions:
                 prepared = _prepared([each for each in messages if each is not None])
                 left = transactions.abort(self._plan, prepared, is_missing=None in messages)
-        except (
-            AzQueueError
-        ) as error:  # the user must see the error of the write, which failed before
+        except AzQueueError as error:  # the user must see the earlier error, of the write
             log.warning("the failed write's messages stay hidden until they expire: %s", error)
             return
         if left is None:
@@ -145,14 +146,14 @@ class AzQueueWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame (`df.write`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log the counts: all tasks are done.
+        """Log the counts after all tasks are done.
 
         With transactionLog, record and publish the messages first.
         """
         _tell("all written", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log how many rows finished tasks have sent, although another task failed.
+        """Log the number of rows that finished tasks have sent, after another task failed.
 
         With transactionLog, delete these messages.
         """
@@ -164,14 +165,14 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
     """Writes the micro-batches of a stream (`df.writeStream`)."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log the counts: all tasks of this micro-batch are done.
+        """Log the counts after all tasks of this micro-batch are done.
 
         With transactionLog, record and publish the messages first.
         """
         _tell(f"batch {batchId}", messages, committed=self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log that a task failed: Spark runs the batch again, which sends its messages again.
+        """Log that a task failed. Spark runs the batch again, and sends its messages again.
 
         With transactionLog, delete the messages of finished tasks first.
         """
@@ -180,19 +181,21 @@ class AzQueueStreamWriter(_Writer, StreamWriterBase):
 
 
 class RowStreamWriter(AzQueueStreamWriter):
-    """Writes the micro-batches of a stream on Spark 4.0, which passes rows, not Arrow batches."""
+    """Writes the micro-batches of a stream on Spark 4.0. Spark 4.0 passes rows, not Arrow
+    batches."""
 
     @short_tracebacks
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send all rows of one task. Raises InvalidRow or ServiceError: the task fails."""
+        """Send all rows of one task. Raises InvalidRow or ServiceError, which fails the task."""
         return self._write(lambda: sum(1 for _ in iterator), lambda: iterator)
 
 
 def _is_start(task: TaskContext | None) -> bool:
-    """Return True for the first task of a write, and of a query's first micro-batch.
+    """Return True for the first task of a batch write, and for the first task of a query's first
+    micro-batch.
 
-    In this task, an account that cannot be reached counts as a mistake, and the task fails. All
-    other tasks assume an outage, and retry their requests.
+    If the account cannot be reached, this task fails at once, because the configuration is probably
+    wrong. All other tasks assume an outage, and retry their requests.
     """
     if task is None or task.partitionId() != 0:
         return False
@@ -204,11 +207,11 @@ STREAM_WRITER = (
     if hasattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter")
     else RowStreamWriter
 )
-"""The stream writer for this version of Spark."""
+"""Stream writer for the installed version of Spark."""
 
 
 def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    """Return the prepared messages of each task. Raises AzQueueError if a task reported none."""
+    """Return the prepared messages of each task. Raises AzQueueError if a task did not report."""
     found = [each.prepared for each in messages if isinstance(each, Acknowledged) and each.prepared]
     if len(found) != len(messages):
         raise AzQueueError(
@@ -226,9 +229,9 @@ def _tell(
 ) -> None:
     """Log the tasks' counts on the driver.
 
-    Spark starts the process, and no code configures its loggers. So this logger sets its own level
-    to INFO if it has none, and a handler, such as Spark's own for the logs of workers, gets the
-    line.
+    Spark starts the process, and no code configures the loggers in it. So this logger sets its
+    level to INFO if no level is set. The line then reaches a handler, such as Spark's handler for
+    the logs of workers.
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
@@ -252,7 +255,7 @@ def _tell(
         if took
         else "",
         f". {committed.in_words()}" if committed else "",
-        # Spark's handler shows these as a map of strings.
+        # Spark's handler shows the context as a map of strings.
         extra={"context": {name: str(count) for name, count in (counts | published).items()}},
     )
 
@@ -273,7 +276,10 @@ _SLICE_BYTES = 8 * 2**20
 """Approximate bytes of a record batch that are converted to Python values together."""
 
 _SLICE_ROWS = 10_000
-"""Most rows that are converted together: short values take much more room in Python."""
+"""Maximum number of rows that are converted together.
+
+The limit is needed because short values take much more memory in Python than in Arrow.
+"""
 
 
 def tuples(

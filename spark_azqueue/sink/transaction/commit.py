@@ -1,9 +1,12 @@
-"""Plans, commits and aborts transactions. All steps are in one file, since their order matters.
+"""Plans, commits and aborts transactions.
+
+All steps are in one file, since the order of the steps matters.
 
 See docs/decisions/0025.
 
-Spark calls plan, commit and abort in separate processes on the driver. These processes share only
-pickled values: the plan goes to the tasks, and the tasks' prepared messages go to commit or abort.
+Spark calls plan, commit and abort in separate processes on the driver. The processes share only
+pickled values: Spark passes the plan to the tasks, and passes the tasks' prepared messages to
+commit or abort.
 """
 
 from __future__ import annotations
@@ -49,13 +52,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Result of a commit. step: WRITE if the commit recorded its own messages.
+    """Result of a commit.
 
-    rows: number of messages of the record; if the transaction was passed over, number of given
-    rows. abandoned: number of messages that may stay hidden until they expire. given: number of
-    rows that the write was given. passed_over: the reason, if the transaction was passed over.
-    is_same: the record has the given texts; None if unknown. discarded: number of the record's
-    messages that a user deleted (`finish --discard`).
+    step: WRITE if the commit recorded its own messages. rows: number of messages in the record; if
+    the transaction was skipped, number of rows of the write. abandoned: number of messages that may
+    stay invisible until they expire. given: number of rows of the write. passed_over: reason that
+    applies if the transaction was skipped. is_same: the record has the texts of the write; None if
+    unknown. discarded: number of the record's messages that a user deleted (`finish --discard`).
     """
 
     step: Step
@@ -69,15 +72,16 @@ class Committed:
 
     @property
     def is_skipped(self) -> bool:
-        """True if the user should know that the rows of this write were not sent.
+        """True if the rows of this write were not sent, and the user should know this.
 
-        A replay of a stream's newest batch is normal after each start, so it does not count.
+        False for a replay of a stream's newest batch, because such a replay is normal after a
+        start.
         """
         is_stream = self.passed_over is PassedOver.STREAM
         return self.step is Step.OVER or (self.step is Step.SHOW and not is_stream)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counts, for the context of the log line."""
+        """Return the counts for the context of the log line."""
         whole = {"transaction": self.step.name.lower(), "abandoned": self.abandoned}
         return whole | asdict(self.shown)
 
@@ -106,8 +110,8 @@ class Committed:
 class Transactions:
     """Transactions of one sink, in one process. Used by one thread.
 
-    All methods also raise ServiceError, LogDamaged, LogConflict. A failed commit is repeated by the
-    next start of the query, or by the same write with the same number.
+    All methods also raise ServiceError, LogDamaged, LogConflict. If a commit fails, the next start
+    of the query, or the same write with the same number, repeats the commit.
     """
 
     def __init__(
@@ -116,9 +120,9 @@ class Transactions:
         store: LogStore | None = None,
         client: QueueClient | None = None,
     ) -> None:
-        """Keep the parameters; nothing is sent yet.
+        """Keep the parameters; send nothing.
 
-        store, client: replace what the options name.
+        store, client: used in place of the store and the account that the options name.
         """
         assert config.transaction, "there are no transactions without transactionLog"
         self._config = config
@@ -128,20 +132,22 @@ class Transactions:
         self._client = client or QueueClient(config.account)
         self._clock: ServiceClock | None = None
         self.may_be_recorded = False
-        """After a failed commit: True if a record may hold the messages that the tasks prepared."""
+        """After a failed commit: True if a record may contain the messages that the tasks
+        prepared."""
         self.shown = Shown()
-        """Counts of this transaction's published messages, also after a failed commit."""
+        """Counts of this transaction's published messages; also valid after a failed commit."""
         self.left = 0
-        """After a failed commit: number of messages that may stay hidden until they expire."""
+        """After a failed commit: number of messages that may stay invisible until they expire."""
 
     # ── before the tasks ──────────────────────────────────────────────────────────────────────────
 
     def plan(self, reach: Callable[[Account], None] = check_reachable) -> WritePlan:
         """Check the log and the rights before any message is put, and list the newest records.
 
-        A batch write also publishes the newest record below its number. reach: raises ServiceError
-        if the account of a new log cannot be reached. Raises TransactionUnknown for a lower number
-        that is not known to be written, and what `commit` raises.
+        A batch write also publishes the newest record with a lower number. reach: function that
+        raises ServiceError if the account of a new log cannot be reached. Raises TransactionUnknown
+        if the number is lower than the newest number and is not known to be written. Also raises
+        the errors of `commit`.
         """
         self._log.open()
         settings = self._settings
@@ -150,7 +156,8 @@ class Transactions:
             key = names.batch_key(self._config.account.name, self._config.queue, settings.app_id)
             number = settings.version
         listing = self._log.listing(key or names.STREAMS)
-        if not listing.newest:  # later, an account that cannot be reached is an outage
+        # on later writes, an account that cannot be reached is treated as an outage
+        if not listing.newest:
             reach(self._config.account)
         if self._config.queue is not None:
             self._check_rights(self._config.queue)
@@ -169,21 +176,24 @@ class Transactions:
         return self._log.record(Transaction(key, listing.newest_of(key)))
 
     def _check_rights(self, queue: str) -> None:
-        """Raise AccessDenied if the credential may not update: a sender's role can put, but not
-        publish.
+        """Raise AccessDenied if the credential may not update messages.
 
-        A missing queue is no error here: the first put creates the queue, or fails with a better
-        error.
+        A sender's role can put messages, but not publish them.
+
+        A missing queue is not an error here, because the first put creates the queue, or fails with
+        a better error.
         """
         self._time_at(QueueRef(self._config.account.name, queue), CONTROL)
 
     # ── after the tasks ───────────────────────────────────────────────────────────────────────────
 
     def commit(self, plan: WritePlan, prepared: Sequence[Prepared]) -> Committed:
-        """Record and publish the tasks' messages; or publish the messages recorded before.
+        """Record and publish the tasks' messages.
 
-        If the commit fails, and no record can ever hold the tasks' messages, they are deleted.
-        Raises TransactionConflict, TransactionUnknown, TransactionExpired.
+        If the transaction is already recorded, publish the recorded messages.
+
+        If the commit fails, and no record can ever contain the tasks' messages, these messages are
+        deleted. Raises TransactionConflict, TransactionUnknown, TransactionExpired.
         """
         try:
             return self._commit(plan, prepared)
@@ -234,10 +244,12 @@ class Transactions:
         return replace(counts, is_same=is_same(head, prepared), discarded=discarded)
 
     def finish_below(self, transaction: Transaction) -> RecordHead | None:
-        """Publish the newest record below this number, since no later start publishes it.
+        """Publish the newest record with a lower number, since no later start would publish that
+        record.
 
-        Returns the head of the record; None if there is none, or if this number is recorded
-        already. Raises TransactionConflict if a higher number is recorded, and what `show` raises.
+        Returns the head of the record; None if there is no such record, or if this number is
+        already recorded. Raises TransactionConflict if a higher number is recorded, and the errors
+        of `show`.
         """
         listing = self._not_overtaken(transaction)
         below = listing.below(transaction)
@@ -246,7 +258,7 @@ class Transactions:
         record = self._log.record(below[0])
         if record and listing.is_finished(record.head):
             return record.head
-        # List again after reading the record: only the newest record may be published.
+        # List again after reading the record, because only the newest record may be published.
         again = self._not_overtaken(transaction)
         newest = again.newest_of(transaction.key)
         if newest == transaction.number:
@@ -279,7 +291,7 @@ class Transactions:
     ) -> TransactionRecord:
         """Return the existing record of this transaction, or record the tasks' messages.
 
-        below: head of the newest record below, which is finished.
+        below: head of the newest record with a lower number; this record is finished.
         """
         if step is Step.SHOW:
             found = self._log.record(transaction)
@@ -325,7 +337,9 @@ class Transactions:
             raise emptied(self._log.where)
 
     def _look_again(self, head: RecordHead, run: str) -> Listing:
-        """List the log again after reading the record: only the newest record may be published.
+        """List the log again after reading the record.
+
+        Only the newest record may be published.
 
         Raises TransactionConflict if a higher number is recorded, unless this record is finished.
         Raises TransactionUnknown if the start mark of this run is missing.
@@ -361,7 +375,8 @@ class Transactions:
                 found=found,
             )
         except LogDamaged:
-            # Raises if another process has recorded a higher number and removed the parts.
+            # This call raises if another process has recorded a higher number and removed the
+            # parts.
             if not self._look_again(head, "").is_finished(head):
                 raise
             return Shown()  # another process has published the record, and removed the parts
@@ -370,7 +385,8 @@ class Transactions:
         return next(self._log.hidden(record, done))[0].lease.queue
 
     def _time_at(self, queue: QueueRef, retry: RetryPolicy = REPLAY) -> ServiceClock:
-        """Return the clock of the queue service, which is asked once. Any answer has the time."""
+        """Return the clock of the queue service. The service is asked once; every answer contains
+        the time."""
         if self._clock is None:
             self._clock = clock_at(self._client, queue, retry)
         return self._clock
@@ -380,12 +396,12 @@ class Transactions:
     def abort(
         self, plan: WritePlan, prepared: Sequence[Prepared], *, is_missing: bool
     ) -> int | None:
-        """Delete the tasks' messages, if no record can ever hold them.
+        """Delete the tasks' messages, if no record can ever contain them.
 
         is_missing: a task failed, so `commit` was not called. If no task failed, a put of the
-        record may still take effect later. Then the messages are kept, unless the record of another
-        attempt exists. Returns how many messages may stay hidden until they expire; None if
-        unknown.
+        record may still take effect. In this case the messages are kept, unless the record of
+        another attempt exists. Returns the number of messages that may stay invisible until they
+        expire; None if unknown.
         """
         if not prepared:
             return 0
@@ -397,7 +413,8 @@ class Transactions:
         return self._leave(prepared)
 
     def _leave(self, prepared: Sequence[Prepared]) -> int:
-        """Delete the messages of these tasks. Returns how many messages may stay hidden."""
+        """Delete the messages of these tasks. Returns the number of messages that may stay
+        invisible."""
         leases = leases_of(prepared, self._config.account.name)
         deleted = delete_hidden(self._client, leases, self._config.parallelism)
         return deleted.left + sum(each.abandoned for each in prepared)

@@ -1,4 +1,4 @@
-"""Hidden messages of a transaction log, and the actions of a user on them: publish or delete."""
+"""Prepared messages of a transaction log, and the user's actions on them: publish or delete."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .show import DeleteCounts, Shown, clock_at, delete_hidden, show
 
 @dataclass(frozen=True, slots=True)
 class FoundTransaction:
-    """A record, and its progress.
+    """A record and its progress.
 
-    done: number of its messages that need no publishing. is_finished: the record has its final
-    mark. is_newest: False if its writer has recorded a higher number. Then the record is not
-    published: it may be a repetition that appeared late.
+    done: number of messages of the record that need no publishing. is_finished: the record has its
+    final mark. is_newest: False if the record's writer has recorded a higher number; such a record
+    is not published, because it may be a repeated put that appeared late.
     """
 
     record: TransactionRecord
@@ -31,14 +31,14 @@ class FoundTransaction:
 
     @property
     def about(self) -> str:
-        """Transaction in words."""
+        """Description of the transaction, for messages."""
         return about(self.record.head)
 
 
 def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
-    """Yield the newest record of each writer of this log, and lower records that are not finished.
+    """Yield the newest record of each writer of this log, and older records that are not finished.
 
-    Raises ServiceError, and LogDamaged for a record that is not as it was written.
+    Raises ServiceError, and LogDamaged for a damaged record.
     """
     listing = wal.listing("")
     for transaction in listing.newest_transactions:
@@ -57,9 +57,9 @@ def records(wal: TransactionLog) -> Iterator[FoundTransaction]:
 def finish(
     config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> Shown:
-    """Publish the remaining messages of a record, as a start of its query would.
+    """Publish the remaining messages of a record, as a start of the query would do.
 
-    Returns at once if a higher number was recorded meanwhile. Raises what `show` raises.
+    Returns at once if a higher number was recorded in the meantime. Raises the errors of `show`.
     """
     head = each.record.head
     first = next(wal.hidden(each.record, each.done))[0].lease.queue
@@ -80,11 +80,11 @@ def finish(
 def discard(
     config: SinkConfig, wal: TransactionLog, client: QueueClient, each: FoundTransaction
 ) -> DeleteCounts:
-    """Delete the messages that a record still hides. The transaction then counts as done.
+    """Delete the messages of a record that are not published. The transaction then counts as done.
 
     All messages are checked before the first delete. The mark is written after the deletes, so that
     no message can be published later. Raises ServiceError, LogDamaged, LogConflict. If a delete
-    fails, the record is not marked: run the command again.
+    fails, the record is not marked, and the user must run the command again.
     """
     wal.check(each.record, each.done)
 

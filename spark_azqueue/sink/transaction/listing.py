@@ -1,4 +1,4 @@
-"""Decides from a log's listing whether a transaction is written, published or passed over. Pure."""
+"""Decides from a log's listing whether to write, publish or skip a transaction. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Step(enum.Enum):
 
 
 class PassedOver(enum.Enum):
-    """Knowledge about a transaction below the newest one."""
+    """Knowledge about a transaction that is older than the newest transaction."""
 
     STREAM = (
         "they were written before, and the checkpoint was rolled back. (A copied checkpoint has"
@@ -32,19 +32,20 @@ class PassedOver(enum.Enum):
 
 
 START_EVERY = 50
-"""Batches after which a long run writes a new start."""
+"""Number of batches after which a long run writes another start."""
 
 STARTS_KEPT = 2 * START_EVERY
-"""Starts of runs are removed after this many batches."""
+"""Number of batches after which the start of a run is removed."""
 
 
 @dataclass(frozen=True)
 class Listing:
     """Contents of a log at one moment, by the names of its objects.
 
-    where: the log, for texts. listed: the objects. recorded: the numbers of each key, ascending.
-    starts: of each key and run. lost: by key, the highest number that has a mark, if its record and
-    all higher records are missing.
+    where: place of the log, for messages. listed: the objects. recorded: the recorded numbers of
+    each key, ascending. starts: for each key and run, the newest number when the run began. lost:
+    for each key, the highest number that has a mark, if the record of this number and all higher
+    records are missing.
     """
 
     where: str
@@ -76,37 +77,38 @@ class Listing:
         return {key: numbers[-1] for key, numbers in self.recorded.items()}
 
     def marked(self, head: RecordHead) -> int:
-        """Return how many messages of this record need no publishing any more."""
+        """Return the number of messages of this record that need no publishing any more."""
         return names.marked_in(self.listed, head.transaction, head.nonce, head.rows)
 
     def is_finished(self, head: RecordHead) -> bool:
-        """Return True if no message of this record is left to publish: the record has its final
-        mark."""
+        """Return True if the record has its final mark, so that no message is left to publish."""
         return self.marked(head) == head.rows
 
     def below(self, transaction: Transaction) -> list[Transaction]:
-        """Return the recorded transactions of the key with a lower number, the highest first."""
+        """Return the recorded transactions of the same key with lower numbers, highest first."""
         key, number = transaction
         return [
             Transaction(key, each) for each in reversed(self.recorded.get(key, ())) if each < number
         ]
 
     def not_written(self, head: RecordHead) -> list[Transaction]:
-        """Return the recorded transactions below this record that it does not name as written.
+        """Return the recorded transactions with lower numbers that this record does not name as
+        written.
 
-        An unfinished record whose number is written is a repetition that appeared late.
+        If a number is written but its record is unfinished, the record is a repeated put that
+        appeared late.
         """
         return [
             each for each in self.below(head.transaction) if not holds(head.written, each.number)
         ]
 
     def outlived_by(self, head: RecordHead, finished: Collection[int]) -> list[str]:
-        """Return the names of objects that are not needed once this record is published: heads
-        first.
+        """Return the names of objects that are not needed after this record is published. Heads
+        come first.
 
-        finished: lower numbers whose records are finished, beside the numbers that the record names
-        as written. Objects of all other numbers stay, even parts without a record: their record may
-        still appear.
+        finished: lower numbers whose records are finished, in addition to the numbers that this
+        record names as written. Objects of all other numbers are kept. Parts without a record are
+        also kept, because their record may still appear.
         """
         key, number = head.transaction
         over = []
@@ -117,39 +119,40 @@ class Listing:
                 is_over = found.number < number - STARTS_KEPT
             elif found.number < number:
                 is_over = found.number in finished or holds(head.written, found.number)
-            else:  # objects of an attempt that lost
+            else:  # objects of an attempt whose record was not accepted
                 is_over = found.kind is not ObjectKind.RECORD and found.tag != head.nonce
             if is_over:
                 over.append((found.kind is not ObjectKind.RECORD, found.name))
         return [name for _, name in sorted(over)]
 
     def newest_of(self, key: str) -> int:
-        """Return the highest number of this key, -1 without any."""
+        """Return the highest number of this key, or -1 if the key has no number."""
         return max(self.recorded.get(key, ()), default=-1)
 
     @property
     def newest_transactions(self) -> list[Transaction]:
-        """For each key, the transaction with the highest number."""
+        """Transaction with the highest number, for each key."""
         return [Transaction(*each) for each in sorted(self.newest.items())]
 
     def start(self, transaction: Transaction, run: str) -> int | None:
-        """Return the newest number when this run began, None if this is its first transaction."""
+        """Return the newest number when this run began; None if the run has no transaction yet."""
         return self.starts.get((transaction.key, run))
 
     def needs_start(self, transaction: Transaction, run: str) -> bool:
-        """Return True if the run has no start, or only one that is soon removed."""
+        """Return True if the run has no start, or if its start is removed soon."""
         number = transaction.number
         return bool(run) and (self.start(transaction, run) is None or number % START_EVERY == 0)
 
     def has_higher(self, transaction: Transaction) -> bool:
-        """Return True if a higher number is recorded: then this transaction is never published."""
+        """Return True if a higher number is recorded, so that this transaction is never
+        published."""
         return self.newest_of(transaction.key) > transaction.number
 
     def step(self, transaction: Transaction, *, is_strict: bool) -> Step:
         """Return the next step for this transaction.
 
         is_strict: failOnDataLoss. Raises TransactionUnknown, before any change, if the log does not
-        know the batch before.
+        know the previous batch.
         """
         newest = self.newest_of(transaction.key)
         number = transaction.number
@@ -162,10 +165,11 @@ class Listing:
     def check_stranger(self, transaction: Transaction, run: str, writer: str) -> None:
         """Raise TransactionConflict if a record proves that another run writes at the same time.
 
-        writer: the run that wrote the record. A process before this run may have recorded this
-        run's first transaction. A process before this run may record a later transaction only if
-        the checkpoint was rolled back while the process still ran. Such a record looks like the
-        record of a second query, so this run stops; the next run accepts the record as its first.
+        writer: the run that wrote the record. An earlier process of the query may have recorded
+        this run's first transaction. An earlier process can record a later transaction only if the
+        checkpoint was rolled back while that process still ran. Such a record looks like the record
+        of a second query, so this run stops; the next run accepts the record as its first
+        transaction.
         """
         number = transaction.number
         start = self.start(transaction, run)
@@ -173,20 +177,22 @@ class Listing:
             raise recorded_by_another(self.where, number, start)
 
     def check_written(self, transaction: Transaction, newest: RecordHead) -> None:
-        """Raise TransactionUnknown for a lower batch that the newest record does not name as
+        """Raise TransactionUnknown for an older batch that the newest record does not name as
         written.
 
-        Only for a stream. The batch was not sent by this run, and may be nowhere.
+        Applies only to streams. This run did not send the batch, and perhaps no run has sent it.
         """
         number = transaction.number
         if transaction.is_batch_of_stream and not holds(newest.written, number):
             raise batch_not_known(self.where, number, newest.transaction.number)
 
     def gap(self, transaction: Transaction) -> str:
-        """Return why the log does not know the batch before this one; "" if it does.
+        """Return the reason why the log does not know the previous batch; "" if the log knows this
+        batch.
 
-        Batch writes may skip numbers. A mark is written after its record: a mark without a record
-        means that the record was deleted, and with it the evidence that its messages were sent.
+        Batch writes may skip numbers. A mark is written after its record. So a mark without a
+        record means that the record was deleted, and that the log can no longer show that the
+        record's messages were sent.
         """
         newest = self.newest_of(transaction.key)
         if transaction.number <= (lost := self.lost.get(transaction.key, -1)):

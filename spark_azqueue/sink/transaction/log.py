@@ -1,7 +1,7 @@
 """Transaction log: reads, writes and removes the objects of one folder.
 
-This module makes no decisions: `listing.py` interprets a listing, and `commit.py` has the order of
-steps.
+This module makes no decisions: `listing.py` interprets a listing, and `commit.py` defines the order
+of the steps.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _packed(hidden: Sequence[Hidden]) -> Chunk:
 
 
 def unpack_chunk(chunk: Chunk, account: str) -> list[Hidden]:
-    """Unpack the messages of a chunk. account: of their queues. Raises Damaged."""
+    """Unpack the messages of a chunk. account: storage account of the queues. Raises Damaged."""
     count = chunk.rows
     check_count(count, chunk.data)
     with unpacked(chunk.data, chunk.size) as stream:
@@ -93,8 +93,10 @@ _PART_AT_MOST = PART_BYTES + CHUNK_AT_MOST
 _MARK_AT_MOST = 4_096
 
 _READ_BELOW = 20
-"""Most older records that are read before they are removed, if the newest record does not name them
-as written."""
+"""Maximum number of older records that are read before a removal.
+
+Only records that the newest record does not name as written are read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,16 @@ class TransactionRecord:
 
 
 class TransactionLog(Journal):
-    """One folder. Keeps only the id of the folder: everything that survives a restart is stored."""
+    """Transaction log in one folder.
+
+    The instance keeps only the id of the folder in memory; all other state is in the folder.
+    """
 
     def __init__(
         self, store: LogStore, account: str, queues: Collection[str] | None = None
     ) -> None:
-        """account: of the queues. queues: allowed queues of messages; None: any queue of the
-        account.
+        """account: storage account of the queues. queues: names of the queues that messages may
+        have; None for any queue of the account.
 
         Nothing is sent before the first method is called.
         """
@@ -130,8 +135,8 @@ class TransactionLog(Journal):
     ) -> TransactionLog:
         """Return the log that these options name.
 
-        account: of the queues. store: replaces the store of the options. within_s: see `log_store`.
-        queues: see `__init__`.
+        account: storage account of the queues. store: used in place of the store of the options.
+        within_s: see `log_store`. queues: see `__init__`.
         """
         store = store or log_store(settings.place, settings.account, TRANSACTIONS, within_s)
         return cls(store, account.name, queues)
@@ -141,7 +146,7 @@ class TransactionLog(Journal):
         return Listing.of(self.where, self.store.names(names.FOLDER, prefix))
 
     def record(self, transaction: Transaction) -> TransactionRecord | None:
-        """Read the record of this transaction, None if there is none."""
+        """Read the record of this transaction. Returns None if there is no record."""
 
         def parse(data: bytes) -> TransactionRecord:
             record = TransactionRecord(*RecordHead.from_bytes(data, transaction))
@@ -152,7 +157,7 @@ class TransactionLog(Journal):
         return self.read(names.record(transaction), RECORD_HEAD_AT_MOST, parse)
 
     def begin(self, key: str, newest: int, run: str) -> None:
-        """Write that this run begins, and which number is the newest."""
+        """Write the start of this run, with the newest number."""
         self.store.put_new(names.start(key, newest, run), sealed({"version": 1}))
 
     def put_parts(self, head: RecordHead, parts: Sequence[bytes]) -> None:
@@ -161,34 +166,36 @@ class TransactionLog(Journal):
             name = names.part(head.transaction, head.nonce, number)
             self.store.put_new(
                 name, data
-            )  # an existing part is from this attempt: its name has the nonce
+            )  # an existing part is of this attempt, because its name has the nonce
 
     def put_head(self, record: TransactionRecord) -> bool:
-        """Record a transaction: this is the moment of commit. False if it is recorded already.
+        """Record a transaction. This call commits the transaction. Returns False if it was already
+        recorded.
 
-        Raises ServiceError; `may_have_taken_effect` is True if the record may exist, or appear
-        later.
+        Raises ServiceError. The error's `may_have_taken_effect` is True if the record may exist, or
+        may appear later.
         """
         name = names.record(record.head.transaction)
         return self.store.put_new(name, record.head.to_bytes(record.inline))
 
     def need_record(self, transaction: Transaction) -> TransactionRecord:
-        """Return a record that existed a moment ago. Raises LogDamaged if it is missing."""
+        """Return a record that existed a moment ago. Raises LogDamaged if the record is missing."""
         found = self.record(transaction)
         if found is None:
             raise vanished(self.store, names.record(transaction))
         return found
 
     def mark(self, head: RecordHead, count: int, notes: dict[str, Any]) -> None:
-        """Write that the first `count` messages need no publishing. notes: for people."""
+        """Write a mark that the first `count` messages need no publishing. notes: values for
+        people."""
         value = {"version": 1, "nonce": head.nonce, "count": count, **notes}
         self.store.put_new(names.progress_mark(head.transaction, head.nonce, count), sealed(value))
 
     def last_show(self, head: RecordHead) -> dict[str, float]:
-        """Return the notes of the final mark, for people; {} without one. No decision uses them.
+        """Return the notes of the final mark, for people; {} without a final mark.
 
-        Anyone with write access to the folder may have changed the notes: only numbers are
-        returned.
+        No decision may use the notes, because anyone with write access to the folder may have
+        changed them. Only numbers are returned.
         """
         data = self.store.get(
             names.progress_mark(head.transaction, head.nonce, head.rows), _MARK_AT_MOST
@@ -208,9 +215,9 @@ class TransactionLog(Journal):
     def hidden(self, record: TransactionRecord, skip: int) -> Iterator[list[Hidden]]:
         """Yield the messages of a record, chunk by chunk, without the first `skip` messages.
 
-        Raises LogDamaged, also for a missing part. A missing part is no damage if all messages have
-        been marked meanwhile. Raises LogConflict for a message of a queue that the options do not
-        name.
+        Raises LogDamaged for damage, and for a missing part. The caller must check whether another
+        process has marked all messages in the meantime, because a missing part is then no damage.
+        Raises LogConflict if a message is in a queue that the options do not name.
         """
         left = skip
         for part, refs in record.head.chunks_by_part():
@@ -237,21 +244,23 @@ class TransactionLog(Journal):
     def queues(self, record: TransactionRecord, skip: int) -> set[str]:
         """Return the queues of the record's messages, without the first `skip` messages.
 
-        Raises what `hidden` raises.
+        Raises the errors of `hidden`.
         """
         return {each.lease.queue.name for chunk in self.hidden(record, skip) for each in chunk}
 
     def _check_queues(self, head: RecordHead, hidden: Sequence[Hidden]) -> None:
-        """Raise LogConflict for other queues: anyone with write access to the folder can name any
-        queue."""
+        """Raise LogConflict for queues that the options do not name.
+
+        Anyone with write access to the folder could add any queue to a record.
+        """
         if self._queues is None:
             return
         if foreign := sorted({each.lease.queue.name for each in hidden}.difference(self._queues)):
             raise foreign_queues(self.where, about(head), foreign)
 
     def check(self, record: TransactionRecord, skip: int) -> None:
-        """Read all messages that `hidden` would yield, and raise its errors before any is
-        published."""
+        """Read all messages that `hidden` would yield, so that errors are raised before any message
+        is published."""
         for _ in self.hidden(record, skip):
             pass
 
@@ -262,10 +271,11 @@ class TransactionLog(Journal):
         return data
 
     def clean(self, head: RecordHead, listing: Listing) -> None:
-        """Remove objects that are not needed once this record is published. listing: from before.
+        """Remove objects that are not needed after this record is published. listing: listing from
+        before the publishing.
 
-        Heads are removed first: parts without a head are never read. A record that may be
-        unfinished is kept with all its objects. A failed removal is repeated the next time.
+        Heads are removed first, because parts without a head are never read. If a record may be
+        unfinished, all its objects are kept. If a removal fails, the next call repeats the removal.
         """
         try:
             over = listing.outlived_by(head, self.finished(listing, head))
@@ -277,7 +287,8 @@ class TransactionLog(Journal):
         self.remove([*over, *sorted(own & listed)])
 
     def finished(self, listing: Listing, head: RecordHead) -> set[int]:
-        """Return lower numbers whose records are finished, but not known to this record as written.
+        """Return lower numbers whose records are finished, but which this record does not name as
+        written.
 
         Only the highest of these records are read, so that many old records do not slow each batch.
         """
@@ -294,7 +305,7 @@ class TransactionLog(Journal):
 
 
 def about(head: RecordHead) -> str:
-    """Return the transaction in words, for people."""
+    """Return a description of the transaction, for messages."""
     what = "batch" if head.transaction.key.startswith(names.STREAMS) else "txnVersion"
     who = "query" if head.transaction.key.startswith(names.STREAMS) else "txnAppId"
     return f"{what} {head.transaction.number} of {who} {json.dumps(head.about)}"

@@ -21,7 +21,7 @@ from spark_azqueue.journal.codec import digest_of
 FOLDER = "txn"
 
 STREAMS = "s"
-"""First letter of the keys of streams."""
+"""First letter of the key of a stream."""
 
 _BATCHES = "t"
 
@@ -39,8 +39,8 @@ class ObjectKind(enum.Enum):
 
 
 class RecordName(NamedTuple):
-    """Parts of a name. tag: the run of a start, the nonce of a part or mark. amount: its last
-    number."""
+    """Parts of an object's name. tag: the run of a start, or the nonce of a part or mark. amount:
+    the last number in the name."""
 
     name: str
     kind: ObjectKind
@@ -56,7 +56,8 @@ _NAME = re.compile(
 
 
 class Transaction(NamedTuple):
-    """Identity of a transaction: its writer and its number. A number is written once."""
+    """Identity of a transaction: the key of its writer, and its number. A number is written
+    once."""
 
     key: str
     number: int
@@ -71,7 +72,8 @@ class Transaction(NamedTuple):
 
 
 def stream_key(query_id: str) -> str:
-    """Return the key of a query. query_id: as Spark writes it. Raises ValueError for no UUID."""
+    """Return the key of a query. query_id: the query's UUID from Spark. Raises ValueError if the id
+    is not a UUID."""
     digits = query_id.replace("-", "").lower()
     if not re.fullmatch(r"[0-9a-f]{32}", digits):
         raise ValueError(f"{query_id!r} is no id of a query")
@@ -81,7 +83,7 @@ def stream_key(query_id: str) -> str:
 def batch_key(account: str, queue: str | None, app_id: str) -> str:
     """Return the key of batch writes.
 
-    The key contains the queue, so that writes of one batch to two queues are two transactions.
+    The key contains the queue, so writes of one batch to two queues are two transactions.
     """
     whole = "\n".join((account, queue or "", app_id))
     return _BATCHES + digest_of(whole.encode())
@@ -108,7 +110,7 @@ def progress_mark(transaction: Transaction, nonce: str, count: int) -> str:
 
 
 def as_record_name(name: str) -> RecordName | None:
-    """Read the name of an object; None for any other name."""
+    """Parse the name of an object. Returns None for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -118,7 +120,7 @@ def as_record_name(name: str) -> RecordName | None:
 
 
 def all_parsed(listed: Iterable[str]) -> tuple[RecordName, ...]:
-    """Read a listing; names of other objects are left out."""
+    """Parse the names in a listing. Names of other objects are left out."""
     return tuple(filter(None, map(as_record_name, listed)))
 
 
@@ -132,7 +134,10 @@ def records_in(listed: Iterable[RecordName]) -> dict[str, list[int]]:
 
 
 def starts_in(listed: Iterable[RecordName]) -> dict[tuple[str, str], int]:
-    """Return the newest number when each run began; the lowest if a run wrote several starts."""
+    """Return, for each run, the newest number when the run began.
+
+    If a run wrote several starts, the lowest number is returned.
+    """
     found: dict[tuple[str, str], int] = {}
     for each in listed:
         if each.kind is ObjectKind.START:

@@ -1,7 +1,8 @@
 """Record of a transaction: the messages that the transaction publishes. Pure values.
 
-The head names the writer and lists the chunks. The chunks hold the receipts: in the head itself for
-a small transaction, in parts for a large one. A value that is not as it was written raises Damaged.
+The head names the writer and lists the chunks. The chunks contain the receipts. The chunks of a
+small transaction are in the head itself; the chunks of a large transaction are in parts. Reading a
+damaged value raises Damaged.
 
     header (JSON) | newline | its digest | newline | chunks
 """
@@ -39,26 +40,28 @@ from spark_azqueue.service.messages import Lease
 from .names import HIGHEST_TXN_VERSION, Transaction
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""First and last number of each range, ascending, with a gap between two ranges."""
+"""Ranges of numbers: the first and last number of each range, ascending, with a gap between
+ranges."""
 
 RANGES_AT_MOST = 1_000
-"""Most ranges; the lowest are dropped.
+"""Maximum number of ranges; if there are more, the lowest ranges are dropped.
 
-A txnVersion made of the date, such as 20260131, takes twelve ranges a year.
+A txnVersion that is a date, such as 20260131, needs twelve ranges a year.
 """
 
 CHUNK_ROWS = 20_000
-"""Most messages in one chunk: some 2 MB."""
+"""Maximum number of messages in one chunk, about 2 MB."""
 
 CHUNK_AT_MOST = CHUNK_ROWS * (MAX_ID + MAX_RECEIPT + 64 + 32)
-"""Most bytes of a chunk, packed or not."""
+"""Maximum bytes of a chunk, before and after compression."""
 
 
 class Hidden(NamedTuple):
-    """A prepared message, put hidden.
+    """A prepared message.
 
-    due: when the message is to be visible; 0: as soon as it is published. expires: when the service
-    removes the message. Both times are by the service's clock, in seconds since 1970.
+    due: when the message must become visible; 0 for the time at which it is published. expires:
+    when the service removes the message. Both times are by the service's clock, in seconds since
+    1970.
     """
 
     lease: Lease
@@ -84,12 +87,12 @@ class Chunk:
 class Prepared:
     """Result of one task for its transaction, sent to the driver.
 
-    token: random, of this attempt of the task. query, run, batch: of the stream, "" and -1 for a
-    batch write. rows: number of rows that the task was given. skipped: the task put nothing, since
-    the transaction is recorded. expires: the first expiry, 0 without messages. abandoned: number of
-    messages that may have been put in addition, because answers were lost. log: id of the log that
-    the plan was made from. texts: digest of all texts in their order, "" if the order means
-    nothing.
+    token: random id of this attempt of the task. query, run, batch: ids of the stream, its run and
+    its batch; "", "" and -1 for a batch write. rows: number of rows of the task. skipped: the task
+    put nothing, because the transaction is already recorded. expires: earliest expiry of the
+    messages; 0 without messages. abandoned: number of additional messages that may have been put,
+    because answers were lost. log: id of the log from which the plan was made. texts: digest of all
+    texts in their order; "" if the order has no meaning.
     """
 
     token: str
@@ -108,7 +111,7 @@ class Prepared:
 RECORD_VERSION = 1
 
 INLINE_AT_MOST = 2**20
-"""Most bytes of chunks in the head."""
+"""Maximum bytes of chunks in the head."""
 
 PART_BYTES = 4 * 2**20
 """Approximate bytes of chunks in a part."""
@@ -116,20 +119,20 @@ PART_BYTES = 4 * 2**20
 RECORD_HEAD_AT_MOST = 16 * 2**20
 CHUNKS_AT_MOST = 200_000
 _VALUES_AT_MOST = 6 * CHUNKS_AT_MOST + 3 * RANGES_AT_MOST + 1_000
-"""Most values of a header."""
+"""Maximum number of JSON values in a header."""
 
 _IN_HEAD = -1
 
 _ABOUT_AT_MOST = 160
-"""Most characters.
+"""Maximum number of characters of `about`.
 
-With up to 12 bytes each in JSON, they stay within what `text` reads.
+A character takes up to 12 bytes in JSON, so the value is short enough for `text`.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """Place of a chunk: its part, or the head (-1). The other fields: see `Chunk`."""
+    """Place of a chunk. part: number of the part; -1 for the head. Other fields: see `Chunk`."""
 
     part: int
     rows: int
@@ -169,13 +172,13 @@ _WRITTEN = Coded(lambda found, name: read_ranges(found[name], found["number"]), 
 class RecordHead:
     """Head of a record.
 
-    nonce: of the attempt that wrote the record. run: of the stream, "" for a batch write. about:
-    the query's id, or the `txnAppId`, for people. given: number of rows that the write was given;
-    rows beyond the record's messages were not put (`onRowError`, for example). expires: the first
-    expiry of its messages, 0 without messages. recorded: time of the record by the service's clock,
-    in seconds since 1970. abandoned: number of messages that may stay hidden until they expire,
-    because answers to their puts were lost. written: lower numbers that are known to be completely
-    written. texts: see `Prepared`.
+    nonce: id of the attempt that wrote the record. run: run of the stream; "" for a batch write.
+    about: the query's id, or the `txnAppId`, for people. given: number of rows of the write; if
+    this is more than the record's messages, the other rows were not put (for example because of
+    `onRowError`). expires: earliest expiry of the messages; 0 without messages. recorded: time of
+    the record by the service's clock, in seconds since 1970. abandoned: number of messages that may
+    stay invisible until they expire, because answers to their puts were lost. written: lower
+    numbers that are known to be completely written. texts: see `Prepared`.
     """
 
     transaction: Annotated[Transaction, _TRANSACTION]
@@ -193,7 +196,7 @@ class RecordHead:
 
     @property
     def written_then(self) -> Ranges:
-        """Numbers that are completely written once this record is finished."""
+        """Numbers that are completely written after this record is finished."""
         return extended(self.written, self.transaction.number)
 
     @property
@@ -202,7 +205,7 @@ class RecordHead:
         return sum(each.rows for each in self.chunks)
 
     def chunks_by_part(self) -> list[tuple[int, list[ChunkRef]]]:
-        """Return the chunks of each part that has chunks, ascending; part -1 is the head."""
+        """Return each part's number and chunks, ascending. Part -1 is the head."""
         found: dict[int, list[ChunkRef]] = {}
         for each in self.chunks:
             found.setdefault(each.part, []).append(each)
@@ -211,14 +214,14 @@ class RecordHead:
     def to_bytes(self, inline: bytes) -> bytes:
         """Encode the head. inline: the chunks in the head."""
         value = {"version": RECORD_VERSION, **as_json(self)}
-        value["chunks"] = value.pop("chunks")  # always the last value, in every release
+        value["chunks"] = value.pop("chunks")  # in every release, chunks must be the last value
         return sealed(value) + b"\n" + inline
 
     @classmethod
     def from_bytes(cls, data: bytes, wanted: Transaction) -> tuple[RecordHead, bytes]:
         """Decode a head, and the chunks in it.
 
-        wanted: the transaction in the head's name. Raises Damaged.
+        wanted: the transaction that the object's name contains. Raises Damaged.
         """
         line, _, rest = data.partition(b"\n")
         digest, _, inline = rest.partition(b"\n")
@@ -233,7 +236,7 @@ class RecordHead:
 
 
 def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[Chunk]:
-    """Yield the chunks of one part, checked. skip: number of chunks to leave out at the start.
+    """Check and yield the chunks of one part. skip: number of chunks to leave out at the start.
 
     Raises Damaged.
     """
@@ -249,15 +252,18 @@ def chunks_in(refs: Iterable[ChunkRef], data: bytes, skip: int = 0) -> Iterator[
 
 
 def nonce_of(prepared: Sequence[Prepared]) -> str:
-    """Return the id of one attempt to write a transaction, made of its tasks' tokens.
+    """Return the id of one attempt to write a transaction, made from the tokens of the attempt's
+    tasks.
 
-    `commit` and `abort` of one attempt run in different processes, and compute the same id.
+    The calls of `commit` and `abort` for one attempt run in different processes, and compute the
+    same id.
     """
     return digest_of("\n".join(sorted(each.token for each in prepared)).encode())
 
 
 def placed(chunks: Sequence[Chunk]) -> tuple[tuple[ChunkRef, ...], list[bytes], bytes]:
-    """Distribute the chunks. Returns their places, the parts, and the bytes in the head."""
+    """Distribute the chunks over the head and parts. Returns the chunks' places, the parts, and the
+    bytes for the head."""
     if sum(len(each.data) for each in chunks) <= INLINE_AT_MOST:
         refs = tuple(_ref(each, _IN_HEAD) for each in chunks)
         return refs, [], b"".join(each.data for each in chunks)
@@ -296,14 +302,16 @@ def holds(ranges: Ranges, number: int) -> bool:
 
 
 def extended(ranges: Ranges, number: int) -> Ranges:
-    """Return the ranges extended by a number above all their numbers."""
+    """Return the ranges with one more number, which must be higher than all numbers in the
+    ranges."""
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))
     return (*ranges, (number, number))[-RANGES_AT_MOST:]
 
 
 def read_ranges(value: object, below: int) -> Ranges:
-    """Read ranges from a record of number `below`. Raises Damaged."""
+    """Read ranges from a record. below: number of the record; every number must be lower. Raises
+    Damaged."""
     if not isinstance(value, list) or len(value) > RANGES_AT_MOST:
         raise Damaged("'written' is not valid")
     before = -2

@@ -1,4 +1,4 @@
-"""Errors of a transaction and its log: their texts. `what`: the transaction, in words."""
+"""Errors of a transaction and its log. The parameter `what` describes the transaction in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .names import Transaction
 
 
 def gap_below(gap: str) -> TransactionUnknown:
-    """Error for a log that does not know the batch before. gap: a sentence about the gap."""
+    """Error for a log that does not know the previous batch. gap: a sentence about the gap."""
     return TransactionUnknown(
         f"{gap} Nothing was sent. If the last batch was completely written, or may be"
         " duplicated, set failOnDataLoss=false for one start; otherwise name or restore the"
@@ -41,7 +41,7 @@ def recorded_by_another(where: str, number: int, start: int) -> TransactionConfl
 
 
 def overtaken(where: str, number: int) -> TransactionConflict:
-    """Error for a transaction that a higher number has overtaken."""
+    """Error for a transaction if another process has recorded a higher number."""
     return TransactionConflict(
         f"a higher number than {number} was recorded in {where} while"
         " this transaction was written, so this process shows no more of its messages: another"
@@ -51,7 +51,10 @@ def overtaken(where: str, number: int) -> TransactionConflict:
 
 
 def record_gone(where: str, transaction: Transaction) -> TransactionConflict:
-    """Error for a missing record: the tasks put nothing, because the record existed then."""
+    """Error for a record that existed when the tasks began, and is missing now.
+
+    The tasks put nothing, because the record existed.
+    """
     return TransactionConflict(
         f"{transaction} was recorded in {where} when the tasks began, so they put"
         " nothing, and the record is gone: was it discarded? Start again"
@@ -68,8 +71,8 @@ def emptied(where: str) -> TransactionUnknown:
 
 
 def batch_not_known(where: str, number: int, newest: int) -> TransactionUnknown:
-    """Error for a batch of a stream that the newest record, of a higher batch, does not name as
-    written."""
+    """Error for a batch of a stream that is older than the newest record, and that this record does
+    not name as written."""
     return TransactionUnknown(
         f"the query is at batch {number}, and the transaction log {where} has a record of the"
         f" later batch {newest}, which does not say that batch {number} was ever written. Nothing"
@@ -82,7 +85,8 @@ def batch_not_known(where: str, number: int, newest: int) -> TransactionUnknown:
 def version_not_known(
     where: str, app_id: str | None, number: int, newest: int
 ) -> TransactionUnknown:
-    """Error for a txnVersion below the newest one that is not known to be completely written."""
+    """Error for a txnVersion that is lower than the newest and is not known to be completely
+    written."""
     return TransactionUnknown(
         f"txnVersion {number} of txnAppId {json.dumps(app_id)} is not known to be written:"
         f" in {where}, {newest} is the newest, and numbers must increase. Nothing was sent. To"
@@ -105,7 +109,7 @@ def foreign_queues(where: str, what: str, names: Collection[str]) -> LogConflict
 
 
 def too_little_time(what: str, left_s: int, rows: int, needed_s: int) -> TransactionExpired:
-    """Error for messages that may expire before all of them are published."""
+    """Error for a transaction whose messages may expire before all messages are published."""
     return TransactionExpired(
         f"{what}: its first message expires in {left_s:,} s, and showing all"
         f" {rows:,} messages may take {needed_s:,} s, so nothing was recorded and nothing is"

@@ -1,4 +1,4 @@
-"""Publishes the messages of a record: many updates in parallel, with marks of progress."""
+"""Publishes the messages of a record with parallel updates, and marks the progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .refusals import expired_unseen
 log = logging.getLogger(__name__)
 
 MARK_EVERY = 10_000
-"""Messages between two marks: at most this many updates are repeated after a kill."""
+"""Number of messages between two marks. At most this number of updates is repeated after a kill."""
 
 DELETES_WITHIN_S = 60.0
 
@@ -39,10 +39,10 @@ DELETES_WITHIN_S = 60.0
 class Shown:
     """Counts of the messages of a record.
 
-    shown: published by this process. before: refused, since an earlier update with the same receipt
-    took effect. vanished: missing before any process could publish them, since their queue was
-    cleared or deleted. expired: not published in time. seconds: from the first request to the last
-    answer.
+    shown: messages that this process published. before: messages that were published before, so the
+    service refused their receipts. vanished: messages that were missing before any process could
+    publish them, because their queue was cleared or deleted. expired: messages that were not
+    published in time. seconds: time from the first request to the last answer.
     """
 
     shown: int = 0
@@ -53,26 +53,31 @@ class Shown:
 
 
 class ServiceClock:
-    """Clock of the queue service, from the Date of one of its answers."""
+    """Clock of the queue service, computed from the Date of one answer."""
 
     def __init__(self, date: datetime, wall: Callable[[], float] = time.time) -> None:
-        """date: of an answer that has just arrived. wall: this machine's clock."""
+        """date: Date of an answer that has just arrived. wall: this machine's clock, seconds since
+        1970."""
         self._wall = wall
         self._ahead = date.timestamp() - wall()
 
     def now(self) -> int:
-        """Return seconds since 1970: never ahead of the service, about a second behind at most."""
+        """Return the service's time in seconds since 1970.
+
+        The result is never ahead of the service, and at most about one second behind.
+        """
         return math.floor(self._wall() + self._ahead)
 
     def here(self, moment: int) -> float:
-        """Convert a moment of the service's clock to this machine's clock, never too early."""
+        """Convert a time of the service's clock to this machine's clock. The result is never too
+        early."""
         return moment - self._ahead
 
 
 def clock_at(client: QueueClient, queue: QueueRef, retry: RetryPolicy) -> ServiceClock:
-    """Ask this queue for the service's time. A missing queue answers, too.
+    """Ask this queue for the service's time. Even a missing queue returns the time.
 
-    Raises ServiceError, AccessDenied if the credential may not update there.
+    Raises ServiceError, and AccessDenied if the credential may not update messages of the queue.
     """
     try:
         return ServiceClock(retry(client.queue(queue).check))
@@ -92,13 +97,14 @@ def show(
     most: int | None,
     found: Shown | None = None,
 ) -> Shown:
-    """Make the messages of a record visible, and mark them.
+    """Make the messages of a record visible, and write marks of the progress.
 
-    done: number of messages at the start that need no publishing. is_ours: this process has just
-    written the record. is_strict: failOnDataLoss. most: requests in parallel; None: limited by the
-    queues' limits. found: counts are added here, even if an error or Ctrl-C ends the call. Raises
-    ServiceError, LogDamaged, and TransactionExpired for messages that were not published in time:
-    the other messages are published by then.
+    done: number of messages at the start of the record that need no publishing. is_ours: this
+    process has just written the record. is_strict: failOnDataLoss. most: maximum number of parallel
+    requests; None: limited only by the queues' limits. found: counts are added to this object, even
+    if an error or Ctrl-C ends the call. Raises ServiceError and LogDamaged. Raises
+    TransactionExpired if messages were not published in time; all other messages are published
+    before this error.
     """
     began = time.monotonic()
     if not is_ours:  # anyone with write access to the folder may have changed it
@@ -108,7 +114,7 @@ def show(
 
 
 class _Showing:
-    """One call of `show`. Tags are positions of messages in the record."""
+    """One call of `show`. The tags of requests are positions of messages in the record."""
 
     def __init__(
         self,
@@ -133,7 +139,8 @@ class _Showing:
         self._missing: QueueNotFound | None = None
 
     def run(self, done: int, began: float) -> Shown:
-        """Publish the messages after the first `done`. began: monotonic time."""
+        """Publish the messages after the first `done` messages. began: start of the call, monotonic
+        seconds."""
         answered: list[int] = []  # a heap: positions answered before an earlier position
         marked = done
         calls = self._calls(done)
@@ -148,7 +155,7 @@ class _Showing:
                     done - marked >= MARK_EVERY
                     and done < self._record.head.rows
                     and not (self._is_strict and (self._missing or self._expired))
-                ):  # lost messages are not marked until a user allows it
+                ):  # lost messages are not marked unless failOnDataLoss=false
                     self._log.mark(self._record.head, done, {})
                     marked = done
         self._check_loss()
@@ -168,7 +175,7 @@ class _Showing:
                 place += 1
 
     def _delay(self, hidden: Hidden, now: int) -> int | VisibleAt:
-        # The moment in a row can be after the expiry, if the clocks differ.
+        # If the clocks differ, the time in a row can be after the message's expiry.
         due = min(hidden.due, hidden.expires - VISIBLE_AT_LEAST_S)
         return 0 if due <= now else VisibleAt(self._clock.here(due))
 
@@ -204,7 +211,11 @@ class _Showing:
 
 
 class DeleteCounts(NamedTuple):
-    """Counts of hidden messages: deleted; gone (published or expired before); left (failed)."""
+    """Counts of prepared messages after a delete.
+
+    deleted: deleted messages. gone: messages that were published or had expired before. left:
+    messages whose delete failed.
+    """
 
     deleted: int
     gone: int
@@ -212,7 +223,8 @@ class DeleteCounts(NamedTuple):
 
 
 def delete_hidden(client: QueueClient, leases: Iterator[Lease], most: int | None) -> DeleteCounts:
-    """Delete prepared messages. Raises no Exception: a message that is not deleted stays hidden."""
+    """Delete prepared messages. Never raises an Exception; a message that is not deleted stays
+    invisible until it expires."""
     wanted = deleted = gone = 0
 
     def calls() -> Iterator[tuple[None, Delete]]:

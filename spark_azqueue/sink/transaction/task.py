@@ -1,6 +1,7 @@
 """Task of a transaction: its plan, its identity, and its result.
 
-Spark pickles the plan to the tasks, and the prepared messages to the driver. Values.
+Spark pickles the plan for the tasks, and the prepared messages for the driver. The module holds
+pure values.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from .refusals import too_little_time, version_not_known
 log = logging.getLogger(__name__)
 
 SHOW_RATE = 200
-"""Messages per second that publishing always reaches; used to estimate the time that it needs."""
+"""Minimum rate of publishing in messages per second, used to estimate the time for publishing."""
 
 LEAST_LEFT_S = 60
 
 
 def agreed(plan: WritePlan, prepared: Sequence[Prepared]) -> tuple[Transaction, str]:
-    """Return the transaction and the run, which must be the same for all tasks."""
+    """Return the transaction and the run. Raises AzQueueError unless these are the same for all
+    tasks."""
     named = {(plan.transaction(each.query, each.batch), each.run) for each in prepared}
     if len(named) != 1 or any(
         sum(chunk.rows for chunk in each.chunks) > each.rows for each in prepared
@@ -46,7 +48,7 @@ def agreed(plan: WritePlan, prepared: Sequence[Prepared]) -> tuple[Transaction, 
 
 
 def given_rows(prepared: Sequence[Prepared]) -> int:
-    """Return the number of rows that the tasks were given."""
+    """Return the total number of rows of the tasks."""
     return sum(each.rows for each in prepared)
 
 
@@ -59,7 +61,7 @@ def leases_of(prepared: Sequence[Prepared], account: str) -> Iterator[Lease]:
 
 
 def check_chunks(chunks: int) -> None:
-    """Raise AzQueueError if a record with this many chunks could not be read."""
+    """Raise AzQueueError if a record with this number of chunks could not be read."""
     if chunks > CHUNKS_AT_MOST:
         raise AzQueueError(
             f"the tasks of one write put messages in {chunks:,} portions, and a transaction has"
@@ -69,7 +71,7 @@ def check_chunks(chunks: int) -> None:
 
 
 def check_time(head: RecordHead) -> None:
-    """Raise TransactionExpired if messages may expire before all of them are published."""
+    """Raise TransactionExpired if messages may expire before all messages are published."""
     left = head.expires - head.recorded
     needed = LEAST_LEFT_S + head.rows // SHOW_RATE
     if left < needed:
@@ -77,9 +79,10 @@ def check_time(head: RecordHead) -> None:
 
 
 def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
-    """Warn if the repeated write has a different number of rows than the record.
+    """Log a warning if the repeated write has a different number of rows than the record.
 
-    No warning if the texts are the same: `send --pack` may have packed them into fewer messages.
+    If the texts are the same, there is no warning, because `send --pack` may have packed the texts
+    into fewer messages.
     """
     if head.given != given_rows(prepared) and not is_same(head, prepared):
         log.warning(
@@ -90,12 +93,12 @@ def tell_of_other_rows(head: RecordHead, prepared: Sequence[Prepared]) -> None:
 
 
 def texts_of(prepared: Sequence[Prepared]) -> str:
-    """Return the digest of all texts; "" if unknown, as for several tasks."""
+    """Return the digest of all texts; "" if unknown, for example with several tasks."""
     return prepared[0].texts if len(prepared) == 1 else ""
 
 
 def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
-    """Return whether the record has the texts that these tasks were given; None if unknown."""
+    """Return whether the record has the same texts as these tasks; None if unknown."""
     known = head.texts, texts_of(prepared)
     if all(known):
         return known[0] == known[1]
@@ -105,11 +108,11 @@ def is_same(head: RecordHead, prepared: Sequence[Prepared]) -> bool | None:
 def is_known(
     written: Ranges, number: int, newest: int, settings: TransactionConfig, where: str
 ) -> bool:
-    """Return True if a txnVersion below the newest one is known to be completely written.
+    """Return True if a txnVersion that is lower than the newest is known to be completely written.
 
-    written: the written numbers of the newest record. where: the log, for texts. Raises
-    TransactionUnknown if the number is not known; with failOnDataLoss=false, warns and returns
-    False.
+    written: numbers that the newest record names as written. where: place of the log, for messages.
+    If the number is not known, raises TransactionUnknown; with failOnDataLoss=false, logs a warning
+    and returns False.
     """
     if holds(written, number):
         return True
@@ -122,9 +125,11 @@ _RUN = re.compile(r"[0-9a-f]{32}")
 
 
 class Writer(NamedTuple):
-    """Stream of a task: query, run and batch; "", "" and -1 for a batch write.
+    """Stream to which a task belongs: query, run and batch.
 
-    run: 32 hexadecimal digits, "" if unknown.
+    The values are "", "" and -1 for a batch write.
+
+    run: 32 hexadecimal digits; "" if unknown.
     """
 
     query: str = ""
@@ -132,9 +137,10 @@ class Writer(NamedTuple):
     batch: int = -1
 
     def passed_over(self, rows: int, log: str) -> Prepared:
-        """Return the result of a task that put nothing, since its transaction is recorded.
+        """Return the result of a task that put nothing, because its transaction is already
+        recorded.
 
-        rows: number of rows that the task was given. log: see `Prepared`.
+        rows: number of rows of the task. log: see `Prepared`.
         """
         return Prepared(uuid.uuid4().hex, *self, rows, skipped=True, log=log)
 
@@ -166,11 +172,12 @@ def writer_of(value_of: Callable[[str], str | None]) -> Writer:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Plan of a write, from the driver to each task: the listing before the write, and the writer.
+    """Plan of a write, which the driver sends to each task: the listing before the write, and the
+    writer.
 
-    key: of a batch write; "" for a stream, whose tasks know their query. log: the id of the log.
-    is_written: this number of a batch write is below the newest number, and known to be completely
-    written.
+    key: key of a batch write; "" for a stream, because its tasks know their query. log: id of the
+    log. is_written: the number of this batch write is lower than the newest number, and is known to
+    be completely written.
     """
 
     listing: Listing
@@ -182,19 +189,21 @@ class WritePlan:
 
     @property
     def passed_over(self) -> PassedOver:
-        """Reason that applies if this write is passed over."""
+        """Reason that applies if this write is skipped."""
         if not self.key:
             return PassedOver.STREAM
         return PassedOver.WRITTEN if self.is_written else PassedOver.UNKNOWN
 
     def transaction(self, query: str, batch: int) -> Transaction:
-        """Return the transaction of a task. query, batch: of its stream, if it belongs to one."""
+        """Return the transaction of a task. query, batch: ids of the task's query and batch, for a
+        stream."""
         if self.key:
             return Transaction(self.key, self.number)
         return Transaction(names.stream_key(query), batch)
 
     def is_recorded(self, writer: Writer) -> bool:
-        """Return True if a task of this writer must put nothing: its transaction is recorded.
+        """Return True if the transaction of this writer is already recorded, so that a task must
+        put nothing.
 
         Raises TransactionUnknown: see `Listing.step`.
         """

@@ -1,13 +1,14 @@
-"""End of a plan: close it, and remove it when no checkpoint can need it any more.
+"""Closes plans, and removes a plan when no checkpoint can need it any more.
 
 *Closed*: no segment can be put for the plan any more, and every message of the plan is deleted or
-known. A slot without a segment gets a tombstone, which a late task finds. If the deletes of a slot
-were not answered, they are repeated. Only then may the next plan follow.
+recorded as known. A slot without a segment gets a tombstone; a late task finds the tombstone and
+stops. If the deletes of a slot were not answered, the driver repeats them. The next plan may follow
+only after the plan is closed.
 
-*Removed*: the floor is raised first, then the objects are removed. The floor is durable before any
-object is removed, and a task checks the floor before its first delete. So a task that puts a
-segment into a removed plan deletes no message. With largeBody=blob, the blobs of a plan are deleted
-before its objects.
+*Removed*: first the floor (the number up to which plans are removed) is raised, then the objects
+are removed. The floor is durable before any object is removed, and a task checks the floor before
+its first delete. So a task that puts a segment into a removed plan deletes no message. With
+largeBody=blob, the blobs of a plan are deleted before its objects.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _WAIT_S = 60.0
 
 
 class Cleaning:
-    """Removes old plans, and knows the objects of all plans in the folder.
+    """Removes old plans, and keeps a list of the objects of all plans in the folder.
 
-    Used by one thread; it works in another.
+    Used by one thread. The removals run in another thread.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class Cleaning:
         keep_s: float | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """retention: number of plans kept behind the committed plan. keep_s: seconds for which each
-        plan is kept as well; None: the age does not matter. now: seconds since 1970. removals: of
-        blobs."""
+        """retention: number of plans that are kept before the committed plan. keep_s: minimum age
+        in seconds of a plan that is removed; None for no minimum. now: seconds since 1970.
+        removals: removes blobs."""
         self._today = Reading.of(config)
         self._folder = folder
         self._retention = retention
@@ -72,7 +73,7 @@ class Cleaning:
         self._keep_s = keep_s
         self._now = now
         self._times: dict[int, float] = {}  # when plans were stored, by number
-        self._objects: dict[PlanId, dict[str, int]] = {}  # sizes by name; 0: not known
+        self._objects: dict[PlanId, dict[str, int]] = {}  # sizes in bytes by name; 0: unknown
         self._under_way: Future[None] | None = None
         self.floor = 0
         """Plans up to this number are removed."""
@@ -80,9 +81,10 @@ class Cleaning:
     def found(
         self, objects: dict[PlanId, dict[str, int]], floor: int, times: Mapping[int, float]
     ) -> None:
-        """Record the contents of the folder at the start.
+        """Record the contents that the folder has when the query starts.
 
-        objects: sizes by name, by plan. times: when each plan was stored, by its number.
+        objects: for each plan, the sizes of its objects by name. times: when each plan was stored,
+        by the number of the plan.
         """
         self._times = dict(times)
         self._objects = {plan: dict(sizes) for plan, sizes in objects.items()}
@@ -91,7 +93,7 @@ class Cleaning:
     def ended(self, plan: Plan, sizes: Iterable[int], more: Iterable[str] = ()) -> None:
         """Record that a plan is closed.
 
-        sizes: bytes of the segment of each slot. more: names of other objects of the plan.
+        sizes: bytes of each slot's segment. more: names of other objects of the plan.
         """
         if self._keep_s is not None:
             self._times[plan.number] = self._now()
@@ -110,7 +112,7 @@ class Cleaning:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all objects."""
+        """Total size of all objects in bytes."""
         return sum(sum(sizes.values()) for sizes in list(self._objects.values()))
 
     def add(self, plan: PlanId, name: str) -> None:
@@ -120,8 +122,8 @@ class Cleaning:
     def clean(self, committed: int, known: SeenMessages, needed: int | None = None) -> None:
         """Begin to remove old plans, if enough plans are old enough. Never raises.
 
-        known: messages whose blobs are kept, since copies of these messages may come. needed: the
-        oldest plan whose messages are delivered again.
+        known: messages that may be received again, so their blobs are kept. needed: number of the
+        oldest plan whose messages are to be delivered again.
         """
         if self._under_way and not self._under_way.done():
             return
@@ -156,7 +158,7 @@ class Cleaning:
         return min(floor, old_enough(self.floor, self._times, before))
 
     def finish(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` for removals that have begun."""
+        """Wait at most `timeout_s` seconds for removals that have begun."""
         if self._under_way:
             wait([self._under_way], timeout_s)
         if self._removals:
@@ -172,7 +174,7 @@ class Cleaning:
                 if self._removals:
                     self._remove_bodies(plan, objects, known)
                 kept = names.following(plan)
-                is_last = plan.number == floor  # the plan that follows is the first one kept
+                is_last = plan.number == floor  # the plan that follows this plan is kept
                 gone = [name for name in objects if not (is_last and name == kept)]
                 if len(self._folder.remove(sorted(gone, key=_turn))) < len(gone):
                     return
@@ -207,21 +209,25 @@ class Cleaning:
 def _turn(name: str) -> int:
     """Return the sort key by which the objects of a plan are removed.
 
-    Reports are removed before segments: once a segment's name is free, a late task may put a new
-    segment, and must not find an old report for it. Attempt marks are removed last, because a plan
-    without a mark counts as never abandoned.
+    Reports are removed before segments: once a segment is removed, a late task may put another
+    segment under the same name, and must not find the report of the removed segment. Attempt marks
+    are removed last, because a plan without a mark counts as never abandoned.
     """
     found = names.as_slot_name(name)
     return {"d": 0, "t": 2}.get(found.kind if found else "", 1)
 
 
 _AFTER_S = 10.0
-"""An idle query marks a plan as committed this long after the plan was closed, so that a trickle of
-messages does not cost one put per batch."""
+"""Seconds after which an idle query marks a closed plan as committed.
+
+The delay saves one put per batch when few messages arrive.
+"""
 
 
 class Noting:
-    """Marks a plan as committed while no plan follows it: once a plan, best effort.
+    """Marks a plan as committed while no plan follows it.
+
+    The mark is written once for each plan; a failure is only logged.
 
     Used by one thread.
     """
@@ -245,7 +251,7 @@ class Noting:
         self._closed_at = self._clock()
 
     def idle(self, plan: PlanId, *, ends: bool) -> None:
-        """Mark this committed plan: no plan follows it now.
+        """Mark this committed plan, which no plan follows now.
 
         ends: this may be the last call of the run.
         """
@@ -266,14 +272,14 @@ class Closing:
     def __init__(
         self, config: SourceConfig, folder: PlanFolder, client: QueueClient, workers: Submits
     ) -> None:
-        """workers: close several slots in parallel."""
+        """workers: threads that close slots in parallel."""
         self._config = config
         self._folder = folder
         self._client = client
         self._workers = workers
 
     def close(self, plan: Plan, listed: PlanStatus) -> Closed:
-        """Close this plan. listed: its objects, listed just before.
+        """Close this plan. listed: the plan's objects, listed just before the call.
 
         Raises ServiceError, LogDamaged.
         """

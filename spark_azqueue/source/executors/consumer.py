@@ -1,8 +1,9 @@
-"""Driver's half of a source with leaseOn=executors: handles each call of Spark.
+"""Driver's part of a source with leaseOn=executors: handles each call of Spark.
 
-The offset of a batch is its plan. The driver leases nothing: the driver closes the last plan, looks
-for queues that have messages, and plans the next batch. A whole query run uses one instance, and
-Spark calls this instance from one thread. The module imports no pyspark: `readers.py` translates.
+The offset of a batch is its plan. The driver leases no messages. The driver closes the last plan,
+finds the queues that have messages, and plans the next batch. A query run uses one instance, and
+Spark calls this instance from one thread. The module does not import pyspark: `readers.py` connects
+the module to Spark.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from .totals import Drained, Totals
 log = logging.getLogger(__name__)
 
 _SLOTS_AT_ONCE = 8
-"""Most slots that are closed in parallel."""
+"""Maximum number of slots that are closed in parallel."""
 
 
 class ExecutorsConsumer:
@@ -66,20 +67,20 @@ class ExecutorsConsumer:
         removals: Removals | None = None,
         runtime: Runtime = DEFAULT,
     ) -> None:
-        """Keep the parameters; nothing is sent before the first call.
+        """Keep the parameters; send nothing before the first call.
 
-        store, removals: replace what the options name.
+        store, removals: used in place of the store and the removals that the options name.
         """
         self._config = config
         self._now = runtime.now
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """The offset of a query that has read nothing: the same in every run."""
+        """Offset of a query that has read nothing. The offset is the same in every run."""
         self._client = runtime.client or QueueClient(config.account)
         store = store or log_store(settings.place, settings.account, EXECUTORS)
         self._folder = PlanFolder(store, self._account)
         self._recovery = PlanRecovery(self._folder, settings, config.selection)
-        # Tasks lease messages, and delete them before the end of their batch.
+        # Tasks lease messages, and delete these messages before the batch ends.
         self._monitor = QueueMonitor(config, self._client, runtime)
         self._ready = ReadyQueues(
             self._client,
@@ -116,20 +117,21 @@ class ExecutorsConsumer:
             self._recovery,
             runtime.now,
         )
-        self._closed: PlanId | None = None  # the newest plan that was closed by this process
-        self._known = SeenMessages()  # after that plan
-        self._suspects: tuple[Suspected, ...] = ()  # delivered again after that plan
+        self._closed: PlanId | None = None  # the newest plan that this process closed
+        self._known = SeenMessages()  # known messages after the plan `_closed`
+        self._suspects: tuple[Suspected, ...] = ()  # delivered again after the plan `_closed`
         self._evidence = Evidence()  # findings about the suspects
         self._decoding = DecodingRecord(config)
         self._issued: PlanId | None = None  # the newest plan that this process has given to Spark
-        self._first_made = math.inf  # number of the first plan that this process has made
-        self._has_answered = False  # it was asked for an offset, so nothing is repeated any more
+        self._first_made = math.inf  # number of the first plan that this process made
+        self._has_answered = False  # after the first offset, Spark repeats no batch
         self._first: tuple[PlanId, Plan] | None = None  # the start, and the plan to return for it
         self._before_first = Plan.start(self._account)  # before a new checkpoint's first plan
-        self._cutoff: int | None = None  # of an availableNow run
+        self._cutoff: int | None = None  # cutoff of an availableNow run
 
     def freeze_cutoff(self) -> None:
-        """Read only messages inserted by now (the service's clock, whole seconds)."""
+        """Restrict the run to messages that were inserted until now, by the service's clock, in
+        whole seconds."""
         self._cutoff = int(self._monitor.open().timestamp()) * 1_000_000
         self._ready.only_until(self._cutoff)
         self._monitor.limit()
@@ -137,7 +139,7 @@ class ExecutorsConsumer:
     def latest(self, wanted: Wanted) -> OffsetJson:
         """Close the committed plan and return the next one, or the start offset if there is none.
 
-        A plan that is not proven to be committed stays open, and no plan follows it yet.
+        A plan stays open, and no plan follows it, until the plan is proven to be committed.
         """
         self._has_answered = True
         if not self._monitor.is_open:
@@ -165,10 +167,11 @@ class ExecutorsConsumer:
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """Return the assignment (slot and plan) of each task of the batch that ends at `end`.
+        """Return the assignment (slot and plan) of each task of the batch whose end offset is
+        `end`.
 
-        The batch has several plans if Spark's log has a gap. A plan that was abandoned before, or
-        is abandoned now, has no tasks.
+        The batch has several plans if Spark's log lacks some offsets. An abandoned plan has no
+        tasks, even if this call abandons it.
         """
         before, plan = self._plan(start), self._plan(end)
         if before.id == plan.id:
@@ -197,17 +200,17 @@ class ExecutorsConsumer:
         ]
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Do nothing: a plan is closed when the next plan is requested."""
+        """Do nothing; a plan is closed when the next plan is requested."""
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
         """Return True for a plan of this run, None for a plan of an earlier run.
 
-        Nothing is sent: only tasks lease, and no task has begun.
+        The call sends no request: only tasks lease messages, and no task has begun.
         """
         return True if self._plan(offset).number >= self._first_made else None
 
     def report(self) -> Report:
-        """Return the backlog, counts that the slots reported in this run, and the state of the
+        """Return the backlog, the counts that the slots reported in this run, and the state of the
         folder."""
         counted = self._monitor.counted(idle=self._totals.is_idle)
         plans = self._cleaning.plans if self._recovery.is_done else None
@@ -222,7 +225,7 @@ class ExecutorsConsumer:
         return replace(report, hidden_for=self._drained.hidden_for)
 
     def close(self) -> None:
-        """Finish running work within a few seconds, and close the connections."""
+        """Wait a few seconds for work that is running, and close the connections."""
         if self._closed is not None:
             self._noting.idle(self._closed, ends=True)
         self._cleaning.finish(LAST_WORDS_S)
@@ -244,9 +247,9 @@ class ExecutorsConsumer:
         """Return the plan before the first plan of a new checkpoint.
 
         The plan is the start, or the last of the plans that delivered nothing. A process that
-        crashes before Spark has written its first offset leaves such a plan. A second query may
-        still use this plan, or a second load in the same query. So the plan is closed, and not
-        delivered. Raises CheckpointMismatch if the plan did deliver messages.
+        crashes before Spark has written the first offset leaves a plan that delivered nothing. A
+        second query, or a second load in the same query, may still use this plan. So the plan is
+        closed, and not delivered. Raises CheckpointMismatch if the plan delivered messages.
         """
         plan = Plan.start(self._account, self._folder.uuid)
         while (following := self._folder.following(plan.id)) is not None:
@@ -258,9 +261,10 @@ class ExecutorsConsumer:
         return plan
 
     def _close(self, plan: Plan) -> Plan | None:
-        """Close the committed plan. Returns the plan that already follows it, else None."""
+        """Close the committed plan. Returns the plan that follows the committed plan, or None if no
+        plan follows yet."""
         listed = self._folder.listed(plan.id)
-        if listed.is_closed:  # by an earlier process, or the checkpoint was rolled back
+        if listed.is_closed:  # closed by an earlier process, or the checkpoint was rolled back
             return self._folder.following(plan.id)
         closed = self._closing.close(plan, listed)
         known, evicted = self._folder.known(plan).after(closed.settled, int(self._now()))
@@ -287,14 +291,15 @@ class ExecutorsConsumer:
         rows = sum(each.messages for each in settled)
         looked = {name: each for one in settled for name, each in one.looked.items()}
         ran_here = self._issued == plan.id
-        if ran_here:  # otherwise each restart would close the plan again, and stop again
+        if ran_here:  # otherwise each restart would count the plan again, and stop again
             self._decoding.add(rows=rows, undecodable=undecodable)
         self._ready.on_plan_closed(plan, looked, ran_here=ran_here)
         self._sizing.on_plan_closed(closed, looked, ran_here=ran_here)
         self._totals.on_plan_closed(settled, evicted)
 
     def _next(self, plan: Plan, wanted: Wanted) -> Plan | None:
-        """Plan the next batch, of suspects or of new messages. None if there is no message now."""
+        """Plan the next batch, of suspects or of new messages. Returns None if there is no message
+        now."""
         self._decoding.check()
         evidence, order = self._evidence, self._given_up.order
         suspects = by_turn(self._suspects, evidence, order)
@@ -308,7 +313,7 @@ class ExecutorsConsumer:
         return following and self._recovery.follow(plan, following, self._known)
 
     def _new(self, plan: Plan, wanted: Wanted) -> Plan | None:
-        """Return a plan of new messages, None if there is no new message now."""
+        """Return a plan of new messages, or None if there is no new message now."""
         if self._monitor.is_look_due:
             self._monitor.look()
         if not (self._monitor.is_limited or self._monitor.may_begin(is_last=wanted.is_last)):
@@ -317,7 +322,7 @@ class ExecutorsConsumer:
             return None
         limit = min(wanted.most or MOST_IN_A_PLAN, self._config.max_messages or MOST_IN_A_PLAN)
         if any(each.history.is_lone for each in self._suspects):
-            limit = min(limit, SINGLES_UP_TO)  # many small batches to compare lone suspects with
+            limit = min(limit, SINGLES_UP_TO)  # small batches, to compare suspects with
         while True:
             queues = chosen_queues(
                 self._ready.with_messages(),

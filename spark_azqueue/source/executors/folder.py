@@ -1,6 +1,7 @@
-"""Folder of leaseOn=executors: reads and writes objects, and checks that each belongs to its name.
+"""Folder of leaseOn=executors: reads and writes objects, and checks that each object matches its
+name.
 
-The module makes no decisions. Driver and tasks use it, each with a store of its own.
+The module makes no decisions. The driver and each task use the module with their own stores.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class PlanStatus:
     """Objects of a plan: slots with a segment, slots with a report, and whether it is closed.
 
     is_committed: a driver has marked the plan as committed, since no plan follows yet. attempts:
-    number of processes that were asked for the plan after the process that issued it. marks: names
-    of the marks of tasks that dequeued.
+    number of processes that Spark asked for the plan again, after the process that issued the plan.
+    marks: names of the marks that tasks wrote before they dequeued.
     """
 
     segments: frozenset[int]
@@ -54,20 +55,24 @@ class PlanStatus:
 
 
 class PlanFolder(Journal):
-    """One folder. Keeps only the id of the folder: everything that survives a restart is stored."""
+    """One folder of plans.
+
+    The instance keeps only the id of the folder in memory; all other state is in the folder.
+    """
 
     def __init__(self, store: LogStore, account: str) -> None:
-        """account: of the queues. Nothing is sent before the first method is called."""
+        """account: storage account of the queues. Nothing is sent before the first method is
+        called."""
         super().__init__(store, account, names.SLOTS)
 
     def recognise(self, plan: Plan) -> None:
-        """Check in a task that the plan is of this folder. Raises CheckpointMismatch."""
+        """Check in a task that the plan belongs to this folder. Raises CheckpointMismatch."""
         if not self.uuid:
             self.identify()
         self.check(plan)
 
     def check(self, plan: Plan) -> None:
-        """Raise CheckpointMismatch if the plan is of another folder."""
+        """Raise CheckpointMismatch if the plan belongs to another folder."""
         if plan.log == self.uuid:
             return
         self_uuid, self.uuid = self.uuid, ""  # read again in the next check
@@ -79,10 +84,10 @@ class PlanFolder(Journal):
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────
 
     def segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int] | None:
-        """Return the segment of a slot, and its size in bytes; None if no segment was put.
+        """Return the segment of a slot and its size in bytes, or None if no segment was put.
 
-        The messages must be of the slot's queues, because the segment decides which messages are
-        deleted.
+        A message from any queue that is not the slot's is refused, because the messages of a
+        segment are deleted.
         """
         asked = plan.slots[slot]
         found = self.segment_of(plan.id, slot, asked.messages)
@@ -94,9 +99,9 @@ class PlanFolder(Journal):
     def segment_of(
         self, plan: PlanId, slot: int, most: int = MOST_MESSAGES
     ) -> tuple[SlotSegment, int] | None:
-        """Return the segment of a slot of a plan of which only the id is known.
+        """Return the segment of a slot of a plan; only the plan's id is needed.
 
-        most: number of messages that the slot allows.
+        most: maximum number of messages in the slot.
         """
 
         def parse(data: bytes) -> tuple[SlotSegment, int]:
@@ -108,39 +113,44 @@ class PlanFolder(Journal):
         return self.read(names.slot(plan, slot), FRAME_AT_MOST + FIRST_READ, parse)
 
     def put_segment(self, segment: SlotSegment) -> tuple[bool, int]:
-        """Put a segment. Returns False if a segment existed, and the size in bytes.
+        """Put a segment. Returns whether the segment was put, and its size in bytes.
 
-        The existing segment may be from an earlier try of this very call. Raises ServiceError: if
-        `may_have_taken_effect`, the segment may exist, or appear later.
+        The segment is not put if the slot already has a segment. The existing segment may be from
+        an earlier try of the same call. Raises ServiceError. If the error's `may_have_taken_effect`
+        is true, the segment may exist, or may appear later.
         """
         header = segment.header
         data = encode_slot(header, segment.received)
         return self.store.put_new(names.slot(header.plan, header.slot), data), len(data)
 
     def first_segment(self, plan: Plan, slot: int) -> tuple[SlotSegment, int]:
-        """Return the segment that was put before a later put was refused; and its size in bytes."""
+        """Return the segment that a slot already has, and its size in bytes.
+
+        Called after a put for the slot was refused.
+        """
         found = self.segment(plan, slot)
         if found is None:
             raise vanished(self.store, names.slot(plan.id, slot))
         return found
 
     def settled(self, plan: Plan, slot: int) -> SlotReport | None:
-        """Return the report that the deletes of a slot are answered; None if they are not yet."""
+        """Return the report of a slot, or None if the slot's deletes are not answered yet."""
         return self.settled_of(plan.id, slot, report_bytes_at_most(plan.slots[slot].messages))
 
     def settled_of(self, plan: PlanId, slot: int, most_bytes: int) -> SlotReport | None:
-        """Return the report of a slot of a plan of which only the id is known."""
+        """Return the report of a slot of a plan; only the plan's id is needed."""
         name = names.settled(plan, slot)
         return self.read(name, most_bytes, lambda data: SlotReport.from_bytes(data, self.account))
 
     def put_settled(self, plan: Plan, slot: int, settled: SlotReport) -> None:
-        """Write the report of a slot. An existing report is complete, and is kept."""
+        """Write the report of a slot. If the slot has a report, the existing report is complete and
+        is kept."""
         self.store.put_new(names.settled(plan.id, slot), settled.to_bytes())
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────
 
     def listed(self, plan: PlanId) -> PlanStatus:
-        """Return which objects a plan has."""
+        """List the objects of a plan."""
         segments, settled, words = set(), set(), set()
         marks: list[str] = []
         attempts = 0
@@ -167,7 +177,7 @@ class PlanFolder(Journal):
         )
 
     def following(self, plan: PlanId) -> Plan | None:
-        """Return the plan that follows this plan; None if this plan is not closed."""
+        """Return the plan that follows this plan, or None if this plan is not closed."""
 
         def parse(data: bytes) -> Plan:
             value = object_of(loaded(data), "plan")
@@ -182,35 +192,37 @@ class PlanFolder(Journal):
         return self.read(names.following(plan), _PLAN_AT_MOST, parse)
 
     def put_following(self, plan: PlanId, following: Plan) -> Plan:
-        """Let `following` follow `plan`, unless another plan does.
+        """Store `following` as the plan after `plan`, unless another plan is stored.
 
-        Returns the plan that follows.
+        Returns the plan that is stored.
         """
         name, data = names.following(plan), following.to_bytes()
         return self.first(name, data, lambda: self.following(plan)) or following
 
     def note_attempt(self, plan: PlanId, writer: str) -> str:
-        """Mark that this process was asked for a plan of another process. Returns the name.
+        """Write a mark that Spark asked this process for a plan of another process. Returns the
+        name of the mark.
 
-        A process writes one mark, however often it is asked.
+        A process writes one mark, even if Spark asks several times.
         """
         name = names.plan_attempt(plan, writer)
         self.store.put_new(name, _MARK)
         return name
 
     def note_begun(self, plan: Plan, slot: int, attempt: str, *, is_repeated: bool) -> None:
-        """Mark that this attempt is about to dequeue, see `names.may_hide`."""
+        """Write a mark that this attempt is about to dequeue; see `names.may_hide`."""
         name = names.begun(plan.id, slot, attempt, is_repeated=is_repeated)
         self.store.put_new(name, _MARK)
 
     def mark_committed(self, plan: PlanId) -> str:
-        """Mark a plan as committed although no plan follows it. Returns the name of the mark."""
+        """Mark a plan as committed, although no plan follows the plan. Returns the name of the
+        mark."""
         name = names.committed(plan)
         self.store.put_new(name, _MARK)
         return name
 
     def known(self, plan: Plan) -> SeenMessages:
-        """Return the messages that give no second row in this plan."""
+        """Return the messages that get no second row in this plan."""
         if not plan.has_known:
             return SeenMessages()
         return self.need(
@@ -226,12 +238,14 @@ class PlanFolder(Journal):
     # ── cleaning ──────────────────────────────────────────────────────────────────────────────────
 
     def floor(self) -> int:
-        """Return the number up to which plans are cleaned, or being cleaned; 0 if no plan is."""
+        """Return the number up to which plans are removed or being removed; 0 if no plan is
+        removed."""
         found = map(names.floor_in, self.store.names(names.FLOORS))
         return max((each for each in found if each), default=0)
 
     def raise_floor(self, number: int) -> None:
-        """Stop all deletes by tasks of plans up to this number. Durable when the call returns."""
+        """Stop all deletes by tasks of plans up to this number. The stop is durable when the call
+        returns."""
         self.store.put_new(names.floor(number), _MARK)
         for name in self.store.names(names.FLOORS):
             each = names.floor_in(name)
@@ -239,7 +253,7 @@ class PlanFolder(Journal):
                 self.store.delete(name)
 
     def stored(self) -> dict[PlanId, list[Stored]]:
-        """Return the objects of all plans, in the order of the plans."""
+        """Return the objects of each plan, in the order of the plans."""
         found: dict[PlanId, list[Stored]] = {}
         for each in self.store.entries(names.SLOTS):
             name = names.as_slot_name(each.name)
@@ -248,12 +262,12 @@ class PlanFolder(Journal):
         return dict(sorted(found.items()))
 
     def objects(self) -> dict[PlanId, dict[str, int]]:
-        """Return the sizes of the objects of all plans, by name."""
+        """Return, for each plan, the sizes of its objects by name."""
         return sizes_of(self.stored())
 
 
 def sizes_of(stored: dict[PlanId, list[Stored]]) -> dict[PlanId, dict[str, int]]:
-    """Return the sizes of these objects by name, by plan."""
+    """Return, for each plan, the sizes of its objects by name."""
     return {plan: {each.name: each.size for each in all_} for plan, all_ in stored.items()}
 
 

@@ -1,10 +1,10 @@
 """Abandon a plan whose batch keeps failing, and find the message that makes it fail.
 
-After some failures a plan is abandoned. The plan is closed as usual, and the plan that follows says
-that the abandoned one has no rows. So one object decides both: that the plan is abandoned, and what
-follows. The messages of the abandoned plan are retried in smaller and smaller batches. A message
-that is poison by the rule of `../suspects.py` is copied to its poison queue. A plan that another
-plan follows was committed, and is never abandoned.
+After some failures a plan is abandoned. The plan is closed as usual, and the following plan records
+that the abandoned plan has no rows. So one object stores both the decision to abandon the plan and
+the plan that follows. The messages of the abandoned plan are retried in smaller and smaller
+batches. A message that is poison by the rule of `../suspects.py` is copied to its poison queue. If
+another plan follows a plan, the first plan was committed and is never abandoned.
 """
 
 from __future__ import annotations
@@ -76,18 +76,19 @@ class PlanOutcomes:
         self._recovery = recovery
         self._now = now
         self._writer = uuid.uuid4().hex
-        self._tried: PlanId | None = None  # this plan gets another attempt in this process
+        self._tried: PlanId | None = None  # plan that gets another attempt in this process
         self.said = ""
         """Text for users: what this process did about a failed batch."""
         self.set_aside = 0
         """Number of messages that were copied to poison queues."""
 
     def instead_of(self, plan: Plan, *, is_alone: bool) -> Plan | None:
-        """Return the plan that follows `plan` if `plan` is abandoned now; None if it gets another
-        attempt.
+        """Abandon `plan` if it has failed too often, and return the plan that follows.
 
-        Called when Spark asks this process for a plan of an earlier process that no plan follows
-        yet. is_alone: Spark's batch has no other plan.
+        Returns None if `plan` gets another attempt.
+
+        Called when Spark asks this process for a plan of an earlier process, and no plan follows
+        that plan yet. is_alone: Spark's batch has no other plan.
         """
         if self._rule is None or self._tried == plan.id:
             return None
@@ -122,10 +123,12 @@ class PlanOutcomes:
             deque(slot_rows(segment, Reading.of(self._config)).rows(), maxlen=0)
 
     def _is_due(self, plan: Plan, listed: PlanStatus) -> bool:
-        """Return True if the plan has failed often enough to be abandoned. listed: its objects.
+        """Return True if the plan has failed often enough to be abandoned. listed: the plan's
+        objects.
 
-        If a plan stored nothing, its messages are still in their queues, and none is suspected. A
-        retrying plan that stored nothing has failed for a different reason.
+        If a plan stored nothing, its messages are still in their queues, and no message is
+        suspected. So a plan that retries messages but stored nothing has failed for a different
+        reason.
         """
         assert self._rule
         if listed.is_committed or (plan.is_again and not listed.segments):
@@ -138,10 +141,11 @@ class PlanOutcomes:
     def _failed(
         self, closed: Closed, tries: int, *, is_alone: bool
     ) -> tuple[tuple[Suspected, ...], Evidence] | None:
-        """Return the suspects that are retried in place of a closed plan, and the new evidence.
+        """Return the suspects to retry after a closed plan is abandoned, and the new evidence.
 
-        None if the plan delivered nothing. A single message may be poison: the message is then
-        copied to its poison queue, and is not retried. Raises TooManyPoison.
+        Returns None if the plan delivered nothing. If the plan had a single message and this
+        message is poison, the message is copied to its poison queue and is not retried. Raises
+        TooManyPoison.
         """
         assert self._rule
         plan, stored, evidence = closed.plan, closed.stored, closed.plan.evidence
@@ -184,7 +188,7 @@ class PlanOutcomes:
         history: FailureHistory,
         evidence: Evidence,
     ) -> tuple[Suspected, ...]:
-        """Return the suspects, with an empty group in front if every suspect has to wait.
+        """Return the suspects, with an empty group in front if all suspects must wait.
 
         The plan of an empty group delivers nothing, so a plan of new messages can follow it.
         """
@@ -208,11 +212,12 @@ def plan_again(
     *,
     gave_up: bool = False,
 ) -> Plan:
-    """Return the plan behind `before` that retries the suspects that are due first; the others
-    wait.
+    """Return the plan after `before`, which retries the suspects that are due first.
 
-    order: decides which suspects are due. known: messages that give no second row. said: see
-    `status`. gave_up: `before` has no rows.
+    The other suspects wait.
+
+    order: decides which suspects are due. known: messages that get no second row. said: see
+    `status`. gave_up: `before` was abandoned and has no rows.
     """
     first, *others = by_turn(suspects, evidence, order)
     return Plan(

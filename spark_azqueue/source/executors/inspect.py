@@ -21,21 +21,25 @@ class FolderContents:
         self._objects = {} if self.is_new else self._folder.objects()
 
     def newest(self) -> Plan | None:
-        """Return the plan that no plan follows, None if there is no plan."""
+        """Return the newest plan, which no plan follows, or None if there is no plan."""
         found = None
         for before in [START, *self._objects][-3:]:
             found = self._folder.following(before) or found
         return found
 
     def kept(self) -> tuple[int, int]:
-        """Return the number up to which plans were cleaned, and the bytes of the other plans."""
+        """Return the number up to which plans were removed, and the bytes of the remaining
+        plans."""
         floor = self._folder.floor()
         plans = [plan for plan in self._objects if plan != START and plan.number > floor]
         return floor, sum(sum(self._objects[plan].values()) for plan in plans)
 
     def slots(self, plan: Plan) -> tuple[int, int, int]:
-        """Return three counts of a plan: slots with a segment, slots whose deletes are answered,
-        and messages of the slots whose deletes are not."""
+        """Return three counts of a plan.
+
+        The counts: slots with a segment, slots whose deletes are answered, and messages in slots
+        whose deletes are not answered.
+        """
         listed = self._folder.listed(plan.id)
         found = [self._folder.segment(plan, each) for each in listed.segments - listed.settled]
         messages = sum(each[0].header.messages for each in found if each)

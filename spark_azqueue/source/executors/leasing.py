@@ -1,7 +1,7 @@
-"""Queue requests of a task: lease for some seconds, and delete the stored messages.
+"""Queue requests of a task: lease messages for some seconds, and delete the stored messages.
 
-No lease is renewed: a lease is long enough for the task to store and delete its messages. Two
-processes may send the same delete; that is safe, because both use the same receipt.
+Leases are not renewed, because a lease is long enough for the task to store and delete its
+messages. Two processes may send the same delete. This is safe, because both use the same receipt.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _RELEASES_WITHIN_S = 10.0
 class Leased:
     """Messages that a task has leased.
 
-    received: messages to deliver, each once, with its newest receipt. copies: leases of known
-    messages, which give no second row. unwanted: leases to release.
+    received: messages to deliver; each message appears once, with its newest receipt. copies:
+    leases of known messages, which get no second row. unwanted: leases to release.
     """
 
     received: tuple[Received, ...]
@@ -77,10 +77,10 @@ class Leasing:
         client: QueueClient,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep the parameters; nothing is sent.
+        """Keep the parameters; send nothing.
 
-        Queues that option 'queue' does not name any more are left out. clock: in seconds; pages
-        must use the same clock for the time of their request.
+        Queues that the option 'queue' does not select any more are left out. clock: seconds; the
+        client must use the same clock for the time of an answer.
         """
         self._config = config
         self._plan = plan
@@ -100,7 +100,8 @@ class Leasing:
         self._ended: set[QueueRef] = set()
 
     def lease(self) -> Leased:
-        """Dequeue messages. Raises ServiceError after releasing all leases as far as possible."""
+        """Dequeue messages. If a request fails, release all leases as far as possible, and raise
+        ServiceError."""
         began = self._clock()
         throttled = self._client.throttled
         receiver = self._receiver()
@@ -167,9 +168,9 @@ class Leasing:
         return True
 
     def _room(self) -> int:
-        """Return how many more messages the slot can use.
+        """Return the number of messages for which the slot still has room.
 
-        The limit of bytes counts with the mean size of the messages so far.
+        The limit in bytes is divided by the mean size of the messages that were received before.
         """
         messages = self._slot.messages - len(self._received)
         left = self._slot.bytes - self._bytes
@@ -181,7 +182,7 @@ class Leasing:
         return min(messages, max(fit, 1))
 
     def _read(self, queue: QueueRef) -> bool:
-        """Return True if a queue holds nothing more for this run, by its cutoff."""
+        """Return True if the queue has no more messages from before the run's cutoff."""
         is_over = self._cutoff is not None and self._cutoff.read(queue)
         if is_over:
             self._ended.add(queue)
@@ -211,17 +212,17 @@ class Leasing:
                 self._counts["duplicates_suppressed"] += 1
                 self._copies[key] = lease
             elif before and message.dequeue_count < before.message.dequeue_count:
-                # Pages arrive in parallel: this copy is older than the one before, so its receipt
-                # is dead.
+                # Pages arrive in parallel. This copy is older than the copy that arrived before, so
+                # its receipt is stale.
                 self._counts["duplicates_suppressed"] += 1
             elif not message.intact and (before or key in self._known):
-                # It is unknown whether the message was updated, because its text is damaged. So the
-                # message gives no second row and is not deleted. It returns when this lease ends,
-                # and is checked again.
+                # The text is damaged, so it cannot show whether the message was updated. The
+                # message gets no second row and is not deleted. When this lease ends, the message
+                # returns and is checked again.
                 self._counts["duplicates_suppressed"] += 1
             elif is_to_come_again(message, self._config.on_undecodable):
                 self._unwanted[key] = lease
-            else:  # a second copy replaces the first, whose receipt is dead
+            else:  # a newer copy replaces the older copy, whose receipt is stale
                 self._bytes += message.size - (before.message.size if before else 0)
                 self._received[key] = Received(message, lease)
 
@@ -240,7 +241,10 @@ class Leasing:
 
 
 def release(client: QueueClient, leases: Iterable[Lease]) -> None:
-    """Make messages visible again, within some seconds. Never raises: leases end anyway."""
+    """Make messages visible again, within some seconds.
+
+    Never raises: a lease that is not released ends by itself.
+    """
     calls = [(None, Release(lease)) for lease in dict.fromkeys(leases)]
 
     def failed(error: Exception) -> None:
@@ -258,10 +262,10 @@ def without_undecodable(
 ) -> Leased:
     """Return only messages that have rows.
 
-    Messages that do not decode are dead-lettered, before a segment is stored. within_s: see
-    `dead_lettered`; messages that are left after this time are to be released. Raises
-    UndecodableBody with onUndecodable=fail, TooManyPoison and ServiceError, after releasing the
-    other messages.
+    Messages that do not decode are dead-lettered before a segment is stored. within_s: see
+    `dead_lettered`; the caller must release messages that remain after this time. Raises
+    TooManyPoison, ServiceError, and with onUndecodable=fail UndecodableBody; before that, all
+    messages are released.
     """
     copied = set[MessageKey]()
     leases = {lease.key: lease for _, lease in leased.received}
@@ -294,7 +298,8 @@ def slot_rows(
 
 
 MARGIN_S = 5
-"""Margin in seconds: times of the service are whole seconds, and its servers' clocks differ."""
+"""Margin in seconds, because the service rounds times to whole seconds, and the clocks of its
+servers differ."""
 
 
 def settle_slot(
@@ -304,13 +309,13 @@ def settle_slot(
     size: int,
     copies: Sequence[Lease] = (),
 ) -> SlotReport:
-    """Delete the messages of a stored segment, of `size` bytes, and copies of known messages.
+    """Delete the messages of a stored segment, and the copies of known messages.
 
-    A refused delete becomes pending. If the lease may have ended before the delete, another
-    consumer may have the message. If the lease had not ended, an earlier attempt has probably
-    deleted the message. But the service may also have delivered the message once more within the
-    lease, so the message stays known for a day. Raises ServiceError if a delete has no final
-    answer: then no row may be delivered yet.
+    size: bytes of the segment. A refused delete becomes pending. If the lease may have ended before
+    the delete, another consumer may have the message. If the lease had not ended, an earlier
+    attempt has probably deleted the message. But the service may also have delivered the message
+    twice within the lease, so the message stays known for a day. Raises ServiceError if the service
+    gave no final answer to a delete; no row may be delivered after this error.
     """
     until = segment.header.until
     deleted = 0
@@ -339,13 +344,14 @@ def settle_slot(
 
 
 def without_deletes(segment: SlotSegment, size: int) -> SlotReport:
-    """Return the report of a slot, of `size` bytes, without answers to deletes."""
+    """Return the report of a slot that has nothing to delete. size: bytes of the segment."""
     given = sum(message.size for message, _ in segment.received)
     return replace(SlotReport.of(segment.header, size), given_bytes=given)
 
 
 def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
-    """Return the state of each queue from the header, with limits that deletes taught since."""
+    """Return the state of each queue: the state in the header, with the limits that the client
+    learned from the deletes."""
     looked = dict(header.looked)
     for queue in header.queues:
         found, before = client.limits.learned(queue), looked.get(queue.name)
@@ -355,9 +361,11 @@ def _learned(client: QueueClient, header: SlotHeader) -> dict[str, Looked]:
 
 
 def delete_all(config: SourceConfig, client: QueueClient, leases: Sequence[Lease]) -> list[Lease]:
-    """Delete known messages, or messages of another segment. Returns the leases of deleted ones.
+    """Delete known messages, or messages of another segment. Returns the leases of the deleted
+    messages.
 
-    A failed delete raises nothing: its lease ends, and the message returns and is still known.
+    If a delete fails, no error is raised: the message returns when its lease ends, and is still
+    known.
     """
     calls = [(lease, DatedDelete(lease)) for lease in leases]
 
@@ -377,8 +385,8 @@ def _is_gone(result: Deleted, until: int) -> bool:
 def pending_of(message: Message, gone_at: int | None) -> PendingDelete:
     """Return the pending delete of a message.
 
-    gone_at: when the message was found to be deleted, probably. The message then counts as expired
-    at that time.
+    gone_at: time at which the message was found to be probably deleted; the message counts as
+    expired at this time. None if the message may still exist.
     """
     expires = 0 if message.expiration_time == UNKNOWN_TIME else message.expiration_time // 1_000_000
     if gone_at is not None:

@@ -3,14 +3,14 @@
 log.json                     the folder's identity, written once
 slots/<n>-<nonce>-s<slot>    segment of this slot of plan n: its messages, or a tombstone
 slots/<n>-<nonce>-d<slot>    report of this slot: each delete has an answer; the pending deletes
-slots/<n>-<nonce>-known      messages that give no second row in this plan
+slots/<n>-<nonce>-known      messages that get no second row in this plan
 slots/<n>-<nonce>-next       plan that follows plan n. If this object exists, plan n is closed
 slots/<n>-<nonce>-b<slot>-<attempt>  a task is about to dequeue for the slot, and may be killed
 slots/<n>-<nonce>-c<slot>-<attempt>  the same, if Spark has reported an earlier attempt
-slots/<n>-<nonce>-t<writer>  a process was asked again for a batch of an earlier process
+slots/<n>-<nonce>-t<writer>  Spark asked a process for a batch of an earlier process
 slots/<n>-<nonce>-committed  the plan is committed, and no plan follows it yet
-floors/<n>                   plans up to n are cleaned, and tasks delete nothing for them any more
-claims/<number>-<writer>     the driver that plans; the claim with the highest number counts
+floors/<n>                   plans up to n are removed, and their tasks delete no more messages
+claims/<number>-<writer>     the driver that plans; only the claim with the highest number is valid
 
 Numbers have twelve digits, so names sort by number. Plan 0 is the start, and has only a `next`.
 """
@@ -35,7 +35,7 @@ _FLOOR = re.compile(FLOORS + r"/([0-9]{12})")
 
 
 class PlanId(NamedTuple):
-    """Identity of a plan: its number, and a nonce that no other plan has."""
+    """Identity of a plan: its number and a unique nonce."""
 
     number: int
     nonce: str
@@ -45,7 +45,7 @@ class PlanId(NamedTuple):
 
 
 START = PlanId(0, "0" * 32)
-"""Identity of the start, which is before the first plan."""
+"""Identity of plan 0, the start, which the first plan follows."""
 
 
 def slot(plan: PlanId, number: int) -> str:
@@ -54,27 +54,27 @@ def slot(plan: PlanId, number: int) -> str:
 
 
 def settled(plan: PlanId, number: int) -> str:
-    """Name of the report that the deletes of a slot are answered."""
+    """Name of the report of a slot, which is written when the slot's deletes are answered."""
     return f"{SLOTS}/{plan}-d{number:04d}"
 
 
 def known(plan: PlanId) -> str:
-    """Name of the messages that give no second row in this plan."""
+    """Name of the object with the messages that get no second row in this plan."""
     return f"{SLOTS}/{plan}-known"
 
 
 def following(plan: PlanId) -> str:
-    """Name of the plan that follows this one."""
+    """Name of the object with the plan that follows this plan."""
     return f"{SLOTS}/{plan}-next"
 
 
 def plan_attempt(plan: PlanId, writer: str) -> str:
-    """Name of the mark that a process was asked for a plan of an earlier process."""
+    """Name of the mark that Spark asked a process for a plan of an earlier process."""
     return f"{SLOTS}/{plan}-t{writer}"
 
 
 def is_attempt(name: str) -> bool:
-    """Return True for the name of a mark that `plan_attempt` names.
+    """Return True if the name was made by `plan_attempt`.
 
     A plan without such a mark was never abandoned.
     """
@@ -83,15 +83,15 @@ def is_attempt(name: str) -> bool:
 
 
 def begun(plan: PlanId, number: int, attempt: str, *, is_repeated: bool) -> str:
-    """Name of the mark that this attempt at a slot is about to dequeue."""
+    """Name of the mark that an attempt at a slot is about to dequeue."""
     return f"{SLOTS}/{plan}-{'c' if is_repeated else 'b'}{number:04d}-{attempt}"
 
 
 def may_hide(objects: Iterable[str]) -> bool:
     """Return True if the marks of one plan show that a slot had more than one attempt.
 
-    An attempt that was killed before its put hides the messages that it dequeued, and leaves only
-    its mark.
+    If an attempt is killed after it dequeued and before it put a segment, its messages stay
+    invisible until their leases end. Only the attempt's mark shows this.
     """
     marks = [found for found in map(as_slot_name, objects) if found is not None]
     firsts = Counter(found.slot for found in marks if found.kind == "b")
@@ -99,24 +99,25 @@ def may_hide(objects: Iterable[str]) -> bool:
 
 
 def committed(plan: PlanId) -> str:
-    """Name of the mark that a plan is committed although no plan follows it."""
+    """Name of the mark that a plan is committed, although no plan follows the plan."""
     return f"{SLOTS}/{plan}-committed"
 
 
 def prefix(plan: PlanId) -> str:
-    """First characters of the names of all objects of a plan, after the slash."""
+    """Prefix of the names of all objects of a plan, without the folder `slots/`."""
     return f"{plan}-"
 
 
 def floor(number: int) -> str:
-    """Name of the mark that plans up to this number are cleaned."""
+    """Name of the mark that plans up to this number are removed."""
     return f"{FLOORS}/{number:012d}"
 
 
 class SlotName(NamedTuple):
-    """Parts of a name.
+    """Parts of an object's name.
 
-    kind: its letter or its last word. slot: 0 if the object belongs to no slot.
+    kind: the letter of the object's kind, or the last word of the name. slot: 0 if the object
+    belongs to no slot.
     """
 
     plan: PlanId
@@ -125,7 +126,7 @@ class SlotName(NamedTuple):
 
 
 def as_slot_name(name: str) -> SlotName | None:
-    """Read the name of an object of a plan; None for any other name."""
+    """Parse the name of an object of a plan. Returns None for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -135,6 +136,6 @@ def as_slot_name(name: str) -> SlotName | None:
 
 
 def floor_in(name: str) -> int | None:
-    """Return the number in the name of a floor; None for any other name."""
+    """Return the number in the name of a floor, or None for any other name."""
     found = _FLOOR.fullmatch(name)
     return int(found[1]) if found else None

@@ -1,10 +1,11 @@
 """Objects that the slots of leaseOn=executors write: segments, and reports of answered deletes.
 
-A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages. A
-report has the number of rows of a slot, the state of its queues, and the pending deletes: messages
-that may return, and give no second row then.
+A segment is a frame (`journal/frame.py`): the head of the frame is the header as JSON, and the data
+of the frame is the messages. A report has the number of messages of a slot, the state of the slot's
+queues, and the pending deletes. Messages of pending deletes may return; a returning message gets no
+second row.
 
-Pure values. An object that is not as it was written raises Damaged.
+The module holds pure values. Reading a damaged object raises Damaged.
 """
 
 from __future__ import annotations
@@ -71,16 +72,19 @@ from .plan import (
 SLOT_MAGIC = b"azqueue slot 1\n"
 
 _VERSION = 2
-"""Segments of version 1 hold bodies that were not decoded yet, and decisions about these bodies."""
+"""Version of segments and reports.
+
+Segments of version 1 hold bodies that were not decoded before, and decisions about these bodies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """State of one queue, as a task saw it.
 
-    got: number of messages, without messages that are too new for an availableNow run. drained: the
-    queue was empty at the end, so it had no more messages for this plan. limits: limits that the
-    task learned, None if none.
+    got: number of messages that the task received; messages that are too new for an availableNow
+    run are not counted. drained: the task read the queue until the queue had no more messages for
+    this plan. limits: limits that the task learned, or None.
     """
 
     got: int = 0
@@ -88,13 +92,13 @@ class Looked:
     limits: Learned | None = None
 
     def to_json(self) -> list[Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         limits = None if self.limits is None else [self.limits.under_way, self.limits.per_s]
         return [self.got, self.drained, limits]
 
     @classmethod
     def from_json(cls, value: object) -> Looked:
-        """Read it back. Raises Damaged."""
+        """Create an instance from the stored value. Raises Damaged."""
         if not isinstance(value, list) or len(value) != 3 or type(value[1]) is not bool:
             raise Damaged("what it says of a queue is not valid")
         got = number({"got": value[0]}, "got")
@@ -103,11 +107,11 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of messages, and of answers 503, while a task dequeued.
+    """Counts of messages and of 503 answers while a task dequeued.
 
-    poison: copied to a poison queue. began_cs: when the task began, by its own clock, in hundredths
-    of a second since 1970. took_cs: duration of the task in hundredths of a second; in a report it
-    includes the deletes.
+    throttled: 503 answers. poison: messages that were copied to a poison queue. began_cs: when the
+    task began, by the task's clock, in hundredths of a second since 1970. took_cs: duration of the
+    task in hundredths of a second; in a report the duration includes the deletes.
     """
 
     dequeued: Annotated[int, COUNT_OR_0] = 0
@@ -145,10 +149,10 @@ class SlotHeader:
 
     attempt: unique id of the attempt that put the segment. messages: number of messages. tombstone:
     the plan was closed before a segment was put, so the slot stays empty forever. until: when the
-    first of its leases ends, by the queues' clock, in seconds since 1970; 0 if the end of a lease
-    is unknown. repeated: an earlier task of this slot may have leased messages, too. reading:
-    options that turn messages into rows. looked: state of each queue, by its name. columns: version
-    of the messages' columns.
+    first of the leases ends, by the service's clock, in seconds since 1970; 0 if the end of any
+    lease is unknown. repeated: an earlier task of this slot may also have leased messages. reading:
+    options that turn messages into rows. looked: state of each queue by the queue's name. columns:
+    version of the messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -174,7 +178,7 @@ class SlotHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SlotHeader:
-        """Read it back. Raises Damaged."""
+        """Create an instance from the stored value. Raises Damaged."""
         return cls(**read_fields(cls, of_version(loaded(data, _VALUES_BESIDE), "header", _VERSION)))
 
 
@@ -187,7 +191,7 @@ class SlotSegment:
 
 
 def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
-    """Return the segment's bytes. Raises ValueError for too many bytes (see `framed`)."""
+    """Return the segment as bytes. Raises ValueError if the segment is too large; see `framed`."""
     messages = pack_messages(received, header.queues, header.columns) if received else b""
     return framed(SLOT_MAGIC, header.to_bytes(), messages)
 
@@ -195,9 +199,10 @@ def encode_slot(header: SlotHeader, received: tuple[Received, ...]) -> bytes:
 def decode_slot(
     data: bytes, *, log: str, plan: PlanId, slot: int, most: int = MOST_MESSAGES
 ) -> SlotSegment:
-    """Decode the segment of this slot. Raises Damaged, also for the segment of another slot.
+    """Decode the segment of this slot. Raises Damaged if the bytes are damaged, or belong to
+    another slot.
 
-    most: number of messages that its plan allows.
+    most: maximum number of messages that the plan allows.
     """
     frame = unframed(SLOT_MAGIC, data)
     header = SlotHeader.from_bytes(frame.head)
@@ -214,14 +219,14 @@ def decode_slot(
 
 
 KNOWN_AT_MOST = PENDING_AT_MOST
-"""Most messages that are known; the oldest are evicted."""
+"""Maximum number of known messages; if there are more, the oldest are evicted."""
 
 _REPORT_VERSION = 1
 _MOST_GONE = KNOWN_AT_MOST + 8_192
 _BESIDE = 2**17
-"""Bytes of an object without its lists of messages."""
+"""Maximum bytes of an object without its lists of messages."""
 _VALUES_BESIDE = 20 * MOST_QUEUES_OF_PLAN + 1_000
-"""Values of an object without its lists of messages."""
+"""Maximum number of JSON values in an object without its lists of messages."""
 
 KNOWN_BYTES_AT_MOST = _BESIDE + MESSAGE_BYTES * KNOWN_AT_MOST
 
@@ -231,7 +236,8 @@ def _values_at_most(messages: int) -> int:
 
 
 def report_bytes_at_most(messages: int = MOST_MESSAGES) -> int:
-    """Return the most bytes of the report of a slot that leases this many messages.
+    """Return the maximum size in bytes of a slot's report. messages: maximum number of messages in
+    the slot.
 
     The report is largest if every delete is pending.
     """
@@ -245,10 +251,11 @@ _SIZE = Coded(number, name="bytes")
 class SlotReport:
     """Report of a slot: every delete has a final answer.
 
-    messages, size (in bytes): of the segment. deleted: number of deletes that succeeded, or had
-    probably succeeded before. pending: messages whose delete was refused: another consumer may have
-    them. gone: known messages that returned and were deleted. given_bytes: bytes of the messages'
-    texts, as the queues store them. Other fields: as in the header of the segment.
+    messages, size: number of messages and bytes of the segment. deleted: number of deletes that
+    succeeded, or had probably succeeded before. pending: messages whose delete was refused, because
+    another consumer may have the message. gone: keys of known messages that returned and were
+    deleted. given_bytes: bytes of the messages' texts, as the queues store the texts. Other fields:
+    as in the header of the segment.
     """
 
     messages: Annotated[int, COUNT] = 0
@@ -267,7 +274,7 @@ class SlotReport:
 
     @classmethod
     def of(cls, header: SlotHeader, size: int) -> SlotReport:
-        """Create the report of the segment with this header and of `size` bytes."""
+        """Create the report of the segment with this header. size: bytes of the segment."""
         return cls(
             messages=header.messages,
             size=size,
@@ -284,7 +291,7 @@ class SlotReport:
 
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SlotReport:
-        """Decode a report. account: of the queues. Raises Damaged."""
+        """Decode a report. account: storage account of the queues. Raises Damaged."""
         most = _values_at_most(MOST_MESSAGES + MORE_THAN_BUDGET + _MOST_GONE)
         found = of_version(unsealed(data, most), "report", _REPORT_VERSION)
         report = cls(**read_fields(cls, {**found, "account": account}))
@@ -294,9 +301,10 @@ class SlotReport:
 
 
 class SeenMessages:
-    """Messages that gave their rows and may return: a returning message gives no second row.
+    """Messages whose rows were delivered and that may return. A returning message gets no second
+    row.
 
-    A value.
+    Instances are not changed after creation.
     """
 
     def __init__(self, pending: Iterable[PendingDelete] = ()) -> None:
@@ -309,15 +317,15 @@ class SeenMessages:
         return key in self._pending
 
     def has(self, key: MessageKey, fingerprint: int) -> bool:
-        """Return True if the message is known and its text is still the same."""
+        """Return True if the message is known and its text has not changed."""
         found = self._pending.get(key)
         return found is not None and found.fingerprint == fingerprint
 
     def after(self, settled: Iterable[SlotReport], now: int) -> tuple[SeenMessages, int]:
         """Return the known messages after these slots, and the number of evicted messages.
 
-        now: seconds since 1970. Messages that expired more than a day ago are left out: no copy of
-        such a message can come any more.
+        now: seconds since 1970. Messages that expired more than a day ago are left out, because the
+        service cannot deliver them again.
         """
         slots = list(settled)
         pending = dict(self._pending)
@@ -340,7 +348,7 @@ class SeenMessages:
 
     @classmethod
     def from_bytes(cls, data: bytes, account: str) -> SeenMessages:
-        """Decode the messages. account: of the queues. Raises Damaged."""
+        """Decode the messages. account: storage account of the queues. Raises Damaged."""
         most = _values_at_most(KNOWN_AT_MOST)
         found = of_version(unsealed(data, most), "list", _REPORT_VERSION)
         return cls(PendingDelete.all_from_json(found.get("pending"), account))
@@ -351,7 +359,7 @@ _A_DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Reports of the slots of a closed plan, in order; None for a slot without a task."""
+    """A closed plan and the reports of its slots, in order; None for a slot without a task."""
 
     plan: Plan
     slots: tuple[SlotReport | None, ...]
@@ -368,15 +376,15 @@ class Closed:
 
     @property
     def waiting(self) -> tuple[Group, ...]:
-        """Messages that are delivered after this plan.
+        """Messages to deliver after this plan.
 
-        Included are messages that this plan should have delivered, but that no task read.
+        Messages that this plan should have delivered, but that no task read, are included.
         """
         return tuple(each.parts for each in self.suspects)
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """Messages that are delivered after this plan, with their histories."""
+        """Messages to deliver after this plan, with their failure histories."""
         pairs = zip(self.plan.slots, self.slots, strict=True)
         unread = [slot.again for slot, gave in pairs if slot.again and gave is None]
         group = tuple(part for part in unread if part.messages)

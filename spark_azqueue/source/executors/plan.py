@@ -1,4 +1,5 @@
-"""The plan of a micro-batch, which is its offset: its slots, and the limits of each slot.
+"""Plan of a micro-batch: the slots and the limits of each slot. The plan is the offset of the
+batch.
 
     {"version": 3, "batch": 42, "account": "myaccount", "log": "3f2a…", "nonce": "9c41…",
      "issued": "2026-11-23T10:00:00Z", "lease": 90, "known": true,
@@ -7,11 +8,12 @@
      "limits": {"orders-1": [24, 1950]}}
 
 Tasks get only the plan, so a replay uses the same slots again. A plan may retry messages of an
-abandoned plan. Then "from" names the messages that a slot takes (see `Part`), and "gaveUp" says
-that the plan before has no rows. "waiting" are the groups that are retried after this plan.
-"histories" are the failure histories of the retried and of the waiting groups; "evidence" is
-collected over all groups (see `../suspects.py`). "reading" are the options that decide about
-bodies. Pure values; a plan from a checkpoint is checked.
+abandoned plan. In such a plan, "from" names the messages that a slot takes (see `Part`). "gaveUp"
+says that the previous plan was abandoned and has no rows. "waiting" lists the groups that are
+retried after this plan. "histories" lists the failure histories of the retried group and of the
+waiting groups; "evidence" is collected over all groups (see `../suspects.py`). "reading" holds the
+options that control how bodies are decoded. The module holds pure values. A plan from a checkpoint
+is validated.
 """
 
 from __future__ import annotations
@@ -53,14 +55,16 @@ from ..suspects import Evidence, FailureHistory
 from .names import MOST_SLOTS, START, PlanId
 
 MOST_WAITING = 16_384
-"""Most waiting parts of one plan: each step of the search adds as many parts as there are pieces
-and slots."""
+"""Maximum number of waiting parts in one plan.
+
+Each step of the search adds one part for each piece and slot.
+"""
 
 _NONCE = 32
 
 
 class Part(NamedTuple):
-    """Messages `first` to `end` - 1 of the segment of this slot of this plan."""
+    """Range of messages in a slot's segment: from `first` to `end` - 1."""
 
     plan: PlanId
     slot: int
@@ -73,12 +77,12 @@ class Part(NamedTuple):
         return self.end - self.first
 
     def to_json(self) -> list[Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return [self.plan.number, self.plan.nonce, self.slot, self.first, self.end]
 
     @classmethod
     def from_json(cls, value: object, before: int) -> Part:
-        """Read a part from plain values. before: number of the plan that retries it. Raises
+        """Read a part from plain values. before: number of the plan that retries the part. Raises
         Damaged."""
         if not isinstance(value, list) or len(value) != 5:
             raise Damaged("a part of an earlier batch is not valid")
@@ -111,7 +115,7 @@ class Suspected(NamedTuple):
 
 
 def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
-    """Read the groups that wait behind plan `before`. Raises Damaged."""
+    """Read the groups that are retried after plan `before`. Raises Damaged."""
     groups = tuple(
         tuple(
             Part.from_json(part, before) for part in list_of({"group": each}, "group", MOST_SLOTS)
@@ -124,7 +128,7 @@ def groups_from_json(value: Sequence[object], before: int) -> tuple[Group, ...]:
 
 
 def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
-    """Cut these parts into groups of `most` messages, in order.
+    """Split these parts into groups of `most` messages, in order.
 
     The last group may have fewer messages.
     """
@@ -145,20 +149,23 @@ def groups_of(parts: Iterable[Part], most: int) -> list[Group]:
 
 
 def oldest(groups: Iterable[Group]) -> int | None:
-    """Return the number of the oldest plan that these groups need; None without groups."""
+    """Return the number of the oldest plan that stores messages of these groups; None if there are
+    no groups."""
     return min((part.plan.number for group in groups for part in group), default=None)
 
 
 PLAN_OFFSET_VERSION = 3
 
 MOST_QUEUES_OF_PLAN = 256
-"""Most queues of one plan, so that an offset stays small; other queues come in the next plan."""
+"""Maximum number of queues in one plan, so that an offset stays small. The other queues are read by
+later plans."""
 
 MOST_MESSAGES = MOST_IN_A_BATCH
-"""Most messages that one slot may ask for; `maxMessagesPerTrigger` has the same limit."""
+"""Maximum number of messages in one slot; `maxMessagesPerTrigger` has the same limit."""
 
 MORE_THAN_BUDGET = 128 * 32
-"""Messages in pages that were already requested when a slot had enough messages."""
+"""Maximum number of messages in pages that were already requested when a slot had enough
+messages."""
 
 _MOST_LIMIT = 10**6
 _LEAST_LEASING_S = 1.0
@@ -168,7 +175,8 @@ _LEAST_LEASING_S = 1.0
 class Slot:
     """Work of one task: dequeue from these queues up to a limit of messages or bytes.
 
-    again: the slot has no queues, and delivers these messages of an abandoned plan.
+    again: messages of an abandoned plan; if given, the slot delivers these messages and has no
+    queues.
     """
 
     queues: tuple[QueueRef, ...]
@@ -177,7 +185,7 @@ class Slot:
     again: Part | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         value: dict[str, Any] = {
             "queues": [each.name for each in self.queues],
             "messages": self.messages,
@@ -188,7 +196,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Learned limits of a queue: requests in parallel, and requests per second (None: no limit)."""
+    """Learned limits of a queue: parallel requests (under_way), and requests per second (None: no
+    limit)."""
 
     under_way: int
     per_s: int | None = None
@@ -199,15 +208,16 @@ class Plan:
     """Plan `number` of folder `log`.
 
     issued: when the plan was made, by the driver's clock, in seconds since 1970; for information
-    only. lease_s: length of the tasks' leases. leasing_s: for how long a task dequeues. cutoff: of
-    an availableNow run, in microseconds since 1970; None otherwise. has_known: some messages give
-    no second row, and an object of this plan names them. limits: limits that earlier tasks learned,
-    by queue name. gave_up: the plan before this one was abandoned, so it never has rows. waiting:
-    groups of messages of abandoned plans, retried after this plan, one group after another.
-    histories: of the group that this plan retries, then of the waiting groups; empty if an earlier
-    release wrote the plan. evidence: findings about all groups. status: one line about the
-    isolation of poison messages. reading: the options that decide about bodies; empty if the plan
-    leases nothing.
+    only. lease_s: length of the tasks' leases in seconds. leasing_s: seconds for which a task
+    dequeues. cutoff: insertion time of the newest messages that an availableNow run reads, in
+    microseconds since 1970; None in other runs. has_known: this plan has an object that names
+    messages which get no second row. limits: limits that earlier tasks learned, by queue name.
+    gave_up: the previous plan was abandoned, so the previous plan never has rows. waiting: groups
+    of messages of abandoned plans; the groups are retried after this plan, one group after another.
+    histories: failure history of the group that this plan retries, then histories of the waiting
+    groups; empty if an earlier release wrote the plan. evidence: findings about all groups. status:
+    one line about the isolation of poison messages. reading: options that control how bodies are
+    decoded; empty if the plan leases nothing.
     """
 
     account: str
@@ -233,8 +243,10 @@ class Plan:
 
     @property
     def leasing_s(self) -> float:
-        """Seconds for which a task dequeues; the rest of the lease is for the store and the
-        deletes."""
+        """Seconds for which a task dequeues.
+
+        The rest of the lease is left for storing the segment and deleting the messages.
+        """
         return max(min(self.lease_s / 6, 10.0), _LEAST_LEASING_S)
 
     @property
@@ -244,19 +256,19 @@ class Plan:
 
     @property
     def is_again(self) -> bool:
-        """True if the plan retries messages of abandoned plans: one of these messages may be
+        """True if the plan retries messages of abandoned plans; one of these messages may be
         poison."""
         return any(slot.again is not None for slot in self.slots)
 
     @property
     def suspected(self) -> Suspected | None:
-        """Group that this plan retries, None if it retries nothing."""
+        """Group that this plan retries, or None if the plan retries nothing."""
         group = tuple(slot.again for slot in self.slots if slot.again is not None)
         return Suspected(group, self._history(0, group)) if group else None
 
     @property
     def suspects(self) -> tuple[Suspected, ...]:
-        """Groups that wait behind this plan."""
+        """Groups that are retried after this plan."""
         first = int(self.is_again)
         return tuple(
             Suspected(group, self._history(place, group))
@@ -310,14 +322,14 @@ class Plan:
 
     @classmethod
     def start(cls, account: str, log: str = "") -> Plan:
-        """Return the start, which is before the first plan."""
+        """Return plan 0, the start, which the first plan follows."""
         return cls(account, log, START, ())
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any], *, account: str) -> Plan:
-        """Read an offset from a checkpoint; an offset without a batch becomes `start`.
+        """Read an offset from a checkpoint. An offset without a batch becomes `start`.
 
-        Raises CheckpointMismatch for damage, and for an offset of leaseOn=driver.
+        Raises CheckpointMismatch if the offset is damaged, or was written with leaseOn=driver.
         """
         version, batch = version_and_batch(offset, account=account)
         if version == OFFSET_VERSION and batch == 0:

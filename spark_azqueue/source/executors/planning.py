@@ -1,4 +1,4 @@
-"""Queues that have messages for the next plan, and the limits of each slot."""
+"""Finds the queues for the next plan, and chooses the limits of each slot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class ReadyQueues:
     """Finds the queues that have messages.
 
-    Not kept over a restart: a new process peeks at every queue.
+    The state is not kept over a restart: a new process peeks at every queue.
     """
 
     def __init__(
@@ -38,32 +38,33 @@ class ReadyQueues:
         clock: Callable[[], float],
         vanished: Callable[[QueueRef], bool],
     ) -> None:
-        """vanished: called for a queue that does not exist; true if the other queues may still be
-        read."""
+        """vanished: called for a queue that does not exist; returns True if the other queues may
+        still be read."""
         self._client = client
         self._isolation = isolation
         self._longest_pause_s = longest_pause_s
         self._clock = clock
         self._vanished = vanished
         self._paces: dict[QueueRef, Pace] = {}
-        self._more: set[QueueRef] = set()  # their slots ended full
-        self._emptied: set[QueueRef] = set()  # their slots ended empty
-        self._turns: dict[QueueRef, int] = {}  # the number of the last plan that has read it
+        self._more: set[QueueRef] = set()  # queues whose last slot was full
+        self._emptied: set[QueueRef] = set()  # queues that the last slot emptied
+        self._turns: dict[QueueRef, int] = {}  # number of the last plan that read the queue
         self._read: set[QueueRef] = set()  # queues that an availableNow run has read completely
         self._cutoff: int | None = None
 
     def only_until(self, cutoff: int) -> None:
-        """Ignore messages that were inserted later. cutoff: microseconds since 1970."""
+        """Ignore messages that were inserted after the cutoff. cutoff: microseconds since 1970."""
         self._cutoff = cutoff
 
     def read_from(self, queues: Sequence[QueueRef]) -> None:
-        """Look only at these queues from now on."""
+        """Peek only at these queues from now on."""
         self._paces = {queue: self._paces.get(queue, Pace()) for queue in queues}
         self._more &= set(queues)
         self._turns = {queue: turn for queue, turn in self._turns.items() if queue in self._paces}
 
     def seconds_until_due(self) -> float:
-        """Return the seconds until some queue may be looked at again (0 = now)."""
+        """Return the seconds until the next queue may be peeked at; 0 if a queue may be peeked at
+        now."""
         soonest = min(
             (pace.not_before for queue, pace in self._paces.items() if queue not in self._read),
             default=math.inf,
@@ -71,22 +72,23 @@ class ReadyQueues:
         return max(0.0, soonest - self._clock())
 
     def was_emptied(self, queue: QueueRef) -> bool:
-        """Return True if the queue's last slot read it until it was empty."""
+        """Return True if the queue's last slot read the queue until the queue was empty."""
         return queue in self._emptied
 
     def last_turn(self, queue: QueueRef) -> int:
-        """Return the number of the last plan that has read the queue, 0 if unknown.
+        """Return the number of the last plan that read the queue, or 0 if unknown.
 
-        A slot that was full before it reached one of its queues has not read this queue.
+        If a slot was full before the slot reached one of its queues, the slot has not read this
+        queue.
         """
         return self._turns.get(queue, 0)
 
     def on_plan_closed(self, plan: Plan, looked: Mapping[str, Looked], *, ran_here: bool) -> None:
         """Record that a plan is closed.
 
-        looked: state of each queue, by name, if tasks ran. ran_here: this process issued the plan.
-        If it did not, no queue rests, because a run of one batch (availableNow on Spark 4.0 and
-        4.1, once) has no later look.
+        looked: state of each queue by name, for queues that tasks read. ran_here: this process
+        issued the plan. If another process issued the plan, no queue pauses: a run of one batch
+        (trigger once, or availableNow on Spark 4.0 and 4.1) cannot peek again after a pause.
         """
         now = self._clock()
         for queue in plan.queues:
@@ -108,15 +110,16 @@ class ReadyQueues:
                 )
 
     def look_again(self) -> None:
-        """Treat every queue as if it had never been looked at."""
+        """Treat every queue as if it had never been peeked at."""
         self._paces = dict.fromkeys(self._paces, Pace())
         self._read.clear()
 
     def with_messages(self) -> list[QueueRef]:
-        """Return the queues that have messages, in their order. Peeks at queues that are due.
+        """Peek at the queues that are due, and return the queues that have messages, in the order
+        of the option.
 
-        An availableNow run looks at all queues at once, since the run ends if none has messages.
-        Raises ServiceError, also QueueNotFound for a queue that is given by name.
+        An availableNow run peeks at all queues at once, since the run ends if no queue has
+        messages. Raises ServiceError, also QueueNotFound for a queue that the option gives by name.
         """
         now = self._clock()
         due = [
@@ -155,7 +158,7 @@ class ReadyQueues:
         if len(peeked.messages) < MAX_PER_REQUEST:
             self._read.add(queue)
             return False
-        return True  # a page of newer messages: older ones may be behind it, so a task has to look
+        return True  # a full page of newer messages may hide older messages, so a task must read
 
 
 class PlanSizing:
@@ -175,7 +178,7 @@ class PlanSizing:
 
     @property
     def width(self) -> int:
-        """The most slots of the next plan."""
+        """Maximum number of slots in the next plan."""
         return self._width.slots
 
     def begins(self) -> None:
@@ -187,8 +190,8 @@ class PlanSizing:
     ) -> None:
         """Record that a plan is closed.
 
-        looked: state of each queue, by name. ran_here: this process issued the plan, so the
-        duration of the plan is known.
+        looked: state of each queue by name. ran_here: this process issued the plan, so this process
+        knows how long the batch took.
         """
         self._learned |= {name: each.limits for name, each in looked.items() if each.limits}
         fullest = max(
@@ -212,7 +215,8 @@ class PlanSizing:
             self._size.forget()
 
     def slots(self, queues: Sequence[QueueRef], most: int) -> tuple[Slot, ...]:
-        """Return the slots for these queues (at least one). most: messages in all slots."""
+        """Return the slots for these queues (at least one). most: maximum number of messages in all
+        slots."""
         of_slot = self._size.most
         if self._config.messages_per_partition:
             of_slot = min(of_slot, self._config.messages_per_partition)
@@ -234,23 +238,23 @@ class PlanSizing:
 
 
 FIRST_WIDTH = 8
-"""Most slots of the first plan of a run, if no option says otherwise."""
+"""Maximum number of slots in the first plan of a run, unless an option sets the number."""
 
 _LONG_CS = 50
-"""Shortest tasks that count, in hundredths of a second.
+"""Minimum duration of tasks that are measured, in hundredths of a second.
 
-Tasks of a stage begin some tenths of a second apart, so shorter tasks do not show how many can run
-at once.
+Spark starts the tasks of a stage some tenths of a second apart, so shorter tasks do not show how
+many tasks can run at once.
 """
 
 _IN_A_ROW = 3
-"""Plans in a row with idle slots before the width shrinks.
+"""Consecutive plans with waiting tasks after which the number of slots is reduced.
 
-One such plan may be chance, such as the start of a worker.
+A single plan can have waiting tasks for another reason, for example while a worker starts.
 """
 
 _TRY_AGAIN_AFTER = 50
-"""Plans after the width has shrunk until a larger width is tried again."""
+"""Number of plans after a reduction until more slots are tried again."""
 
 
 def chosen_queues(
@@ -262,12 +266,13 @@ def chosen_queues(
     slots: int,
     most: int,
 ) -> list[QueueRef]:
-    """Return the queues of plan `number`; the first queue of every slot comes first.
+    """Return the queues of plan `number`, with the first queue of every slot at the beginning.
 
-    with_messages: queues that have messages, in the order of the option. was_emptied: True if the
-    queue's last slot read it until it was empty. last_turn: the number of the last plan that has
-    read the queue. slots: most slots of the plan. most: messages in all slots. With strict
-    priority: the queues up to the first one that was not emptied.
+    with_messages: queues that have messages, in the order of the option. was_emptied: returns True
+    if the queue's last slot read the queue until the queue was empty. last_turn: returns the number
+    of the last plan that read the queue. slots: maximum number of slots in the plan. most: maximum
+    number of messages in all slots. With strict priority, the result ends with the first queue that
+    was not emptied.
     """
     queues = list(with_messages)
     if priority is QueuePriority.STRICT:
@@ -288,17 +293,18 @@ def slots_of(
     bytes_of_slot: int,
     learned: Mapping[str, Learned],
 ) -> tuple[Slot, ...]:
-    """Deal these queues (at least one) to `width` slots; each queue is in one slot.
+    """Distribute these queues (at least one) over `width` slots; each queue is in one slot.
 
-    most: messages in all slots, at least as many as queues. most_of_slot, bytes_of_slot: limits of
-    one slot. most_bytes: limit of all slots, None if only slots are limited. learned: limits by
-    queue name; slots with faster queues get more messages, so that all slots take equally long.
+    most: maximum number of messages in all slots, at least the number of queues. most_of_slot,
+    bytes_of_slot: maximum messages and bytes of one slot. most_bytes: maximum bytes of all slots,
+    or None. learned: learned limits by queue name; slots with faster queues get more messages, so
+    that all slots take the same time.
     """
     count = max(1, min(width, len(queues)))
     weights = _weights(queues, learned)
     if len(set(weights.values())) == 1:
         dealt = [tuple(queues[place::count]) for place in range(count)]
-    else:  # a slot reads its queues evenly, so it gets queues of similar speed
+    else:  # a slot reads its queues at the same rate, so its queues should have a similar speed
         dealt = _neighbours(sorted(queues, key=weights.__getitem__), count)
         dealt = [tuple(queue for queue in queues if queue in mine) for mine in dealt]
     parts = [sum(weights[queue] for queue in mine) for mine in dealt]
@@ -317,7 +323,8 @@ def slots_of(
 def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict[QueueRef, float]:
     """Return the relative speed of each queue.
 
-    Half of a difference between measured speeds counts as chance.
+    A measured speed counts only half as far from the mean as it was measured, because measurements
+    vary.
     """
     rates = [each.per_s if (each := learned.get(queue.name)) else None for queue in queues]
     most = max((rate for rate in rates if rate), default=1)
@@ -327,19 +334,20 @@ def _weights(queues: Sequence[QueueRef], learned: Mapping[str, Learned]) -> dict
 
 
 def _neighbours(queues: Sequence[QueueRef], count: int) -> list[tuple[QueueRef, ...]]:
-    """Cut the queues into `count` runs whose lengths differ by at most one."""
+    """Split the queues into `count` consecutive parts whose lengths differ by at most one."""
     edges = [len(queues) * place // count for place in range(count + 1)]
     return [tuple(queues[begin:end]) for begin, end in pairwise(edges)]
 
 
 class Width:
-    """Most slots of a plan: as an option says, or as many as ran at the same time."""
+    """Maximum number of slots in a plan: the number in an option, or the number of tasks that ran
+    at the same time."""
 
     def __init__(self, fixed: int | None) -> None:
         self.slots = fixed or FIRST_WIDTH
         self._fixed = fixed is not None
         self._rest = 0
-        self._at_once: list[int] = []  # of the newest plans in a row with fewer than they had
+        self._at_once: list[int] = []  # tasks at once, in consecutive plans with waiting tasks
 
     def on_plan_closed(self, settled: Iterable[SlotReport]) -> None:
         """Learn from the slots of a closed plan."""
@@ -363,9 +371,9 @@ class Width:
 
 
 def most_at_once(times: Iterable[tuple[int, int]]) -> int:
-    """Return the largest number of tasks that ran at one moment.
+    """Return the maximum number of tasks that ran at the same time.
 
-    times: begin and duration of each task.
+    times: start time and duration of each task.
     """
     edges = []
     for began, took in times:

@@ -1,4 +1,5 @@
-"""Decides whether a query may resume in a folder, and with which plan. Writes following plans."""
+"""Decides whether a query may resume in a folder, and with which plan. Also writes the plans that
+follow."""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ Objects = dict[PlanId, dict[str, int]]
 class PlanRecovery:
     """Opens the folder, compares it with the checkpoint, then claims it.
 
-    The protocol does not need the claim: if two drivers resume from one plan, still only one plan
-    follows. The claim reports to a user that two queries, or two loads, use one folder: they would
-    deliver the same rows.
+    The protocol is correct without the claim: if two drivers resume from the same plan, only one
+    plan can follow. The claim exists to report two queries, or two loads, that use the same folder
+    and would deliver the same rows.
     """
 
     def __init__(self, folder: PlanFolder, settings: LogConfig, selection: QueueSelection) -> None:
@@ -49,13 +50,14 @@ class PlanRecovery:
         self._selection = selection
         self._claim: Claim | None = None
         self.base: Plan | None = None
-        """Committed plan behind which a new checkpoint begins, if it repeats no plan."""
+        """Committed plan after which a new checkpoint begins; None if the checkpoint begins with an
+        old plan."""
         self.objects: Objects = {}
         self.times: dict[int, float] = {}
-        """When each plan was stored, seconds since 1970."""
+        """Time at which each plan was stored, in seconds since 1970, by the number of the plan."""
         self.floor = 0
         self.followed: PlanId | None = None
-        """Newest plan behind which this process put another plan."""
+        """Newest plan after which this process put another plan."""
 
     @property
     def is_done(self) -> bool:
@@ -63,9 +65,9 @@ class PlanRecovery:
         return self._claim is not None
 
     def take(self, start: Plan, end: Plan | None = None) -> Plan | None:
-        """Take the folder over. start: the committed plan. end: the plan that Spark asks for again.
+        """Take over the folder. start: the committed plan. end: the plan that Spark requests again.
 
-        Returns the plan to deliver next if a new checkpoint begins with an old plan. Raises
+        Returns an old plan if a new checkpoint must deliver this plan first, else None. Raises
         CheckpointMismatch, LostSegment, LogConflict, LogDamaged, ServiceError. After an error
         nothing has changed, except that a new folder has an identity.
         """
@@ -111,21 +113,21 @@ class PlanRecovery:
     def behind(
         self, start: Plan, end: Plan, *, issued: PlanId | None = None, has_answered: bool = False
     ) -> list[Plan]:
-        """Return the plans of the batch that begins behind `start` and ends with `end`.
+        """Return the plans of the batch that begins after `start` and ends with `end`.
 
-        The batch has more than one plan if Spark's log lacks the offsets of some batches, as with
-        asynchronous progress; then the batch is repeated. issued: the newest plan that this process
-        has returned to Spark. has_answered: this process has returned an offset, so no batch is
-        repeated any more. Raises CheckpointMismatch, LostSegment.
+        If Spark's log lacks the offsets of some batches, for example with asynchronous progress,
+        Spark repeats these batches as one batch with several plans. issued: the newest plan that
+        this process has returned to Spark. has_answered: this process has returned an offset, so
+        Spark repeats no batch any more. Raises CheckpointMismatch, LostSegment.
         """
         folder = self._folder
         if start.id != START and start.number < end.number <= self.floor:
-            return [end]  # its tasks report the loss
+            return [end]  # the tasks of this plan report the loss
         if end.id == issued and (start.id == START or start.number < self.floor):
             return [end]
         if start.id == START:
             following = folder.following(START)
-            # A new checkpoint began with this plan: the first plan, a plan behind unused plans, or
+            # A new checkpoint began with this plan: the first plan, a plan after unused plans, or
             # an old plan.
             if end.id != START and (
                 (following is not None and following.id == end.id) or self.stands(end.id)
@@ -155,14 +157,16 @@ class PlanRecovery:
         return any(each is not None and each.id == plan for each in followed)
 
     def unknown(self, newest: int) -> CheckpointMismatch:
-        """Return the error for a new checkpoint whose folder was used, up to the batch `newest`."""
+        """Return the error for a new checkpoint whose folder was already used. newest: number of
+        the folder's newest batch."""
         return unknown(self._folder.where, newest)
 
     def follow(self, plan: Plan, following: Plan, known: SeenMessages) -> Plan:
-        """Let `following` follow `plan`, unless another plan follows. Returns the plan that
-        follows.
+        """Store `following` as the plan after `plan`, unless another plan is stored.
 
-        known: messages that give no second row in `following`. Raises LostSegment, LogDamaged,
+        Returns the plan that is stored.
+
+        known: messages that get no second row in `following`. Raises LostSegment, LogDamaged,
         ServiceError.
         """
         folder = self._folder
@@ -170,7 +174,7 @@ class PlanRecovery:
             folder.put_known(following.id, known)
         self.followed = plan.id
         stored = folder.put_following(plan.id, following)
-        if plan.number < folder.floor():  # the plan that followed it was removed
+        if plan.number < folder.floor():  # the plan that followed `plan` was removed
             self._tell(removed_following(folder.where, plan.number))
         return stored
 
@@ -184,16 +188,17 @@ class PlanRecovery:
         return self.floor > 0 or any(each is not None and each.kind == "d" for each in found)
 
     def _newest(self) -> Plan | None:
-        """Return the newest plan of the chain, even if it has no object yet; None if there is none.
+        """Return the newest plan of the chain, even if the plan has no object yet; None if the
+        chain is empty.
 
-        A second driver may have left objects of plans that are not in the chain. No plan follows
-        these.
+        A second driver may have left objects of plans that are outside the chain. No plan follows
+        such a plan.
         """
         followed = [plan for plan in self.objects if names.following(plan) in self.objects[plan]]
         return self._folder.following(max(followed)) if followed else None
 
     def _first(self, newest: Plan | None) -> Plan | None:
-        """Return the plan with which a new checkpoint begins; None to begin with a new plan.
+        """Return the plan with which a new checkpoint begins, or None to begin with a new plan.
 
         See `writeAheadLogStart`.
         """
@@ -206,8 +211,8 @@ class PlanRecovery:
             return self._after(self.floor)
         if newest is None:
             return self._after(self.floor)  # raises the error that the plan is missing
-        # The newest plan is committed only if a mark says so. Plans before it are, since a plan
-        # follows.
+        # The newest plan is committed only if a mark says so. All older plans are committed, since
+        # a plan follows each of them.
         if names.committed(newest.id) in self.objects.get(newest.id, ()):
             self.base = newest
         after = newest.number if self.base else newest.number - 1
@@ -216,8 +221,10 @@ class PlanRecovery:
         return None if self.base else newest
 
     def _first_kept(self, start: Plan) -> Plan:
-        """Report that the checkpoint was rolled back too far; return the oldest kept plan if
-        allowed."""
+        """Report that the checkpoint was rolled back too far, and return the oldest kept plan.
+
+        Raises LostSegment with failOnDataLoss=true.
+        """
         self._tell(rolled_back_too_far(self._folder.where, start.number, self.floor))
         return self._after(self.floor)
 

@@ -1,7 +1,7 @@
-"""Record batches of one slot. Runs on the executors; `slot.py` does the work.
+"""Record batches of one slot. The module runs on the executors; `slot.py` does the work.
 
-Connections and learned limits of queues stay in the worker's process from task to task. Correctness
-does not depend on them.
+A worker process keeps connections and learned limits of queues from task to task. Correctness does
+not depend on these.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .slot import SlotTask
 class SlotAssignment:
     """One slot of a plan, for a task.
 
-    config: the options of the query, as the source's process has them.
+    config: options of the query, including secrets.
     """
 
     plan: Plan
@@ -47,13 +47,16 @@ class SlotAssignment:
 
     @classmethod
     def by(cls, plan: Plan, slot: int, config: SourceConfig) -> SlotAssignment:
-        """Create an assignment without the parts of the plan that only later plans need."""
+        """Create an assignment, without the parts of the plan that tasks do not need."""
         return cls(
             replace(plan, waiting=(), histories=(), evidence=Evidence(), status=""), slot, config
         )
 
     def to_bytes(self) -> bytes:
-        """Encode the assignment for the task, without secrets: options travel beside it."""
+        """Encode the assignment for the task.
+
+        The bytes contain no secrets, because Spark passes the options to the task separately.
+        """
         fields = {
             "slot": self.slot,
             "plan": self.plan.to_json(),
@@ -65,7 +68,7 @@ class SlotAssignment:
     def from_bytes(cls, data: bytes, config: SourceConfig) -> SlotAssignment:
         """Decode an assignment in the task.
 
-        config: the options of the query, as they were written.
+        config: options of the query.
         """
         fields = json.loads(data)
         plan = Plan.from_json(fields["plan"], account=config.account.name)
@@ -73,7 +76,7 @@ class SlotAssignment:
 
 
 _KEPT = 4
-"""Most queries whose connections one worker keeps."""
+"""Maximum number of queries whose connections one worker keeps."""
 
 
 class _Kept(NamedTuple):
@@ -89,8 +92,8 @@ def rows_of_task(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a slot, the same in every call. task: see `SlotAssignment`.
 
-    is_repeated: Spark reports an earlier attempt. Raises what `SlotTask` raises, UndecodableBody,
-    and LostBlob.
+    is_repeated: Spark has reported an earlier attempt. Raises the errors of `SlotTask`,
+    UndecodableBody, and LostBlob.
     """
     assignment = SlotAssignment.from_bytes(task, config)
     config, plan = assignment.config, assignment.plan
@@ -117,8 +120,10 @@ def batches_of(logged: LoggedRows, columns: Columns) -> Iterator[pa.RecordBatch]
 
 
 def _connections(config: SourceConfig, settings: LogConfig) -> _Kept:
-    """Return the connections of an earlier task of this process to the same account and folder, or
-    open new connections."""
+    """Return connections to the account and the folder.
+
+    Connections of an earlier task in the same process are used again.
+    """
     key = digest_of(pickle.dumps((config.account, settings.place, settings.account)))
     found = _kept.get(key)
     if found is None:

@@ -1,12 +1,12 @@
-"""Work of a task for one slot of a plan. The source's promises depend on the order of the steps.
+"""Work of a task for one slot of a plan. The source's guarantees depend on the order of the steps.
 
 1. If a segment exists for this slot: continue with step 5. If the plan is closed or cleaned: fail.
    An attempt that may not be the only one leaves a mark, then looks for a segment once more: a
    driver that closed the plan before the mark was visible has put a tombstone, and a driver that
    closes the plan later sees the mark.
 2. Dequeue for some seconds. A slot that retries takes messages of an abandoned plan instead, see
-   `segment_again`. If the options for bodies differ from those of the plan: put a tombstone, and
-   deliver no row.
+   `segment_again`. If the current options decode bodies differently than the plan's options: put a
+   tombstone, and deliver no row.
 3. Decode. A body that does not decode is copied to its poison queue, then deleted. With
    onUndecodable=fail: release all messages, and fail.
 4. Put a segment of the messages that have rows. If another attempt has put a segment before:
@@ -56,11 +56,11 @@ _LOOK_AGAIN_S = 0.25
 
 
 class SlotTask:
-    """One attempt at one slot. Keeps nothing for other attempts.
+    """One attempt at one slot. Attempts share no state in memory.
 
-    `segment` raises ServiceError; UndecodableBody and TooManyPoison, see `without_undecodable`;
-    LostSegment or LogDamaged if the folder is not as it was written; CheckpointMismatch for another
-    folder. Spark then repeats the task.
+    `segment` raises ServiceError; UndecodableBody and TooManyPoison (see `without_undecodable`);
+    LostSegment or LogDamaged if objects of the folder are missing or damaged; CheckpointMismatch
+    for another folder. After an error, Spark repeats the task.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SlotTask:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """is_repeated: Spark reports an earlier attempt. lose: failOnDataLoss=false."""
+        """is_repeated: Spark has reported an earlier attempt. lose: failOnDataLoss is false."""
         self._config = config
         self._plan = plan
         self._slot = slot
@@ -89,7 +89,8 @@ class SlotTask:
         self._attempt = uuid.uuid4().hex
 
     def segment(self) -> SlotSegment:
-        """Return the segment of this slot, which never changes; its deletes are answered."""
+        """Return the segment of this slot after its deletes are answered. The segment never
+        changes."""
         return self._given()[0]
 
     def rows(self) -> LoggedRows:
@@ -125,7 +126,7 @@ class SlotTask:
         if done is not None:
             return segment, rows
         answered = self._settled(segment, size, leased.copies if leased else ())
-        if leased is not None:  # deletes may take most of the time
+        if leased is not None:  # deletes may take a large part of the time
             counts = replace(answered.counts, took_cs=self._since_cs(began))
             answered = replace(answered, counts=counts)
         self._folder.put_settled(self._plan, self._slot, answered)
@@ -136,11 +137,12 @@ class SlotTask:
 
     @property
     def _leaves_mark(self) -> bool:
-        """True if the run must know that this attempt dequeues.
+        """True if this attempt must leave a mark before it dequeues.
 
-        If the attempt is killed, a run that ends waits for the messages that the attempt hides. A
-        second job or a retried stage counts attempts from the first again. So in a run that ends,
-        every attempt leaves a mark.
+        If an attempt is killed, its messages stay leased for a while, and an availableNow run must
+        wait for them. A second job or a retried stage numbers its attempts from 0 again, so the
+        number does not show an earlier attempt. So in an availableNow run every attempt leaves a
+        mark.
         """
         leases = self._plan.slots[self._slot].again is None
         return leases and (self._is_repeated or self._plan.cutoff is not None)
@@ -149,9 +151,9 @@ class SlotTask:
         return int((self._clock() - began) * 100)
 
     def _found(self) -> tuple[SlotSegment, int] | None:
-        """Return the segment of this slot, None if none was put.
+        """Return the segment of this slot, or None if no segment was put.
 
-        A later attempt waits a moment for the put of the first attempt.
+        A repeated attempt waits a moment for the put of an earlier attempt.
         """
         until = self._clock() + (_LATER_ATTEMPT_WAITS_S if self._is_repeated else 0.0)
         while True:
@@ -161,10 +163,10 @@ class SlotTask:
             self._sleep(_LOOK_AGAIN_S)
 
     def is_lost(self) -> bool:
-        """Return True if it is too late to put a segment: the plan is over.
+        """Return True if the plan is closed or removed, so that no segment may be put.
 
-        Called if no segment exists, before anything is leased: the other rows of a plan that is
-        over are unknown. Raises LostSegment in place of True, unless `lose`.
+        Called if no segment exists, before anything is leased. Unless `lose` is set, raises
+        LostSegment in place of returning True.
         """
         plan = self._plan
         is_over = plan.number <= self._folder.floor()
@@ -177,7 +179,7 @@ class SlotTask:
         return True
 
     def check_floor(self) -> None:
-        """Raise LostSegment if the plan is being cleaned: its rows are not kept any more.
+        """Raise LostSegment if the plan is being removed, so that its rows are not kept any more.
 
         Called before the first delete.
         """
@@ -187,7 +189,7 @@ class SlotTask:
     def _check_held(self, segment: SlotSegment) -> None:
         """Check the queues of the messages before the first delete.
 
-        A slot that retries has nothing to delete.
+        A slot that retries messages has nothing to delete.
         """
         if self._plan.slots[self._slot].again is None:
             selection, where = self._config.selection, self._folder.where
@@ -201,8 +203,8 @@ class SlotTask:
     def _put(self) -> tuple[SlotSegment, int, Leased | None]:
         """Put the segment of this slot.
 
-        Returns the stored segment, its size in bytes, and the leased messages if the stored segment
-        is from this attempt.
+        Returns the stored segment, its size in bytes, and the leased messages. The last value is
+        None if another attempt put the stored segment.
         """
         plan = self._plan
         if plan.slots[self._slot].again is not None:
@@ -220,11 +222,11 @@ class SlotTask:
 
     @property
     def decides_as_planned(self) -> bool:
-        """False if a restart has changed the options that decide about bodies.
+        """Return False if a restart has changed the options that control how bodies are decoded.
 
         An earlier attempt may have dead-lettered a body that would have a row under the new
-        options. So this attempt leases nothing: the messages are left for the next plan, which has
-        the new options.
+        options. So this attempt leases no messages, and the next plan reads the messages with the
+        new options.
         """
         return self._plan.reading == Reading.of(self._config).options
 
@@ -258,11 +260,12 @@ class SlotTask:
         return segment, size, None
 
     def give_up(self, leased: Leased, winner: SlotSegment) -> None:
-        """Delete messages that the segment of a faster attempt holds, and release the others.
+        """Delete messages that are in the segment of a faster attempt, and release the other
+        messages.
 
-        The receipts in that segment are dead, since this attempt leased the messages later. A
-        message is released if it was updated after the other attempt leased it, or if its text was
-        damaged.
+        winner: segment of the faster attempt. The receipts in this segment are stale, since the
+        current attempt leased the messages later. A message is also released if the message was
+        updated after the faster attempt leased it, or if its text is damaged.
         """
         stand = {message.key: message.text for message, _ in winner.received if message.is_whole}
         twice, rest = list[Lease](), list(leased.copies)
@@ -299,13 +302,14 @@ class SlotTask:
 
 
 def _until(received: tuple[Received, ...]) -> int:
-    """Return when the first lease ends, in seconds since 1970; 0 if one of the ends is unknown."""
+    """Return the time at which the first lease ends, in seconds since 1970; 0 if the end of any
+    lease is unknown."""
     ends = [message.next_visible_time or 0 for message, _ in received]
     return min(ends, default=0) // 1_000_000
 
 
 def _least(times: Iterable[int]) -> int | None:
-    """Return the earliest of these times, in seconds; None if no time is known."""
+    """Return the earliest of these times in seconds, or None if there is no time."""
     return min((time // 1_000_000 for time in times if time != UNKNOWN_TIME), default=None)
 
 
@@ -320,8 +324,9 @@ def segment_again(
 ) -> SlotSegment:
     """Return the segment of a slot that retries messages.
 
-    Every attempt returns the same segment, except for `attempt`. Raises ServiceError, LogDamaged;
-    LostSegment if the messages are gone, unless `lose`.
+    Every attempt returns the same segment, except for the header's field `attempt`. Raises
+    ServiceError, LogDamaged; also LostSegment if the stored messages were removed, unless `lose` is
+    set.
     """
     part = plan.slots[slot].again
     assert part is not None

@@ -1,6 +1,6 @@
 """Counters of one run, and the test that a finished run has read everything.
 
-Used by one thread; nothing is kept over a restart.
+The classes are used by one thread, and keep nothing over a restart.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .plan import Plan
 log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER_S = 60.0
-"""Largest expected difference between the clocks of the store and of this machine."""
+"""Maximum expected difference in seconds between the clocks of the store and of this machine."""
 
 _PLANS_WITHOUT_TASKS = 2
-"""After this many plans without a task in a row, the user is warned."""
+"""Number of consecutive plans without a task after which the user is warned."""
 
 
 class Drained:
     """Test that an availableNow run has read everything.
 
-    The test waits for messages that killed tasks still hide. Used by one thread. Not kept over a
-    restart: a replayed plan counts as a plan with killed tasks.
+    The test waits for messages that killed tasks have leased. Used by one thread. The state is not
+    kept over a restart: a replayed plan counts as a plan with killed tasks.
     """
 
     def __init__(
@@ -50,12 +50,14 @@ class Drained:
         self._now = now
         self._wait = HiddenWait(monitor, sleep)
         self._hidden_until = 0.0
-        self._without_tasks = 0  # plans in a row
-        self._expired_at = 0.0  # when all messages that were skipped near expiry have expired
+        self._without_tasks = 0  # consecutive plans for which no task ran
+        self._expired_at = 0.0  # when all messages skipped near expiry have expired
 
     def may_hide(self, plan: Plan) -> None:
-        """Expect that tasks of this plan were killed while they leased: their messages return
-        later."""
+        """Assume that tasks of this plan were killed while they leased messages.
+
+        Such messages return when their leases end.
+        """
         self._hides_for(plan.lease_s)
 
     def _hides_for(self, lease_s: int) -> None:
@@ -64,10 +66,11 @@ class Drained:
     def found(
         self, objects: Mapping[PlanId, Iterable[str]], times: Mapping[int, float], lease_s: int
     ) -> None:
-        """Expect that tasks of a run that has just ended were killed.
+        """Assume that tasks of a run that has just ended were killed.
 
-        objects: names of the objects in the folder at the start, by plan. times: when each plan was
-        stored, by the number of the plan. lease_s: the longest lease of these tasks.
+        objects: for each plan, the names of its objects when the query started. times: when each
+        plan was stored, by the number of the plan. lease_s: the longest lease of these tasks in
+        seconds.
         """
         since = self._now() - lease_s - _CLOCKS_DIFFER_S
         for plan, listed in objects.items():
@@ -79,7 +82,7 @@ class Drained:
     ) -> None:
         """Record that a plan is closed.
 
-        marks: the attempt marks of its tasks. ends: the run is to end when everything is read.
+        marks: attempt marks of the plan's tasks. ends: the run should end when everything is read.
         Raises NotDrained if such a run would never end.
         """
         settled = closed.settled
@@ -103,13 +106,14 @@ class Drained:
 
     @property
     def hidden_for(self) -> int:
-        """Seconds for which messages may still be hidden."""
+        """Seconds for which messages of killed tasks may still be leased."""
         return math.ceil(max(0.0, self._hidden_until - self._clock()))
 
     def is_over(self) -> bool:
-        """Return True if no message is hidden any more in the queues that are read.
+        """Return True if killed tasks have no leased messages left in the queues of the query.
 
-        Otherwise wait a moment and return False. Raises NotDrained if the wait would take too long.
+        If messages may still be leased, wait a moment and return False. Raises NotDrained if the
+        wait would take too long.
         """
         left = self._hidden_until - self._clock()
         if left <= 0:
@@ -121,7 +125,7 @@ class Drained:
 
 
 class Totals:
-    """Counts since the run began. Used by one thread."""
+    """Counters since the run began. Used by one thread."""
 
     def __init__(self, lease_s: int) -> None:
         self._lease_s = lease_s
@@ -129,10 +133,10 @@ class Totals:
         self._expires: int | None = None
         self._oldest: int | None = None
         self.is_idle = False
-        """True if the last look at the queues found no message."""
+        """True if the last pass over the queues found no message."""
 
     def on_plan_closed(self, settled: Sequence[SlotReport], evicted: int) -> None:
-        """Count the slots of a closed plan that had a task.
+        """Add the counts of the slots that had a task, in a closed plan.
 
         evicted: number of known messages that were dropped.
         """
@@ -148,7 +152,7 @@ class Totals:
             self._counters.delivered_bytes += each.given_bytes
 
     def leased(self, settled: Sequence[SlotReport], evicted: int) -> None:
-        """Count dequeues, deletes and duplicates of these slots."""
+        """Count the dequeues, deletes and duplicates of these slots."""
         counters = self._counters
         for each in settled:
             counters.dequeued += each.counts.dequeued
@@ -172,8 +176,9 @@ class Totals:
     ) -> Report:
         """Return the report of the run.
 
-        plans: the plans in the folder, None before the folder is open. size: bytes of the folder.
-        set_aside: number of messages that failed alone.
+        plans: plans in the folder, or None before the folder is open. size: bytes of the folder.
+        set_aside: number of messages that were copied to poison queues because their batches
+        failed.
         """
         state = None
         if plans is not None:

@@ -1,5 +1,5 @@
-"""Write-ahead log of leaseOn=driver: its place and its contents.
+"""Write-ahead log of leaseOn=driver.
 
 Read first: `segment.py` (a batch on disk), `log.py` (the order of writes), `recovery.py` (how a run
-takes the log over).
+takes over the log).
 """

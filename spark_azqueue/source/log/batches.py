@@ -1,4 +1,4 @@
-"""Batches of a query with a log: written, read back, abandoned, settled."""
+"""Writes, reads, abandons and settles the batches of a query with a log."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .state import ProgressKeeper
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 2
-"""Most segments whose blobs are deleted in the background; a further segment waits."""
+"""Maximum number of segments whose blobs are deleted in the background at the same time."""
 
 _WAIT_S = 60.0
 
 
 class SegmentBodies:
-    """Removes segments, after the blobs of their messages. Used by one thread.
+    """Removes segments after it has removed the blobs of their messages. Used by one thread.
 
-    A blob stays if it may still be read: its message is held, its delete is pending, or its batch
-    was abandoned.
+    A blob is kept if a reader may still need it: its message is held, the delete of its message is
+    pending, or its batch was abandoned.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class SegmentBodies:
     def go_on(self) -> None:
         """Delete blobs in the background, and remove the segments whose blobs are deleted.
 
-        Never raises. A failed step is repeated with the next batch or after the next start, or the
-        blob stays.
+        Never raises. A failed step is repeated with the next batch or after the next start; in some
+        cases the blob stays forever.
         """
         for number in self._log.take_removable():
             try:
@@ -73,15 +73,18 @@ class SegmentBodies:
         self._remove(0, 0.0)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` for blob deletes that have begun, and close the connections."""
+        """Wait at most `timeout_s` seconds for blob deletes that have begun, and close the
+        connections."""
         self._removals.wait(timeout_s)
         self._remove(0, 0.0)
         self._removals.close()
 
     def _remove(self, most: int, timeout_s: float) -> None:
-        """Remove segments whose blobs are deleted. Wait if more than `most` are under way.
+        """Remove segments whose blobs are deleted. Wait while more than `most` segments are in
+        progress.
 
-        A segment whose blobs take too long stays until the next start.
+        If the blobs of a segment are not deleted within `timeout_s` seconds, the segment stays
+        until the next start.
         """
         while self._begun:
             number, under_way = self._begun[0]
@@ -94,7 +97,7 @@ class SegmentBodies:
                 self._log.remove_segments([number])
 
     def _names_in(self, number: int) -> list[str]:
-        """Return the names of a segment's blobs that no reader needs. Raises ServiceError."""
+        """Return the names of a segment's blobs that may be deleted. Raises ServiceError."""
         try:
             outcome = self._log.outcomes.on(number)
             if outcome is not None and outcome.gives_up:
@@ -112,9 +115,10 @@ class SegmentBodies:
 
 
 class LoggedBatches:
-    """Batches in the log: batch n is segment n. Only the log survives a restart.
+    """Batches in the log; batch n is segment n. Only the log survives a restart.
 
-    Used by one thread at a time: each method first waits for a batch that is being written ahead.
+    Used by one thread at a time; each method first waits for a batch that is being written in
+    advance.
 
     Its methods raise CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -142,19 +146,22 @@ class LoggedBatches:
         self._clock = clock
         self._in_doubt: ServiceError | None = None
         self._put_s: float | None = None  # duration of the newest put
-        self._partitions: dict[int, list[bytes]] = {}  # of segments written and not yet committed
+        # by segment that is written but not committed
+        self._partitions: dict[int, list[bytes]] = {}
         self.recovery = LogRecovery(
             engine, settings, wal, progress, self._failures, self._segments, clock
         )
-        """Takeover of the log: whether this query may use it, and where it resumes."""
+        """Takes over the log: decides whether this query may use the log, and where the query
+        resumes."""
 
     @property
     def head(self) -> int:
-        """The newest batch in the log."""
+        """Number of the newest batch in the log."""
         return self._log.state.head
 
     def take_over(self, asked: Asked) -> None:
-        """Become the log's writer, once, and hold the messages that earlier runs left there."""
+        """Become the log's writer, once, and hold the messages that earlier runs left in the
+        log."""
         if self.recovery.take_over(asked) and self._bodies:
             self._bodies.go_on()
 
@@ -166,13 +173,15 @@ class LoggedBatches:
     def write(self, number: int, batch: Batch) -> OffsetJson:
         """Put a new batch into the log. Returns its offset.
 
-        If the put fails, its messages are released. After a put without an answer they stay leased:
-        the segment may exist, or appear later, so this process writes no other segment.
+        If the put fails, the messages are released. If the put gets no answer, the segment may
+        exist, or may appear later. The messages then stay leased, and this process writes no other
+        segment.
         """
         if self._in_doubt:
             raise self._in_doubt
         with self._holder.locked_ledger as ledger:
-            received = ledger.newest(batch.received)  # some were renewed while they waited
+            # some leases were renewed while the batch waited
+            received = ledger.newest(batch.received)
         queues = (*self._config.queues, *(lease.queue for _, lease in received))
         contents = Contents(
             received,
@@ -190,7 +199,7 @@ class LoggedBatches:
         except Exception as error:
             if isinstance(error, ServiceError) and error.may_have_taken_effect:
                 self._in_doubt = error
-            elif self.head < number:  # otherwise the segment exists
+            elif self.head < number:  # if not, the segment exists
                 self._holder.release_batch(number)
             raise
         self._put_s = self._clock() - began
@@ -202,15 +211,16 @@ class LoggedBatches:
         return self._segments.known(segment).to_json()
 
     def offset(self, number: int) -> OffsetJson:
-        """Return the offset behind a batch in the log."""
+        """Return the offset that ends with a batch in the log."""
         return self._segments.offset(number).to_json()
 
     def standing_from(self, number: int) -> int:
-        """Return the first batch from this number on that can be delivered again, or the next new
-        one.
+        """Return the first batch at or after this number that the log can deliver.
 
-        With failOnDataLoss=false lost batches are skipped. Otherwise the number is returned
-        unchanged.
+        If there is none, returns the number of the next new batch.
+
+        With failOnDataLoss=false, lost batches are skipped. With failOnDataLoss=true, the number is
+        returned unchanged.
         """
         if self._settings.fail_on_data_loss or number in self._log.segments.sizes:
             return number
@@ -219,12 +229,12 @@ class LoggedBatches:
         )
 
     def rows_of(self, numbers: range) -> list[bytes]:
-        """Return the partitions of these segments, which are one batch of Spark: the same in every
-        call.
+        """Return the partitions of these segments, the same in every call.
 
-        An abandoned segment, or one that is abandoned now, has no partitions. With
-        failOnDataLoss=false, a segment that a checkpoint names but that no log ever had has no
-        partitions either.
+        The segments are one batch of Spark.
+
+        An abandoned segment has no partitions, even if this call abandons it. With
+        failOnDataLoss=false, a missing segment has no partitions either.
         """
         alone = len(numbers) == 1
         there = standing(numbers, self._log.segments.sizes) if is_too_long(numbers) else numbers
@@ -250,7 +260,8 @@ class LoggedBatches:
         return partitions
 
     def committed(self, number: int) -> None:
-        """Delete the messages of the batches up to this one, which are committed. Repeatable."""
+        """Delete the messages of all batches up to this number, which are committed. The call may
+        be repeated."""
         self._progress.proven(number)
         self._settle(number)
         for each in [each for each in self._partitions if each <= number]:
@@ -258,30 +269,30 @@ class LoggedBatches:
         self._segments.forget_before(number)
 
     def give_back(self, number: int) -> bool | None:
-        """Abandon a batch that this run wrote and that gave no rows. True if its messages return.
+        """Abandon a batch of this run that delivered no rows. Returns True if its messages return.
 
-        Returns None for a batch of an earlier run: the sink may have its rows, and rightly skips
-        the batch.
+        Returns None for a batch of an earlier run. The sink may already have the rows of such a
+        batch, and then skips the batch.
         """
         return self._failures.give_back(number) if number in self._partitions else None
 
     def finish_bodies(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` for the deletes of blobs that have begun."""
+        """Wait at most `timeout_s` seconds for blob deletes that have begun."""
         if self._bodies:
             self._bodies.finish(timeout_s)
 
     def named(self, number: int) -> None:
-        """Record that Spark has named this batch: the checkpoint has it."""
+        """Record that Spark has named this batch, so the checkpoint has the batch."""
         self._progress.named(number)
 
     def report(self) -> LogReport | None:
-        """Return the log's state, None before the log is claimed. Sends nothing."""
+        """Return the log's state, or None before the log is claimed. Sends no request."""
         if not self._log.is_claimed:
             return None
         state = self._log.state
         sizes = list(
             self._log.segments.sizes.values()
-        )  # a batch may be written ahead at the same time
+        )  # another thread may write the next batch at the same time
         with self._holder.locked_ledger as ledger:
             seen, pending = ledger.known, ledger.pending_count
         return LogReport(
@@ -294,10 +305,12 @@ class LoggedBatches:
         )
 
     def mark_if_due(self, *, at_once: bool = False, has_ended: bool = False) -> None:
-        """Write a mark if one is due. Rare and best effort: a mark only saves work.
+        """Write a mark if a mark is due.
 
-        has_ended: this mark is the last of the process. Nothing is written unless the takeover is
-        complete: a refused start must not change the log for the next start.
+        A failure is only logged, because a mark only saves work.
+
+        has_ended: this mark is the last mark of the process. Until the takeover is complete,
+        nothing is written: a refused start must not change the log for the next start.
         """
         if not self.recovery.is_done or not (at_once or self._progress.is_due()):
             return
@@ -310,4 +323,4 @@ class LoggedBatches:
         for each in self._progress.kept_up_to(number):
             if self._failures.may_settle(each):
                 self._engine.settle(each)
-            self._progress.settled(each)  # last, so that a failed delete is repeated
+            self._progress.settled(each)  # as the last step, so that a failed delete is repeated

@@ -1,10 +1,10 @@
-"""Driver's half of a source with a write-ahead log: handles each call of Spark.
+"""Driver's part of a source with a write-ahead log: handles each call of Spark.
 
 Batch n is segment n of the log, forever. A segment is written before its offset is returned. If
 there is a backlog, the next segment is written while Spark works. The messages of a batch are
-deleted when the batch is proven committed or, with deleteAfter=log, as soon as it is logged. A
-whole query run uses one instance, and Spark calls this instance from one thread. The module imports
-no pyspark: `readers.py` translates.
+deleted when the batch is proven to be committed or, with deleteAfter=log, as soon as the batch is
+in the log. A query run uses one instance, and Spark calls this instance from one thread. The module
+does not import pyspark: `readers.py` connects the module to Spark.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .state import LogOffset, ProgressKeeper
 log = logging.getLogger(__name__)
 
 _BATCHES_BEFORE_AHEAD = 2
-"""Number of batches from which a run writes ahead.
+"""Number of batches that a run must deliver before it writes the next batch in advance.
 
-A run of one batch thus leaves no unread batch behind.
+So a run of one batch leaves no unread batch in the log.
 """
 
 
@@ -57,12 +57,13 @@ class LogConsumer:
         removals: Removals | None = None,
         runtime: Runtime = DEFAULT,
     ) -> None:
-        """Keep the parameters; nothing is sent before the first call.
+        """Keep the parameters; send nothing before the first call.
 
-        settings: of the log. store: replaces the store that the settings name. removals: deletes
-        blobs of large bodies; replaces removals from the option's container.
+        settings: options of the log. store: used in place of the store that the settings name.
+        removals: deletes blobs of large bodies; used in place of removals from the container that
+        the options name.
         """
-        if config.claim_check:  # a blob lives as long as its segment: `SegmentBodies` deletes it
+        if config.claim_check:  # `SegmentBodies` deletes a blob with its segment
             removals = removals or removals_for(config.claim_check, runtime.make_workers)
             config = replace(config, claim_check=replace(config.claim_check, delete=False))
         self.engine = engine = DriverLeasing(
@@ -72,8 +73,9 @@ class LogConsumer:
         )
         self._account = config.account.name
         self.initial: OffsetJson = QueueOffset(self._account).to_json()
-        """The offset of a query that has read nothing: the same in every run, with a log or not."""
-        self._commits = CommitTracker(self.initial)  # of batches from before the log
+        """Offset of a query that has read nothing. The offset is the same in every run, with or
+        without a log."""
+        self._commits = CommitTracker(self.initial)  # for batches from before the query had a log
         self._builder, self._suspects = engine.builder, engine.suspects
         self._restored = RestoredBatches(engine, self._commits)
         self._runtime = runtime
@@ -83,7 +85,7 @@ class LogConsumer:
             settings.retention.batches,
             keep_s=settings.retention.seconds,
             lose=not settings.fail_on_data_loss,
-            removes=removals is None,  # otherwise `bodies` removes segments, after their blobs
+            removes=removals is None,  # if False, `bodies` removes segments, after their blobs
             now=runtime.now,
         )
         progress = ProgressKeeper(engine.holder, runtime.clock, lambda: engine.service_is_ahead)
@@ -94,17 +96,20 @@ class LogConsumer:
             self.engine, columns, settings, self._log, progress, runtime.clock, bodies
         )
         self._recovery = self._batches.recovery
-        self._given = 0  # batches of this run
-        self._is_last = False  # the run may end after the newest of them
+        self._given = 0  # number of batches delivered in this run
+        self._is_last = False  # the run may end after the newest batch
 
     def freeze_cutoff(self) -> None:
-        """Read only messages inserted by now, and segments that exist now."""
+        """Restrict the run to messages that were inserted until now, and segments that exist
+        now."""
         self.engine.freeze_cutoff()
 
     def latest(self, wanted: Wanted) -> OffsetJson:
-        """Settle the batches proven committed, then return the offset behind the next segment.
+        """Settle the batches that are proven to be committed, then return the offset of the next
+        segment.
 
-        The next segment exists already, or is new. Returns the start if there is no next segment.
+        The next segment already exists or is written now. Returns the start offset if there is no
+        next segment.
         """
         self.engine.open()
         self._builder.catch_up()
@@ -113,7 +118,7 @@ class LogConsumer:
         position = self._read(wanted.start)
         self._batches.take_over(Asked(position))
         if wanted.may_run and self._suspects.isolating:
-            return wanted.start  # a message that fails beside a suspect would be suspected, too
+            return wanted.start  # a message in a batch with a suspect would become a suspect
         if wanted.is_proven:
             self._batches.named(position.number)
             self._batches.delete_logged()
@@ -132,7 +137,7 @@ class LogConsumer:
     def plan(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool = True
     ) -> list[bytes]:
-        """Return the partitions of the segments behind `start` up to `end`.
+        """Return the partitions of the segments after `start` up to `end`.
 
         The partitions are the same in every call.
         """
@@ -153,13 +158,14 @@ class LogConsumer:
         self._batches.delete_logged()
         first = max(position.number, self._recovery.after) + 1
         parts = self._batches.rows_of(range(first, last.number + 1))
-        self.engine.start_renewing()  # not earlier: abandoning a batch needs the logged receipts
+        # as the last step, because abandoning a batch needs the logged receipts
+        self.engine.start_renewing()
         if last.number == self._batches.head:
             self._prefetch()
         return parts
 
     def committed(self, offset: Mapping[str, Any]) -> None:
-        """Settle this offset, which is proven committed, unless it is settled. Repeatable."""
+        """Settle this offset, which is proven to be committed. A repeated call does nothing."""
         position = self._read(offset)
         if not position.is_of_log:
             if self._commits.proven(offset) is Proof.SETTLE_RESTORED:
@@ -171,10 +177,12 @@ class LogConsumer:
         self._batches.committed(position.number)
 
     def give_back(self, offset: OffsetJson, timeout_s: float) -> bool | None:
-        """Abandon a batch of this run whose rows were never requested: its messages come again.
+        """Abandon a batch of this run whose rows Spark never requested.
 
-        Returns False with deleteAfter=log: only the log has the messages. Returns None for a batch
-        that an earlier run wrote. Raises also TimeoutError.
+        The messages are delivered again.
+
+        Returns False with deleteAfter=log, because only the log has the messages. Returns None for
+        a batch that an earlier run wrote. Also raises TimeoutError.
         """
         number = self._read(offset).number
         given = self._runtime.make_workers(1, "mark").submit(
@@ -190,7 +198,8 @@ class LogConsumer:
         return replace(self.engine.report(), log=self._batches.report())
 
     def close(self) -> None:
-        """Stop renewals, finish deletes, write their progress, and release messages in no segment.
+        """Stop renewals, finish deletes, write a last mark, and release messages that are in no
+        segment.
 
         Messages in a segment stay leased: the next run delivers them again.
         """
@@ -201,7 +210,7 @@ class LogConsumer:
         self._log.close()
 
     def _last_mark(self) -> None:
-        """Write the last mark, within a few seconds: a store may retry for a minute."""
+        """Write the last mark. Wait only a few seconds, because a store may retry for a minute."""
         marking = self._runtime.make_workers(1, "mark")
         with contextlib.suppress(RuntimeError):  # no thread can be started
             mark = marking.submit(lambda: self._batches.mark_if_due(at_once=True, has_ended=True))
@@ -216,7 +225,7 @@ class LogConsumer:
         return offset
 
     def _prefetch(self) -> None:
-        """Lease and write the next batch while Spark works on this one."""
+        """Lease and write the next batch while Spark works on the current batch."""
         if self._is_last:
             return
         if self._given < _BATCHES_BEFORE_AHEAD:
@@ -228,7 +237,10 @@ class LogConsumer:
     def _plan_from_before(
         self, start: Mapping[str, Any], end: OffsetJson, *, is_proven: bool
     ) -> list[bytes]:
-        """Release the messages of a batch from before the log. They return in a segment."""
+        """Release the messages of a batch from before the query had a log.
+
+        The messages return and are then written to a segment.
+        """
         plan = self._commits.plan(start, end)
         if is_proven:
             self.committed(start)

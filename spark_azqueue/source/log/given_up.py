@@ -1,4 +1,5 @@
-"""Abandon batches of the driver's log that keep failing, and find the message that fails."""
+"""Abandon batches of the driver's log that keep failing, and find the message that makes them
+fail."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ from .state import ProgressKeeper
 log = logging.getLogger(__name__)
 
 DELETE_AFTER = "deleteAfter"
-"""Name of the option in a segment's header."""
+"""Name of the option deleteAfter in a segment's header."""
 
 
 class FailedBatches:
-    """Decides about batches of other processes that Spark asks for again. Used by one thread.
+    """Decides whether to abandon batches of other processes that Spark asks for again.
 
-    Its methods raise LogConflict, LogDamaged, ServiceError. After an error either nothing was
-    decided, or the decision is in the log and the next run carries it out.
+    Used by one thread.
+
+    Its methods raise LogConflict, LogDamaged, ServiceError. After an error, there is no decision,
+    or the decision is in the log and the next run carries out the decision.
     """
 
     def __init__(
@@ -38,16 +41,19 @@ class FailedBatches:
         *,
         deletes_at_once: bool,
     ) -> None:
-        """deletes_at_once: deleteAfter=log."""
+        """deletes_at_once: deleteAfter is log."""
         self._engine = engine
         self._progress = progress
-        self._to_come: dict[MessageKey, Lease] = {}  # released at the start, in no new batch yet
+        # released at the start, and in no new batch yet
+        self._to_come: dict[MessageKey, Lease] = {}
         self._rule = IsolationRule.of(engine.config)
         self._suspects, self._holder, self._builder = engine.suspects, engine.holder, engine.builder
         self._deletes_at_once = deletes_at_once
         self._log = wal
-        self._to_be_said: set[int] = set()  # deleted before a commit, without a note in the header
-        self._tried: set[int] = set()  # other processes' batches that get an attempt in this one
+        # batches deleted before their commit, without a note in the header
+        self._to_be_said: set[int] = set()
+        # batches of other processes that get an attempt in this process
+        self._tried: set[int] = set()
 
     def taken_over(self, segment: Segment) -> None:
         """Carry out the outcome of an abandoned batch.
@@ -67,7 +73,7 @@ class FailedBatches:
             self._engine.settle(segment.number)
 
     def go_on(self) -> None:
-        """Resume with the findings of the run before. Called once, after the log was taken over."""
+        """Resume with the findings of earlier runs. Called once, after the log was taken over."""
         self._builder.come_again([*self._to_come.values()])
         if self._rule is not None:
             self._suspects.restore(self._log.outcomes.newest_findings)
@@ -75,7 +81,7 @@ class FailedBatches:
     def may_settle(self, number: int) -> bool:
         """Return True if this batch's messages may be deleted: the batch was not abandoned.
 
-        The answer is final: no process can abandon the batch after True.
+        After True, no process can abandon the batch.
         """
         was_given_up = self.is_given_up(number)
         is_open = self._rule is not None or self._log.outcomes.has_attempts(number)
@@ -89,14 +95,16 @@ class FailedBatches:
         self._log.check_claim()
         if (
             final.gives_up and not was_given_up
-        ):  # this process delivered its rows, although another one abandoned the batch
+        ):  # another process abandoned the batch, but its rows were delivered here
             raise another_writer(self._log.where)
         return not final.gives_up
 
     def give_back(self, number: int) -> bool:
-        """Abandon this batch of this run, which gave no rows. True if its messages come again.
+        """Abandon this batch of this run, which delivered no rows. Returns True if its messages are
+        delivered again.
 
-        Returns False with deleteAfter=log: the messages are deleted, and only the log has them.
+        Returns False with deleteAfter=log, because the messages are deleted and only the log has
+        them.
         """
         if self._deletes_at_once:
             return False
@@ -107,12 +115,13 @@ class FailedBatches:
         return final is BatchOutcome.SPLIT
 
     def is_given_up(self, number: int) -> bool:
-        """Return True if the batch is known to have no rows."""
+        """Return True if the batch was abandoned, so that it has no rows."""
         outcome = self._log.outcomes.on(number)
         return outcome is not None and outcome.gives_up
 
     def gives_up(self, segment: Segment, *, is_alone: bool) -> bool:
-        """Return True if this batch has no rows: it was abandoned before, or is abandoned now.
+        """Return True if this batch has no rows, because it was abandoned before or is abandoned by
+        this call.
 
         is_alone: Spark's batch has no other segment.
         """
@@ -136,11 +145,12 @@ class FailedBatches:
         return True
 
     def _decide(self, segment: Segment, attempts: int, *, is_alone: bool) -> BatchOutcome:
-        """Decide the outcome of a failed batch, unless it has one. Returns the outcome."""
+        """Decide the outcome of a failed batch, unless the batch has an outcome. Returns the
+        outcome."""
         number, suspects = segment.number, self._suspects
         keys = [message.key for message in segment.messages]
-        # An attempt at a suspect's batch counts once: whether earlier processes ran the batch is
-        # unknown.
+        # All attempts at a batch of suspects count as one failure, because it is unknown whether
+        # earlier processes ran the batch.
         times = 1 if segment.header.suspect else attempts
         error = found(f'"segment":"{segment.digest[:16]}')
         suspects.batch_failed(number, keys, times=times, is_alone=is_alone, error=error)
@@ -155,7 +165,7 @@ class FailedBatches:
         return final
 
     def _may_give_up(self, segment: Segment) -> bool:
-        """Return False if the batch's messages may be deleted already."""
+        """Return False if the messages of the batch may already be deleted."""
         number = segment.number
         return (
             not _says_deleted(segment)
@@ -187,8 +197,10 @@ class FailedBatches:
         self._builder.come_again([lease for _, lease in segment.received])
 
     def _release(self, number: int, messages: int) -> None:
-        """Release the messages of a batch, and drop them from the ledger: they return as new
-        messages."""
+        """Release the messages of a batch, and drop them from the ledger.
+
+        The messages then return like messages that were never read.
+        """
         self._holder.release_batch(number)
         with self._holder.locked_ledger as ledger:
             until = ledger.hidden_until
@@ -196,5 +208,5 @@ class FailedBatches:
 
 
 def _says_deleted(segment: Segment) -> bool:
-    """Return True if the segment's messages were deleted as soon as it was written."""
+    """Return True if the segment's messages were deleted as soon as the segment was written."""
     return segment.header.reading.get(DELETE_AFTER) == DeleteAfter.LOG.value

@@ -1,4 +1,4 @@
-"""Contents of a write-ahead log, for the doctor. Changes nothing, and claims nothing."""
+"""Contents of a write-ahead log, for the doctor. Changes nothing, and does not claim the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .log import WriteAheadLog
 from .state import LogState
 
 HEADERS_AT_MOST = 200
-"""Most batches with undeleted messages that are counted."""
+"""Maximum number of batches with undeleted messages that are read to count messages."""
 
 
 class LogContents:
@@ -37,7 +37,7 @@ class LogContents:
         return self._log.newest.queues if self._log.newest else ()
 
     def segments(self) -> list[Stored]:
-        """Return the segments as they are stored."""
+        """Return the stored objects of the segments."""
         entries = self._log.store.entries(names.SEGMENTS)
         return [each for each in entries if number_in(each.name)]
 
@@ -58,7 +58,10 @@ class LogContents:
         return [each for each in numbers if (outcome := outcomes.on(each)) and outcome.gives_up]
 
     def known(self) -> tuple[int, bool]:
-        """Return the number of messages not known to be deleted, and whether all were counted."""
+        """Return a number of messages, and whether all messages were counted.
+
+        The number counts messages in the log that may not be deleted yet.
+        """
         progress = self.state.progress
         first = max(progress.done, self.state.floor) + 1
         numbers = standing(range(first, self.state.head + 1), self._log.segments.sizes)

@@ -1,7 +1,7 @@
 """Write-ahead log of one query: its identity, its claim, and its segments.
 
-Each number is written once. The set of numbers is read from the folder once, after the claim. Later
-the set grows only by this process's own puts.
+Each segment number is written once. The existing numbers are read from the folder once, after the
+claim. After that, only this process adds numbers.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from .state import LogOffset, LogState, new_floor
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-"""Most times that a mark, or a list of pending deletes, may be replaced during one survey."""
+"""Maximum number of times that another process may replace a mark, or a list of pending deletes,
+during one survey."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Contents of a new segment, see `SegmentHeader`."""
+    """Contents of a new segment. The fields are explained in `SegmentHeader`."""
 
     received: Sequence[Received]
     cut: tuple[int, ...]
@@ -58,7 +59,7 @@ class Contents:
 
 
 class WriteAheadLog(Journal):
-    """One folder. Used by one thread. Only the folder survives a restart."""
+    """Write-ahead log in one folder. Used by one thread. Only the folder survives a restart."""
 
     def __init__(
         self,
@@ -71,12 +72,12 @@ class WriteAheadLog(Journal):
         removes: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Keep the parameters; nothing is sent before `open`.
+        """Keep the parameters; send nothing before `open`.
 
-        retention: number of segments kept behind the committed segment. keep_s: seconds for which
-        each segment is kept as well; None: the age does not matter. now: seconds since 1970. lose:
-        failOnDataLoss=false. removes: segments are deleted as soon as possible; otherwise they wait
-        in `take_removable`.
+        retention: number of segments that are kept before the committed segment. keep_s: minimum
+        age in seconds of a segment that is removed; None for no minimum. now: seconds since 1970.
+        lose: failOnDataLoss is false. removes: if true, segments are removed as soon as possible;
+        if false, the caller removes the segments that `take_removable` yields.
         """
         super().__init__(store, account, names.SEGMENTS)
         self._retention = retention
@@ -90,12 +91,12 @@ class WriteAheadLog(Journal):
         self._removable: deque[int] = deque()
         self._may_go = self.remove_segments if removes else self._removable.extend
         self._claim: Claim | None = None
-        self._floor = 0  # at the time of the claim
+        self._floor = 0  # floor at the time of the claim
         self._sequence = 0
         self.state = LogState(0, 0)
         self.newest: SegmentHeader | None = None
-        """Header of the newest segment when the log was surveyed, None without segments."""
-        self._mark = LogProgress()  # the newest one when the log was surveyed
+        """Header of the newest segment when the log was surveyed; None if there was no segment."""
+        self._mark = LogProgress()  # the newest mark when the log was surveyed
 
     @property
     def is_claimed(self) -> bool:
@@ -104,17 +105,19 @@ class WriteAheadLog(Journal):
 
     @property
     def claim_number(self) -> int:
-        """Number of this process's claim, which is one above the claim of the process before; 0
-        before `claim`."""
+        """Number of this process's claim; 0 before `claim`.
+
+        The number is one higher than the claim of the previous process.
+        """
         return self._claim.number if self._claim else 0
 
     def claim(self, floor_if_empty: int) -> LogState:
-        """Become the only writer, then find out which segments exist and which messages are
+        """Become the only writer of the log, then read which segments exist and which messages are
         deleted.
 
-        Call `survey` first: the new claim is above every claim that the survey found.
-        floor_if_empty: the batch after which a log without segments begins. Raises LogConflict,
-        LogDamaged, LostSegment, ServiceError.
+        Call `survey` first, because the new claim must have a higher number than every claim that
+        the survey found. floor_if_empty: the batch after which a log without segments begins.
+        Raises LogConflict, LogDamaged, LostSegment, ServiceError.
         """
         above = self._highest_claim()
         claim = Claim.take(self, self.writer, above=above)
@@ -139,15 +142,17 @@ class WriteAheadLog(Journal):
         return self.state
 
     def survey(self, floor_if_empty: int = 0) -> LogState:
-        """Find out the state of the log without a claim: another process may change the log
-        meanwhile.
+        """Read the state of the log without a claim.
+
+        Another process may change the log at the same time.
 
         Changes nothing. Raises LogDamaged, LostSegment, ServiceError.
         """
         lists: set[PendingList] = set()
         while True:
             progress, floor = self._newest_progress(floor_if_empty)
-            # A missing list is lost only if no newer header or mark names another list.
+            # If a list is missing, a newer header or mark may name another list. Only if not, the
+            # list is lost.
             is_final = progress.pending_list in lists or len(lists) >= _TRIES
             whole = self._pending.whole(progress, is_final=is_final)
             if whole is not None:
@@ -156,10 +161,11 @@ class WriteAheadLog(Journal):
                 lists.add(progress.pending_list)
 
     def _newest_progress(self, floor_if_empty: int) -> tuple[LogProgress, int]:
-        """List the segments. Returns the newer progress of mark and header, and the floor.
+        """List the segments. Returns the progress of the mark or of the header, whichever is newer,
+        and the floor.
 
-        The mark is read before the segments are listed. So the segments that the mark names existed
-        then, even if another process writes now.
+        The mark is read before the segments are listed. So the list has the segments that the mark
+        names, even if another process writes at the same time.
         """
         progress = self._mark = newest_mark(self)
         self.segments.list()
@@ -173,9 +179,10 @@ class WriteAheadLog(Journal):
         return progress, floor
 
     def _highest_claim(self) -> int:
-        """Return the highest claim number in marks, pending lists and the newest header.
+        """Return the highest claim number in marks, in lists of pending deletes, and in the newest
+        header.
 
-        Claims themselves are not read, because they may have been removed.
+        The claim objects are not read, because they may have been removed.
         """
         found = (*self.store.names(names.MARKS), *self.store.names(names.PENDING))
         tagged = (tagged_in(each) for each in found)
@@ -188,9 +195,9 @@ class WriteAheadLog(Journal):
         self._claim.check()
 
     def skip_to(self, number: int) -> None:
-        """Never write the numbers up to this one: their segments are lost.
+        """Never write segments with numbers up to this number: these segments are lost.
 
-        A log that is too far behind is not read again, see `LogState.of`.
+        If the log is too far behind this number, the floor is raised as well; see `LogState.of`.
         """
         is_far = is_too_long(range(self.state.head, number))
         floor = number if is_far else self.state.floor
@@ -199,9 +206,9 @@ class WriteAheadLog(Journal):
     def put(self, contents: Contents, progress: LogProgress) -> Segment:
         """Write the next segment, then check that the claim still holds.
 
-        Raises LogConflict if another process writes this log. Raises ServiceError; if
-        `may_have_taken_effect`, the segment may exist or appear later, and its messages belong to
-        it.
+        Raises LogConflict if another process writes this log. Raises ServiceError. If the error's
+        `may_have_taken_effect` is true, the segment may exist or may appear later, and the messages
+        belong to the segment.
         """
         assert self._claim
         number = self.state.head + 1
@@ -212,7 +219,7 @@ class WriteAheadLog(Journal):
             writer=self.writer,
             account=self.account,
             prev=self.segments.digest(number - 1),
-            # A mark must never cause the removal of this segment, whatever the mark says.
+            # A wrong mark must never cause the removal of this segment.
             floor=min(new_floor(state, self._retention, self._old()), state.head),
             progress=self._pending.shortened(state.progress),
             queues=contents.queues,
@@ -249,13 +256,15 @@ class WriteAheadLog(Journal):
         if not self.is_ours(name, data):
             raise another_writer(self.where)
         self.state = replace(self.state, progress=progress)
-        self._claim.check()  # the next process may be about to read the marks deleted below
+        # the next process may be about to read the marks that are deleted below
+        self._claim.check()
         for name in before:
             self.store.delete(name)
         self._pending.in_mark(written)
 
     def _old(self) -> int | None:
-        """Return the last segment that was kept for long enough; None if age does not matter."""
+        """Return the number up to which segments are old enough to be removed; None if the age does
+        not matter."""
         if self._keep_s is None:
             return None
         before = self._now() - self._keep_s
@@ -274,10 +283,12 @@ class WriteAheadLog(Journal):
             return False
 
     def removable(self, number: int) -> Segment | None:
-        """Read a segment of `take_removable`; None if no evidence says that it was ever a batch.
+        """Read a segment of `take_removable`. Returns None if the segment may never have been a
+        batch.
 
-        The number of a removed segment is free, so a process that was paused in its put may write
-        it. So a segment found at the start counts only if the next segment names its digest.
+        After a segment is removed, a process that was paused in its put may write a segment with
+        the same number. So a segment that existed at the start counts only if the next segment
+        names its digest.
         """
         if number > self._floor:
             return self.segments.read(number)
@@ -294,15 +305,15 @@ class WriteAheadLog(Journal):
     def put_back(self, number: int) -> None:
         """Make this segment the next of `take_removable`.
 
-        Segments must be removed in order: the next segment is the evidence that this one was a
+        Segments must be removed in order, because the next segment proves that this segment was a
         batch.
         """
         self._removable.appendleft(number)
 
     def remove_segments(self, numbers: Iterable[int]) -> None:
-        """Delete segments that are not needed.
+        """Delete these segments, which are not needed any more.
 
-        A segment whose delete fails is deleted after the next start.
+        If the delete of a segment fails, the segment is deleted after the next start.
         """
         for number in numbers:
             segment = names.segment(number)
@@ -315,7 +326,7 @@ class WriteAheadLog(Journal):
 def newest_mark(journal: Journal) -> LogProgress:
     """Return the newest mark of a log.
 
-    A mark that cannot be read is ignored: marks only save work.
+    A mark that cannot be read is ignored, because marks only save work.
     """
     parse = partial(LogProgress.from_mark, account=journal.account)
     for _ in range(_TRIES):
@@ -327,7 +338,7 @@ def newest_mark(journal: Journal) -> LogProgress:
         except LogDamaged as error:
             log.warning("%s; the mark is ignored: readers of the log do not need it", error)
             break
-        if found is not None:  # None: the writer has replaced the mark
+        if found is not None:  # if None, the writer has replaced the mark
             return found
     return LogProgress()
 
@@ -350,7 +361,7 @@ class SegmentReader:
         self._kept: Segment | None = None
 
     def read(self, number: int, digest: str = "") -> Segment | None:
-        """Read a segment; None if the segment is lost, with failOnDataLoss=false.
+        """Read a segment. With failOnDataLoss=false, returns None if the segment is lost.
 
         digest: the first half of the segment's digest, if known.
         """
@@ -366,16 +377,19 @@ class SegmentReader:
         return segment
 
     def keep(self, segment: Segment) -> None:
-        """Keep this segment for the next `take`: it is delivered first."""
+        """Keep this segment for the next `take`, because it is delivered first."""
         self._kept = segment
 
     def take(self, number: int) -> Segment | None:
-        """Return the kept segment if it has this number; otherwise read the segment. See `read`."""
+        """Return the kept segment if it has this number, else read the segment; see `read`."""
         kept, self._kept = self._kept, None
         return kept if kept and kept.number == number else self.read(number)
 
     def known(self, segment: Segment) -> LogOffset:
-        """Keep and return the offset behind this segment, which was read or written."""
+        """Keep and return the offset that ends with this segment.
+
+        Called when the segment was read or written.
+        """
         offset = self._offsets[segment.number] = LogOffset(
             self._config.account.name,
             segment.number,
@@ -388,11 +402,11 @@ class SegmentReader:
         return offset
 
     def offset(self, number: int) -> LogOffset:
-        """Return the offset behind a segment that exists."""
+        """Return the offset that ends with a segment that exists."""
         return self._offsets.get(number) or self.known(self._log.segments.read(number))
 
     def forget_before(self, number: int) -> None:
-        """Drop the offsets below this number: they are committed, and not requested again."""
+        """Drop the offsets below this number, which are committed and not requested again."""
         for each in [each for each in self._offsets if each < number]:
             del self._offsets[each]
 

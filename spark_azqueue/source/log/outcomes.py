@@ -1,12 +1,13 @@
 """Final outcome of a batch: the batch was committed, or was abandoned because it fails.
 
-A batch has at most one outcome, `outcomes/<number>`, and the first process to create it decides. So
-a batch whose messages are deleted is never abandoned, and an abandoned batch never has its messages
-deleted. This holds even if two processes run the query, or if a checkpoint was rolled back.
+A batch has at most one outcome, the object `outcomes/<number>`; the first process that creates this
+object decides. So a batch whose messages are deleted is never abandoned, and an abandoned batch
+never has its messages deleted. This guarantee holds even if two processes run the query, or if a
+checkpoint was rolled back.
 
-Replays are counted in `attempts/<number>-<writer>`: one object for each process that was asked for
-a segment of another process. The newest outcome also stores the findings about suspects, so
-findings and outcome change together.
+Attempts are counted by objects `attempts/<number>-<writer>`: one object for each process that Spark
+asked for a segment of another process. The newest outcome also stores the findings about suspects,
+so findings and outcome change together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _AT_MOST = 2**20
 
 
 class BatchOutcome(enum.Enum):
-    """The outcome of a batch."""
+    """Outcome of a batch."""
 
     COMMITTED = "committed"
     """The batch keeps its rows forever, and its messages are deleted."""
@@ -62,22 +63,24 @@ class BatchOutcomes:
         self._attempts: dict[int, set[str]] = {}
 
     def find(self) -> None:
-        """List the outcomes and attempts of the log. Call it once, after the claim."""
+        """List the outcomes and attempts of the log. Called once, after the claim."""
         found = map(number_in, self._journal.store.names(names.OUTCOMES))
         self._listed = {number for number in found if number}
         self._find_attempts()
 
     @property
     def highest(self) -> int:
-        """Highest number of a batch that has an outcome or attempts; 0 without any."""
+        """Highest number of a batch that has an outcome or attempts; 0 if there is no such
+        batch."""
         return max((*self._listed, *self._attempts), default=0)
 
     def up_to(self, number: int) -> set[int]:
-        """Return the batches up to this number that have an outcome or attempts."""
+        """Return the numbers of the batches up to this number that have an outcome or attempts."""
         return {each for each in (*self._listed, *self._attempts) if each <= number}
 
     def on(self, number: int) -> BatchOutcome | None:
-        """Return the outcome of a batch, None if it had none when the log was claimed."""
+        """Return the outcome of a batch, or None if the batch had no outcome when the log was
+        claimed."""
         decided = self._decided(number)
         return decided and decided.outcome
 
@@ -91,14 +94,15 @@ class BatchOutcomes:
 
     @property
     def newest_findings(self) -> Findings:
-        """Findings about suspects at the newest outcome."""
+        """Findings about suspects that the newest outcome stores."""
         decided = self._decided(max(self._listed)) if self._listed else None
         return decided.findings if decided else Findings()
 
     def decide(
         self, number: int, outcome: BatchOutcome, findings: Findings | None = None
     ) -> Decided:
-        """Make this the outcome of a batch, unless the batch has one. Returns the final outcome.
+        """Store this outcome of a batch, unless the batch has an outcome. Returns the final
+        outcome.
 
         findings: findings about suspects, stored with the outcome.
         """
@@ -124,13 +128,13 @@ class BatchOutcomes:
             self._known[number - 1] = Decided(before.outcome, Findings())
 
     def attempts(self, number: int) -> int:
-        """Return how many processes were asked for this batch of another process."""
+        """Return the number of processes that Spark asked for this batch of another process."""
         return len(self._attempts.get(number, ()))
 
     def replayed(self, number: int) -> int:
-        """Record that this process was asked for a batch of another process.
+        """Record that Spark asked this process for a batch of another process.
 
-        Returns how many processes were asked for the batch.
+        Returns the number of processes that Spark asked for the batch.
         """
         data = sealed({"writer": self._writer})
         self._journal.store.put_new(names.attempt(number, self._writer), data)
@@ -138,7 +142,8 @@ class BatchOutcomes:
         return self.attempts(number)
 
     def has_attempts(self, number: int) -> bool:
-        """Return True if a process was asked for a batch of another process before the claim."""
+        """Return True if, before the claim, Spark asked a process for this batch of another
+        process."""
         return number in self._attempts
 
     def names_of(self, number: int) -> list[str]:
@@ -163,7 +168,8 @@ class BatchOutcomes:
 
 
 def outcome_on(journal: Journal, number: int) -> BatchOutcome | None:
-    """Return the outcome of a batch, None if it has none. Raises ServiceError, LogDamaged."""
+    """Return the outcome of a batch, or None if the batch has no outcome. Raises ServiceError,
+    LogDamaged."""
     found = journal.read(
         names.outcome(number), _AT_MOST, lambda data: _parsed(data, journal.account)
     )

@@ -1,9 +1,9 @@
 """Progress of a log, as headers and marks store it. Pure values, except `PendingLists`.
 
-A long list of pending deletes is an object of its own, so that not every segment repeats the list.
-`pending/<claim>-<sequence>` holds the list that the holder of the claim wrote. Later headers and
-marks name the list, say which of its deletes are no longer pending, and add new pending deletes.
-When there are many new ones, a new list is written.
+A long list of pending deletes is stored in a separate object, so that not every segment repeats the
+list. `pending/<claim>-<sequence>` holds the list that the holder of the claim wrote. Later headers
+and marks name the list, say which of its deletes are no longer pending, and add new pending
+deletes. When many pending deletes were added, a new list is written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class FirstBatch(NamedTuple):
-    """First batch of a checkpoint: the segments behind `after` up to `last`."""
+    """First batch of a checkpoint: the segments from `after` + 1 to `last`."""
 
     after: int
     last: int
@@ -73,10 +73,10 @@ class FirstBatch(NamedTuple):
 
 
 class PendingList(NamedTuple):
-    """Reference to a list of pending deletes in an object of its own, see `PendingLists`.
+    """Reference to a list of pending deletes in a separate object; see `PendingLists`.
 
-    gone: one bit for each message of the list, lowest bit first; 1: the delete is no longer
-    pending.
+    gone: one bit for each message of the list, lowest bit first. The bit is 1 if the delete is no
+    longer pending.
     """
 
     claim: int
@@ -106,17 +106,19 @@ class PendingList(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogProgress:
-    """Progress of a log, in the `sequence`th version that the holder of claim `claim` wrote.
+    """Progress of a log.
 
-    named: the newest segment that is known to be in Spark's checkpoint. committed: the newest
-    segment proven committed. done: up to this segment, each delete has an outcome. pending:
-    messages of these segments that may return. began: the first batch of the newest checkpoint;
-    None if an earlier release wrote the progress, or if Spark has not named a batch yet. hidden:
-    number of messages of abandoned batches that may be hidden. hidden_until: latest end of the
-    leases of hidden messages and of pending deletes, in seconds since 1970, 0 if unknown. leased_s:
-    longest lease of the process in seconds, 0 if an earlier release wrote the progress. has_ended:
-    the writing process stopped in order at that time, so it leased nothing later. pending_list: the
-    list of the other pending deletes, None if `pending` has all.
+    claim, sequence: the holder of claim `claim` wrote this progress as version `sequence`. named:
+    the newest segment that Spark's checkpoint is known to contain. committed: the newest segment
+    that is proven to be committed. done: number of the segment up to which each delete has an
+    outcome. pending: pending deletes of segments up to `done`; these messages may return. began:
+    the first batch of the newest checkpoint; None if an earlier release wrote the progress, or if
+    Spark has not named a batch yet. hidden: number of messages of abandoned batches that may still
+    be leased. hidden_until: time at which the last lease of these messages and of pending deletes
+    ends, in seconds since 1970; 0 if unknown. leased_s: longest lease of the process in seconds; 0
+    if an earlier release wrote the progress. has_ended: the process that wrote the progress stopped
+    normally, and leased no messages afterwards. pending_list: list of the other pending deletes;
+    None if `pending` contains all pending deletes.
     """
 
     claim: Annotated[int, COUNT] = 0
@@ -134,17 +136,18 @@ class LogProgress:
 
     @property
     def newest(self) -> int:
-        """Highest number of a segment that the progress names; 0 if it names none."""
+        """Highest number of a segment that the progress names; 0 if the progress names no
+        segment."""
         knows_named = self.committed or (self.began and self.named > self.began.after)
         return max(self.committed, self.done, self.named if knows_named else 0)
 
     @property
     def age(self) -> tuple[int, int]:
-        """Sort key: a later progress has a greater age."""
+        """Sort key; a later progress has a greater key."""
         return self.claim, self.sequence
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; at most the newest `PENDING_AT_MOST` pending deletes."""
+        """Return plain values for JSON."""
         value = as_json(self)
         if self.pending_list:
             value["pending"] = self.pending_list.to_json(value["pending"])
@@ -155,17 +158,18 @@ class LogProgress:
         return value
 
     def to_mark(self) -> bytes:
-        """Encode the progress as an object of its own."""
+        """Encode the progress as a mark."""
         return sealed(self.to_json())
 
     @classmethod
     def from_mark(cls, data: bytes, *, account: str) -> LogProgress:
-        """Decode a mark. account: of the queues. Raises Damaged."""
+        """Decode a mark. account: storage account of the queues. Raises Damaged."""
         return cls.from_json(unsealed(data, _VALUES_AT_MOST), account=account)
 
     @classmethod
     def from_json(cls, value: object, *, account: str) -> LogProgress:
-        """Read a progress from plain values. account: of the queues. Raises Damaged."""
+        """Read a progress from plain values. account: storage account of the queues. Raises
+        Damaged."""
         found = {**object_of(value, "progress"), "account": account}
         where = None
         if isinstance(pending := found.get("pending"), dict):
@@ -182,7 +186,7 @@ class LogProgress:
 
 def _hidden_until(found: Mapping[str, Any]) -> int:
     until = number_or_0(found, "hidden_until")
-    if until > LATEST - _A_DAY_S:  # so that clocks may differ
+    if until > LATEST - _A_DAY_S:  # a day less, because clocks may differ
         raise Damaged("'hidden_until' is not valid")
     return until
 
@@ -190,14 +194,14 @@ def _hidden_until(found: Mapping[str, Any]) -> int:
 _A_DAY_S = 86_400
 
 _VALUES_AT_MOST = MESSAGE_VALUES * PENDING_AT_MOST + 100
-"""Most values of a mark, or of a list of pending deletes."""
+"""Maximum number of JSON values in a mark, or in a list of pending deletes."""
 
 MARK_AT_MOST = MESSAGE_BYTES * PENDING_AT_MOST + 2**16
-"""Most bytes of a mark, or of a list of pending deletes."""
+"""Maximum bytes of a mark, or of a list of pending deletes."""
 
 SEGMENT_VERSION = 1
 VERSION_WITH_LIST = 2
-"""Version of a header whose pending deletes are in a list of their own.
+"""Version of a header that refers to a list of pending deletes.
 
 Earlier releases refuse this version, because they cannot read the list.
 """
@@ -225,11 +229,12 @@ _PROGRESS = Coded(
 class SegmentHeader:
     """Header of segment `number` of log `log`, written by process `writer`.
 
-    prev: digest of the segment before, "" for the first segment of a log. floor: segments up to
-    this one may be removed. queues: the queues that were read. reading: the options that turn
-    messages into rows, by name. cut: number of rows of each partition. oldest: earliest insertion,
-    in seconds since 1970, None if unknown. suspect: one of its messages may be poison. status: one
-    line about the isolation of poison messages. columns: version of the messages' columns.
+    prev: digest of the previous segment; "" for the first segment of a log. floor: number up to
+    which segments may be removed. queues: the queues that were read. reading: the options that turn
+    messages into rows, by name. cut: number of rows in each partition. oldest: insertion time of
+    the oldest message, in seconds since 1970; None if unknown. suspect: one of the messages may be
+    poison. status: one line about the isolation of poison messages. columns: version of the
+    messages' columns.
     """
 
     log: Annotated[str, HEXADECIMAL]
@@ -266,11 +271,14 @@ class SegmentHeader:
 
 
 IN_PLACE = 100
-"""Most pending deletes in the header itself, which then has some 10 KiB."""
+"""Maximum number of pending deletes that are stored in the header itself.
+
+A header with this number of pending deletes has about 10 KiB.
+"""
 
 
 _SHARE = 32
-"""A new list is written when more than this fraction (1/32) of the old list was added since."""
+"""A new list is written when the added pending deletes are more than 1/32 of the old list."""
 
 
 class PendingLists:
@@ -280,20 +288,21 @@ class PendingLists:
     """
 
     def __init__(self, journal: Journal, *, lose: bool) -> None:
-        """lose: failOnDataLoss=false."""
+        """lose: failOnDataLoss is false."""
         self._journal = journal
         self._lose = lose
         self._listed: set[tuple[int, int]] = set()
-        self._newest: PendingList | None = None  # the next header or mark may still name it
+        self._newest: PendingList | None = None  # list that the next header or mark may name
         self._place: dict[PendingDelete, int] = {}  # position of each message in the newest list
-        self._in_header: PendingList | None = None  # named by the newest header
+        self._in_header: PendingList | None = None  # list that the newest header names
         self._in_mark: PendingList | None = None
 
     def whole(self, progress: LogProgress, *, is_final: bool = True) -> LogProgress | None:
-        """Return this progress with all pending deletes, read from its list. Changes nothing.
+        """Return this progress with all pending deletes, including those in its list. Changes
+        nothing.
 
-        is_final: a missing list is lost. Otherwise a missing list returns None: its writer may have
-        written another list meanwhile.
+        is_final: treat a missing list as lost. If false, a missing list returns None, because its
+        writer may have replaced the list in the meantime.
         """
         if progress.pending_list is None:
             return progress
@@ -305,7 +314,8 @@ class PendingLists:
         return replace(progress, pending=left + progress.pending, pending_list=None)
 
     def find(self, header: LogProgress | None, mark: LogProgress | None) -> None:
-        """Find out which lists exist, and which lists are named. Called once, after the claim."""
+        """Find the lists that exist, and the lists that the newest header and mark name. Called
+        once, after the claim."""
         self._listed = {
             (tagged.number, int(tagged.tag))
             for tagged in map(tagged_in, self._journal.store.names(names.PENDING))
@@ -315,8 +325,8 @@ class PendingLists:
         self._in_mark = mark.pending_list if mark else None
 
     def shortened(self, progress: LogProgress) -> LogProgress:
-        """Return this progress as a header or a mark is to store it. Writes a new list if one is
-        due.
+        """Return this progress in the form for a header or a mark. Writes a new list if a new list
+        is due.
 
         Only the newest `PENDING_AT_MOST` pending deletes are kept.
         """
@@ -338,14 +348,16 @@ class PendingLists:
         return replace(progress, pending=tuple(came), pending_list=named)
 
     def in_header(self, progress: LogProgress) -> None:
-        """Record that a segment has this header, and remove lists that are not named any more."""
+        """Record that the newest segment has this progress in its header, and remove unused
+        lists."""
         self._in_header = progress.pending_list
         self._remove_older_than(progress)
 
     def in_mark(self, progress: LogProgress) -> None:
-        """Record that this mark exists, and remove lists that are not named any more.
+        """Record that a mark with this progress exists, and remove unused lists.
 
-        If the mark is damaged, the newest header counts.
+        The list that the newest header names is kept as well, because the header is used if the
+        mark is damaged.
         """
         self._in_mark = progress.pending_list
         self._remove_older_than(progress)
@@ -375,9 +387,10 @@ class PendingLists:
             return ()
 
     def _remove_older_than(self, written: LogProgress) -> None:
-        """Remove lists that are older than `written` and not named.
+        """Remove lists that are older than `written` and that neither the newest header nor the
+        newest mark names.
 
-        A younger list stays: a process that was fenced may be about to name it.
+        A list that is not older is kept, because a fenced process may be about to name this list.
         """
         kept = {(each.claim, each.sequence) for each in (self._in_header, self._in_mark) if each}
         old = {names.pending(*age): age for age in sorted(self._old(written, kept))}

@@ -1,5 +1,7 @@
-"""Takeover of a log that earlier runs wrote: whether this query may use it, and which messages it
-then holds."""
+"""Takes over a log that earlier runs wrote.
+
+The takeover decides whether the query may use the log, and which messages the query holds.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Asked(NamedTuple):
 
 
 class LogRecovery:
-    """Takes the log over, once in a run. Used by one thread at a time.
+    """Takes over the log, once in a run. Used by one thread at a time.
 
     Its methods raise CheckpointMismatch, LogConflict, LogDamaged, LostSegment, ServiceError.
     """
@@ -62,18 +64,22 @@ class LogRecovery:
         self._failures = failures
         self._segments = segments
         self._clock = clock
-        self._found: dict[int, Segment | None] = {}  # read before the log is taken over
+        # segments that were read before the log is taken over
+        self._found: dict[int, Segment | None] = {}
         self.after = 0
         """Batches up to this number are not delivered."""
         self.is_done = False
-        """True if this process writes the log, holds the messages of earlier runs, and the
-        checkpoint fits the log."""
+        """True if the takeover is complete.
+
+        This process then writes the log and holds the messages of earlier runs, and the checkpoint
+        fits the log.
+        """
 
     def take_over(self, asked: Asked) -> bool:
         """Become the log's writer, and hold the messages that earlier runs left in the log.
 
-        Returns False if the log was taken over before. After an error the next call repeats
-        everything.
+        Returns False if this process had already taken over the log. After an error, the next call
+        repeats everything.
         """
         if self.is_done:
             return False
@@ -82,9 +88,10 @@ class LogRecovery:
             is_empty = not self._log.identify()
             check_not_empty(self._log.where, newest.number, is_empty=is_empty)
         self._log.open()
-        # The checkpoint is compared twice: before the claim, so that a start that is refused does
-        # not stop a running query; and after it, since that query may have written meanwhile. A log
-        # that an offset names has segments: a log without any is behind the checkpoint.
+        # The checkpoint is compared twice. The comparison before the claim ensures that a refused
+        # start does not stop a running query. The comparison after the claim is needed because the
+        # running query may have written in the meantime. If an offset names the log, the log must
+        # have segments; a log without segments is behind the checkpoint.
         floor = 0 if asked.start.is_of_log else asked.start.number
         self._check(self._log.survey(floor), asked)
         state = self._log.claim(floor)
@@ -93,16 +100,18 @@ class LogRecovery:
         self._failures.go_on()
         self._progress.restored(state.progress, state.not_done)
         if self._holder.lengths.longest_s() > max(leased_before_s, RENEWED_S):
-            self._mark()  # before any renewal: the next process must know the longest lease
+            self._mark()  # before any renewal, because the next process must know the longest lease
         self._fits(asked)
         if asked.start.is_of_log:
             self.compare(asked.start)
-        self.is_done = True  # not before
+        self.is_done = True  # as the last step
         return True
 
     def _restore(self, state: LogState) -> int:
-        """Hold the messages that the log names. Returns the longest lease of earlier runs in
-        seconds."""
+        """Hold the messages that the log names.
+
+        Returns the longest lease of earlier runs in seconds.
+        """
         holder, progress = self._holder, state.progress
         with holder.locked_ledger as ledger:
             for pending in progress.pending:
@@ -126,28 +135,30 @@ class LogRecovery:
                 if number == self.after + 1:
                     self._segments.keep(segment)
                 self._failures.taken_over(segment)
-        self._found.clear()  # another process may have deleted messages since they were read
+        # another process may have deleted messages since the segments were read
+        self._found.clear()
         return leased_before_s
 
     def _hidden_until(self, progress: LogProgress) -> float:
-        """Return until when pending deletes of earlier runs may hide messages, by this process's
-        clock."""
+        """Return the time at which the last lease on a pending delete of earlier runs ends, by this
+        process's clock."""
         until = progress.hidden_until - self._engine.service_is_ahead
         if progress.has_ended and self._log.claim_number == progress.claim + 1:
             return until
-        # A killed process may have leased such a message once more just before it was killed.
+        # A killed process may have leased such a message again just before the kill.
         longest_s = self._holder.lengths.longest_s()
         return max(until, self._clock() + max(_leased_s(progress), longest_s))
 
     # ── does the checkpoint fit? ──────────────────────────────────────────────────────────────────
 
     def check_forward(self, start: LogOffset, end: LogOffset) -> None:
-        """Raise CheckpointMismatch if Spark's next batch would end at or before the last one."""
+        """Raise CheckpointMismatch if Spark's next batch would end at or before the end of the last
+        batch."""
         if start.is_of_log and end.number <= start.number:
             raise begun_again_behind(self._log.where, start.number, end.number)
 
     def compare(self, position: LogOffset) -> None:
-        """Check that the segment has the digest that the checkpoint names."""
+        """Check that a segment has the digest that the checkpoint names."""
         self._check_log(position)
         if position.number > self._log.state.floor:
             if self._log.segments.digest(position.number)[:16] != position.segment:
@@ -164,7 +175,7 @@ class LogRecovery:
             first = FirstBatch(self.after, end.number if end else self.after + 1)
             is_new = state.head > state.floor and self._progress.began != first
             self._progress.began = first
-            if is_new:  # a rollback to the first batch needs to know where it begins
+            if is_new:  # a rollback to the first batch needs the start of the first batch
                 self._mark()
 
     def _first_segment(self, state: LogState, asked: Asked) -> int:
@@ -184,11 +195,12 @@ class LogRecovery:
     # ── is it the right log? ──────────────────────────────────────────────────────────────────────
 
     def _check(self, state: LogState, asked: Asked) -> None:
-        """Raise if a query that starts at this position must not use this log. Changes nothing in
-        it.
+        """Raise an error if a query that starts at this position must not use this log.
 
-        Reads the segments whose messages are to be held. Each segment is read once, since it never
-        changes.
+        Changes nothing in the log.
+
+        Reads the segments whose messages this query must hold. Each segment is read once, since a
+        segment never changes.
         """
         self.after = self._first_segment(state, asked)
         if self._log.newest:

@@ -1,6 +1,7 @@
-"""Segments of a log: the raw messages of one batch each, with a header.
+"""Segments of a log. A segment holds the raw messages of one batch, and a header.
 
-A segment is a frame (`journal/frame.py`): its head is the header as JSON, its data the messages.
+A segment is a frame (`journal/frame.py`): the head of the frame is the header as JSON, and the data
+of the frame is the messages.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ SEGMENT_MAGIC = b"azqueue segment 1\n"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Contents of one batch, which never change. `digest`: 32 hexadecimal digits over all bytes."""
+    """Contents of one batch. The contents never change.
+
+    digest: digest of all bytes, 32 hexadecimal digits.
+    """
 
     header: SegmentHeader
     received: tuple[Received, ...]
@@ -48,12 +52,12 @@ class Segment:
 
     @property
     def messages(self) -> list[Message]:
-        """Messages without their leases."""
+        """Messages of the segment, without their leases."""
         return [message for message, _ in self.received]
 
 
 def encode_segment(header: SegmentHeader, received: Sequence[Received]) -> bytes:
-    """Return the segment's bytes. Raises ValueError for too many bytes (see `framed`)."""
+    """Return the segment as bytes. Raises ValueError if the segment is too large; see `framed`."""
     messages = pack_messages(received, header.queues, header.columns)
     return framed(SEGMENT_MAGIC, header.to_bytes(), messages)
 
@@ -69,7 +73,8 @@ def decode_segment(data: bytes) -> Segment:
 
 
 def header_size(start: bytes) -> int:
-    """Return how many bytes at the start of a segment hold its header. Raises Damaged."""
+    """Return the number of bytes at the start of a segment that contain the header. Raises
+    Damaged."""
     return head_size_of(SEGMENT_MAGIC, start)
 
 
@@ -89,16 +94,16 @@ class Segments:
         self._journal = journal
         self._digests: dict[int, str] = {}
         self.sizes: dict[int, int] = {}
-        """Bytes of each segment in the folder, as listed or put."""
+        """Size in bytes of each segment in the folder, by number."""
         self.times: dict[int, float] = {}
-        """When each segment was stored, in seconds since 1970."""
+        """Time at which each segment was stored, in seconds since 1970, by number."""
 
     def list(self) -> None:
-        """Find out which segments exist."""
+        """List the segments that exist."""
         entries = self._journal.store.entries(names.SEGMENTS)
         found = {number_in(each.name): each for each in entries}
         self.sizes = {number: each.size for number, each in found.items() if number}
-        # A segment of unknown age counts as new, and stays. A segment without bytes was just
+        # A segment of unknown age counts as new, so it is kept. A segment without bytes was just
         # removed.
         self.times = {
             number: each.written or (math.inf if each.size else 0.0)
@@ -124,7 +129,7 @@ class Segments:
             size = needed
 
     def read(self, number: int, digest: str = "") -> Segment:
-        """Read a segment. digest: the first half of its digest, if known."""
+        """Read a segment. digest: the first half of the segment's digest, if known."""
 
         def parse(data: bytes) -> Segment:
             found = decode_segment(data)
@@ -143,11 +148,12 @@ class Segments:
         return found
 
     def digest(self, number: int) -> str:
-        """Return the digest of a segment that this process has read or written, otherwise ""."""
+        """Return the digest of a segment that this process has read or written, else ""."""
         return self._digests.get(number, "")
 
     def have(self, segment: Segment, size: int, now: float) -> None:
-        """Record that this segment was written, with `size` bytes. now: seconds since 1970."""
+        """Record that this segment was written. size: bytes of the segment. now: seconds since
+        1970."""
         self._digests[segment.number] = segment.digest
         self.sizes[segment.number] = size
         self.times[segment.number] = now

@@ -1,9 +1,10 @@
-"""Decisions about a log, from the names in its folder and the newest header. Pure.
+"""Decisions about a log, made from the names in its folder and the newest header. Pure functions,
+except `ProgressKeeper`.
 
-Segments up to `floor` may be deleted. Segments from floor + 1 to head exist. Such a segment may be
-missing only if no reader needs it any more, or with failOnDataLoss=false. The start of a query and
-the progress of the log decide where the query resumes. `ProgressKeeper` returns the progress for
-the next header or mark.
+Segments up to `floor` may be removed. Segments from floor + 1 to head exist; a segment in this
+range may be missing only if no reader needs the segment any more, or with failOnDataLoss=false. The
+start of a query and the progress of the log decide where the query resumes. `ProgressKeeper`
+returns the progress for the next header or mark.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _SEGMENT = re.compile(r"[0-9a-f]{16}")
 class LogOffset:
     """Position in a log: batches up to segment `number`.
 
-    log, segment: "" for a position from before the log (version 1). segment is the first half of
-    the segment's digest. oldest: seconds since 1970, None if unknown. status: one line about the
-    isolation of poison messages.
+    log: id of the log. segment: first half of the segment's digest. Both are "" for a position from
+    before the query had a log (version 1). oldest: insertion time of the oldest message, in seconds
+    since 1970; None if unknown. status: one line about the isolation of poison messages.
     """
 
     account: str
@@ -77,7 +78,7 @@ class LogOffset:
 
     @property
     def is_of_log(self) -> bool:
-        """False for a position from before the log."""
+        """False for a position from before the query had a log."""
         return self.log != ""
 
     @classmethod
@@ -110,7 +111,7 @@ class LogState:
 
     @property
     def not_done(self) -> range:
-        """Segments whose deletes are not known to have an outcome."""
+        """Segments with deletes that may have no outcome yet."""
         return range(max(self.progress.done, self.floor) + 1, self.head + 1)
 
     @classmethod
@@ -127,11 +128,11 @@ class LogState:
         """Create the state from the numbers in the folder.
 
         Raises LostSegment if a needed segment is missing. Raises LogDamaged if more segments are
-        missing than a log can have had. lose: failOnDataLoss=false. A missing segment is not needed
+        missing than a log can have. lose: failOnDataLoss is false. A missing segment is not needed
         if its batch is committed and its messages are deleted: no rows are lost, unless the
         checkpoint is rolled back to this segment. known: the highest number that outcomes name. A
-        number is never used twice, not even after the newest segments were lost: the outcome of the
-        old segment would be applied to the new one.
+        number is never used twice, even if the newest segments were lost, because the outcome of
+        the lost segment would be applied to the new segment.
         """
         above = sorted(number for number in numbers if number > floor)
         newest = above[-1] if above else floor
@@ -154,11 +155,12 @@ def first_segment(
     lose: bool,
     end: LogOffset | None = None,
 ) -> int:
-    """Return the segment behind which a query resumes that starts at this offset.
+    """Return the segment after which the query resumes. start: offset at which the query starts.
 
-    choice: start of a new checkpoint in a used log. lose: failOnDataLoss=false. end: end of the
-    batch that Spark asks for, if it asks for one. If the checkpoint has a batch, it is not new: it
-    was rolled back, or its first batch did not finish. Raises CheckpointMismatch or LostSegment.
+    choice: option for a new checkpoint with a used log. lose: failOnDataLoss is false. end: end of
+    the batch that Spark asks for, or None. If the checkpoint already has a batch, the checkpoint is
+    not new: it was rolled back, or its first batch did not finish. Raises CheckpointMismatch or
+    LostSegment.
     """
     number = start.number
     if not start.is_of_log:
@@ -167,7 +169,7 @@ def first_segment(
         is_last_before_log = number > 0 and first is not None and first.after == number
         if began is not None:
             number = began
-        elif not is_last_before_log:  # if it is, the checkpoint was rolled back to there
+        elif not is_last_before_log:  # if true, the checkpoint was rolled back
             given = _handed_out(state.progress, end)
             if given > number:
                 return _as_chosen(choice, start, given, state, where)
@@ -183,9 +185,11 @@ def first_segment(
 
 
 def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | None:
-    """Return the segment behind which the first batch of a checkpoint, ending at `end`, begins.
+    """Return the segment after which the first batch of a checkpoint begins. end: end of this
+    batch.
 
-    None if unknown. On 4.0 and 4.1 even a refused start leaves its offset in the checkpoint.
+    Returns None if unknown. On Spark 4.0 and 4.1, even a refused start leaves its offset in the
+    checkpoint.
     """
     if end.number == start.number + 1:
         return start.number
@@ -194,10 +198,12 @@ def _began(start: LogOffset, end: LogOffset, progress: LogProgress) -> int | Non
 
 
 def _handed_out(progress: LogProgress, end: LogOffset | None) -> int:
-    """Return the newest delivered segment: if it is behind the start, a checkpoint was lost.
+    """Return the newest segment that was delivered.
 
-    end: of the first batch, if known. Suppose a first batch ends behind the newest segment that a
-    checkpoint has named. This batch would join old rows with new rows, and an output that has the
+    If this segment is after the query's start, a checkpoint was lost.
+
+    end: end of the first batch, if known. If the first batch ends after the newest segment that a
+    checkpoint has named, the batch would combine old rows with new rows, and an output that has the
     old rows would skip both.
     """
     joins = end is not None and end.number > progress.named
@@ -207,7 +213,7 @@ def _handed_out(progress: LogProgress, end: LogOffset | None) -> int:
 def _as_chosen(
     choice: LogStart | None, start: LogOffset, given: int, state: LogState, where: str
 ) -> int:
-    if choice is None or start.number:  # the option is for a new checkpoint with a new output
+    if choice is None or start.number:  # the option is only for a new checkpoint with a new output
         raise unknown(where, given, start.number)
     if choice is LogStart.EARLIEST:
         return state.floor
@@ -215,11 +221,13 @@ def _as_chosen(
 
 
 def new_floor(state: LogState, retention: int, old: int | None = None) -> int:
-    """Return up to which segment the log may be removed: committed, done, and old enough.
+    """Return the number up to which segments may be removed.
 
-    retention: number of segments kept behind the committed segment. old: segments up to this one
-    were kept for long enough; None: the age does not matter. More than KEPT_AT_MOST segments are
-    never kept because of their age.
+    These segments are committed, their deletes are done, and they are old enough.
+
+    retention: number of segments that are kept before the committed segment. old: number up to
+    which segments are old enough; None if the age does not matter. At most KEPT_AT_MOST segments
+    are kept because of their age.
     """
     progress = state.progress
     floor = min(progress.committed - retention, progress.done)
@@ -240,13 +248,14 @@ class ProgressKeeper:
         clock: Callable[[], float],
         service_is_ahead: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """service_is_ahead: seconds by which the service's clock is ahead of this one."""
+        """service_is_ahead: seconds by which the service's clock is ahead of this machine's
+        clock."""
         self._holder = holder
         self._clock = clock
         self._service_is_ahead = service_is_ahead
         self._named = 0
         self.committed = 0
-        """Newest batch that is known to be committed."""
+        """Number of the newest batch that is known to be committed."""
         self.began: FirstBatch | None = None
         """First batch of the checkpoint, if Spark has named it."""
         self._done = 0
@@ -271,32 +280,36 @@ class ProgressKeeper:
         self._head = number
 
     def named(self, number: int) -> None:
-        """Record that Spark has named this segment, so the checkpoint has it."""
+        """Record that Spark has named this segment, so the checkpoint has the segment."""
         self._named = max(self._named, number)
 
     def proven(self, number: int) -> None:
-        """Record that the segments up to this one are committed."""
+        """Record that all segments up to this number are committed."""
         self.committed = max(self.committed, number)
 
     def released(self, messages: int, hidden_until: float) -> None:
-        """Record that this many messages of abandoned batches may be hidden until then.
+        """Record that messages of abandoned batches were released, and may be leased until
+        `hidden_until`.
 
-        The next process may have to wait for these messages, too.
+        messages: number of messages.
+
+        The next process may also have to wait for these messages.
         """
         self._hidden.append((hidden_until, messages))
 
     def kept_up_to(self, number: int) -> list[int]:
-        """Return the segments up to this one whose deletes have not begun."""
+        """Return the segments up to this number whose deletes have not begun."""
         return [each for each in self._kept if each <= number]
 
     def settled(self, number: int) -> None:
-        """Record that deletes have begun for the segments up to this one."""
+        """Record that deletes have begun for all segments up to this number."""
         self._kept = [each for each in self._kept if each > number]
 
     def now(self, *, has_ended: bool = False) -> LogProgress:
-        """Return the progress of the log. `done`: up to this segment each delete has an outcome.
+        """Return the progress of the log, for the next header or mark.
 
-        has_ended: this process leases nothing any more; stored only if a delete is pending.
+        has_ended: this process leases no more messages. The value is stored only if a delete is
+        pending.
         """
         most = self._kept[0] - 1 if self._kept else self._head
         with self._holder.locked_ledger as ledger:
@@ -319,5 +332,5 @@ class ProgressKeeper:
         )
 
     def is_due(self) -> bool:
-        """Return True if an idle query should write a mark: the last progress is old enough."""
+        """Return True if the last progress is so old that an idle query should write a mark."""
         return self._clock() - self._noted_at >= _MARK_EVERY_S

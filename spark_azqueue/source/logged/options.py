@@ -22,7 +22,8 @@ _OTHERS = {"blobContainer", "deleteAfter"}
 
 
 def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    """Read the options. Raises Damaged for an unknown option, which may decide about bodies."""
+    """Read the options. Raises Damaged for an unknown option, because it may change how bodies are
+    decoded."""
     options = object_of(found.get(name), "options")
     for option in options:
         value, kind = text(options, option), _CHOICES.get(option)
@@ -34,4 +35,4 @@ def _reading(found: Mapping[str, Any], name: str) -> Mapping[str, str]:
 
 
 READING = Coded(_reading, dict)
-"""Values of the options by name: few options, and each value is one word."""
+"""Options by name."""

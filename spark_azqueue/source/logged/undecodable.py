@@ -1,7 +1,10 @@
-"""Rows of a logged batch: bodies always decode with the options with which the batch was logged.
+"""Rows of a logged batch.
 
-Each body was decoded before it was logged (`source/dead_letters.py`). So each message of a log has
-a row: with its body or, with onUndecodable=permissive, possibly with the text alone.
+Bodies are always decoded with the options with which the batch was logged.
+
+Each body was decoded before its message was logged (`source/dead_letters.py`). So each message of a
+log has a row. The row contains the body; with onUndecodable=permissive, the row of a body that does
+not decode contains only the text.
 """
 
 from __future__ import annotations
@@ -31,12 +34,13 @@ _LARGE_BODY = "largeBody"
 
 
 class NoPlaceError(UndecodableBody):
-    """A body decodes with the logged options, but the current options have no place for it."""
+    """A body decodes with the logged options, but the current options cannot show the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options that turn messages into bodies. container: of largeBody=blob, None without it."""
+    """Options that turn messages into bodies. container: blob container with largeBody=blob, else
+    None."""
 
     encoding: Encoding
     body_type: BodyType
@@ -45,15 +49,15 @@ class Reading:
 
     @classmethod
     def of(cls, config: Decoding) -> Reading:
-        """Take the options from the configuration."""
+        """Return the options of a configuration."""
         container = config.claim_check.container if config.claim_check else None
         return cls(config.encoding, config.body_type, config.on_undecodable, container)
 
     @classmethod
     def logged(cls, options: Mapping[str, str], today: Reading) -> Reading:
-        """Take the options with which a batch was logged.
+        """Return the options with which a batch was logged.
 
-        An option that the header lacks has its current value.
+        If the header lacks an option, the current value is used.
         """
         return cls(
             _choice(options, "messageEncoding", today.encoding),
@@ -80,7 +84,8 @@ class Reading:
         return self.on_undecodable is OnUndecodable.PERMISSIVE
 
     def content(self, message: Message, today: Reading) -> tuple[str | bytes, Reference | None]:
-        """Return the body, in the type of the current column, and its reference if it is one.
+        """Return the body in the type of the current column, and the reference if the body is in a
+        blob.
 
         Raises UndecodableBody; NoPlaceError for a body that the current options cannot show.
         """
@@ -95,7 +100,7 @@ class Reading:
 
 
 def _warn_of_changed(number: int, logged: Mapping[str, str], today: Reading) -> None:
-    """Warn of each option that has changed since batch `number` was logged."""
+    """Log a warning for each option that has changed since batch `number` was logged."""
     for name, now in today.options.items():
         if logged.get(name, now) != now:
             log.warning(
@@ -135,7 +140,7 @@ def _container(options: Mapping[str, str], today: str | None) -> str | None:
     if options.get(_LARGE_BODY) == LargeBody.FAIL.value:
         return None
     name = options.get("blobContainer", "")
-    return name if is_queue_name(name) else today  # a container has the same rules
+    return name if is_queue_name(name) else today  # containers have the same name rules as queues
 
 
 class LoggedRows:
@@ -163,7 +168,7 @@ class LoggedRows:
         """Yield one row for each message.
 
         Raises UndecodableBody if the current options cannot show a body. If the log has a body, a
-        query never delivers the row without it, because the message would be deleted.
+        query never delivers the row without the body, because the message would then be deleted.
         """
         if self._is_query and self.received:
             _warn_of_changed(self._number, self._options, self._today)

@@ -1,6 +1,6 @@
-"""Chooses the batches of a log to read, and cuts them into partitions. Pure.
+"""Chooses the batches of a log to read, and groups their objects into partitions. Pure functions.
 
-Only committed batches count: the writer may still abandon any other batch.
+Only committed batches are read, because the writer may still abandon any other batch.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from ..offsets import HISTORY_VERSION, OffsetJson
 from ..refusals import lost_batch, not_committed_yet, offset_of_no_reader, removed, stored_later
 
 UNKNOWN = -1
-"""Used in place of a time that a listing lacks."""
+"""Value for a time that a listing lacks."""
 
 _PARTITION_BYTES = 4 * 2**20
 _PARTITION_PIECES = 64
 
 
 class Chained(NamedTuple):
-    """Place of a plan in its chain: the plan before it, and the slots that have a segment."""
+    """Place of a plan in the chain of plans: the previous plan, and the slots that have a
+    segment."""
 
     before: PlanId
     slots: tuple[int, ...]
 
 
 class Piece(NamedTuple):
-    """Object of a log to read: a segment of a driver, or of a slot with leaseOn=executors.
+    """Object of a log to read: a segment that a driver or, with leaseOn=executors, a slot wrote.
 
-    logged_at: of its batch, in microseconds since 1970, or UNKNOWN. size: in bytes, as stored.
-    has_outcome: the batch may have been abandoned, so that it has no rows, see `objects.py`. plan,
-    slot: with leaseOn=executors. chained: on the first piece of each plan, to be checked against
-    the folder.
+    logged_at: time at which the batch was logged, in microseconds since 1970, or UNKNOWN. size:
+    stored size in bytes. has_outcome: the batch may have been abandoned, and then has no rows; see
+    `objects.py`. plan, slot: only with leaseOn=executors. chained: set on the first piece of each
+    plan, for a check against the folder.
     """
 
     batch: int
@@ -61,10 +62,11 @@ class Logged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSurvey:
-    """Contents of a log. Batches up to `floor` were removed; batches above, up to `committed`,
-    count.
+    """Contents of a log.
 
-    batches: the batches that count and have objects, in order.
+    Batches up to `floor` were removed. Batches from `floor` + 1 to `committed` can be read.
+
+    batches: the batches that can be read and have objects, in order.
     """
 
     where: str
@@ -73,7 +75,7 @@ class LogSurvey:
     batches: tuple[Logged, ...] = ()
 
     def missing(self, first: int, last: int) -> int | None:
-        """Return the first of these committed batches that has no objects, None if all have
+        """Return the first of these committed batches that has no objects; None if all batches have
         objects."""
         numbers = range(max(first, self.floor + 1), min(last, self.committed) + 1)
         return first_missing(numbers, (each.number for each in self.batches))
@@ -82,7 +84,7 @@ class LogSurvey:
 def chosen_batches(
     found: LogSurvey, config: ReplayConfig
 ) -> tuple[list[Logged], list[LostSegment]]:
-    """Return the batches that the options name, and the losses among them.
+    """Return the batches that the options select, and an error for each loss among them.
 
     Raises InvalidOption for the number of a batch that is not committed yet.
     """
@@ -99,7 +101,8 @@ def chosen_batches(
 
 
 def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
-    """Return the batch with which a stream begins; None if it is not known yet."""
+    """Return the number of the batch with which a stream begins; None if the batch does not exist
+    yet."""
     number, since = config.start
     if number is not None:
         return number
@@ -109,7 +112,7 @@ def first_batch(found: LogSurvey, config: ReplayConfig) -> int | None:
 
 
 def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSegment | None:
-    """Return the loss if the log does not have the start that the options name any more."""
+    """Return an error if the log no longer has the batch at which the options start, else None."""
     if first <= found.floor:
         return removed(found.where, first, found.floor, found.floor)
     oldest = found.batches[0].logged_at if found.batches else UNKNOWN
@@ -119,7 +122,7 @@ def lost_at_start(found: LogSurvey, config: ReplayConfig, first: int) -> LostSeg
 
 
 def parted(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
-    """Cut pieces into partitions: several small pieces, or one large piece."""
+    """Group pieces into partitions of several small pieces, or of one large piece."""
     parts: list[list[Piece]] = []
     size = 0
     for piece in pieces:
@@ -137,7 +140,7 @@ def pieces_of(batches: Sequence[Logged]) -> list[Piece]:
 
 
 def time_in_words(microseconds: int) -> str:
-    """Format a time as the options take it."""
+    """Format a time in the format of the options."""
     at = datetime.fromtimestamp(microseconds // 1_000_000, timezone.utc)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -168,7 +171,7 @@ _MOST = 10**12
 class ReplayOffset:
     """Position of a reader: batches `first` to `batch` of this log are one micro-batch.
 
-    log: "" for the start, before any batch was read.
+    log: id of the log; "" before any batch was read.
     """
 
     log: str = ""

@@ -1,7 +1,7 @@
 """Handles each call of Spark for a stream that reads a log. Imports no pyspark.
 
-The stream keeps no state of its own: the position is in Spark's checkpoint, and the batches are in
-the log. So any number of streams can read one log, each at its own pace, and each can repeat its
+The stream stores no state: the position is in Spark's checkpoint, and the batches are in the log.
+So any number of streams can read one log independently, and each stream can repeat its
 micro-batches.
 """
 
@@ -32,17 +32,21 @@ from .batches import LogSurvey, Piece, ReplayOffset, first_batch, lost_at_start,
 from .survey import History, history_of, opened_log
 
 _AHEAD = 2
-"""Largest distance of `startingAt` above the newest committed batch.
+"""Maximum distance of `startingAt` above the newest committed batch.
 
-A batch may be committed before the log says so, and a stream may begin with the batch after it.
+A batch may be committed before the log records the commit, and a stream may begin with the next
+batch.
 """
 
 _NAP_AT_MOST_S = 0.25
-"""Longest duration of an idle `latest`: a query with several sources waits for each source."""
+"""Maximum seconds that an idle `latest` waits.
+
+The time is short because a query with several sources waits for each source in turn.
+"""
 
 
 class Follower:
-    """Follows one log, for a whole run of a query. Used by one thread.
+    """Follows one log during a run of a query. Used by one thread.
 
     Its methods raise InvalidOption, CheckpointMismatch, LostSegment, LogDamaged, LogConflict,
     ServiceError.
@@ -56,18 +60,18 @@ class Follower:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Keep the parameters; nothing is opened before the first call."""
+        """Keep the parameters; open nothing before the first call."""
         self._config = config
         self._open_log = open_log
         self._clock = clock
         self._sleep = sleep
         self.initial: OffsetJson = ReplayOffset().to_json()
-        """The offset of a stream that has read nothing: the same in every run."""
+        """Offset of a stream that has read nothing. The offset is the same in every run."""
         self._bare = BareCalls(self.initial)
         self._opened: Journal | None = None
         self._found: LogSurvey | None = None
         self._looked_at = 0.0
-        self._until: int | None = None  # of an availableNow run
+        self._until: int | None = None  # last batch of an availableNow run
 
     @property
     def opened(self) -> Journal:
@@ -85,9 +89,10 @@ class Follower:
         self._until = self._survey().committed
 
     def latest(self, start: Mapping[str, Any] | None) -> OffsetJson:
-        """Return the offset behind the next batches, or the start itself if there are none.
+        """Return the offset at the end of the next batches, or the start offset if there are no
+        more batches.
 
-        start: the committed offset, None on Spark 4.0 and 4.1, which do not pass it.
+        start: the committed offset; None on Spark 4.0 and 4.1, which do not pass this offset.
         """
         if start is None:
             if (again := self._bare.asked()) is not None:
@@ -153,8 +158,8 @@ class Follower:
         return position
 
     def _look(self, position: ReplayOffset) -> None:
-        """Find out which batches are committed, if a look is due and the next batch is not known
-        yet."""
+        """Find the committed batches, unless the next batch is already known or the pause has not
+        ended."""
         found = self._found
         if found is None:
             self._survey()
@@ -175,7 +180,7 @@ class Follower:
         return self._found
 
     def _tell(self, error: LostSegment) -> None:
-        """Raise this loss, or only warn of it with failOnDataLoss=false."""
+        """Raise this error about a loss. With failOnDataLoss=false, only log a warning."""
         tell_loss(error, lose=not self._config.fail_on_data_loss)
 
 

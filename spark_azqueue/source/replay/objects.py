@@ -1,7 +1,7 @@
-"""Reads the objects of a log, and checks that each belongs to its name. Runs on the executors.
+"""Reads the objects of a log, and checks that each object matches its name. Runs on the executors.
 
-An object that the writer removed after the batches were chosen is reported differently from an
-object that another program removed.
+If an object is missing, the error says whether the log's writer removed the object after the
+batches were chosen, or another program removed it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ ReadAs = Callable[[Reading], Reading]
 
 
 class Objects(Protocol):
-    """Objects of one kind of log. Used by one thread. Writes nothing."""
+    """Reader for the objects of one kind of log. Used by one thread. Writes nothing."""
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """Return the rows of this piece; None if its batch has none. today, read_as: see
-        `LoggedRows`.
+        """Return the rows of this piece; None if the batch was abandoned or the piece is empty.
 
-        Raises LostSegment if the piece is missing, LogDamaged if it is not as it was written,
+        today, read_as: see `LoggedRows`.
+
+        Raises LostSegment if the piece is missing, LogDamaged if the piece is damaged,
         ServiceError.
         """
 
     def is_removed(self, number: int) -> bool:
-        """Return True if the writer has removed this batch, as its retention says.
+        """Return True if the log's writer has removed this batch because of its retention.
 
         Raises the same errors as `rows`.
         """
@@ -61,14 +62,14 @@ def objects_of(journal: Journal) -> Objects:
 
 
 class SegmentObjects:
-    """Segments of a log that a driver writes."""
+    """Reader for segments that a driver wrote."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._segments = Segments(journal)
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """See `Objects`. None for an abandoned batch."""
+        """See `Objects`. Returns None for an abandoned batch."""
         number = piece.batch
         if piece.has_outcome:
             outcome = outcome_on(self._journal, number)
@@ -93,13 +94,13 @@ class SegmentObjects:
 
 
 class SlotObjects:
-    """Segments that the slots of leaseOn=executors wrote."""
+    """Reader for segments that the slots of leaseOn=executors wrote."""
 
     def __init__(self, folder: PlanFolder) -> None:
         self._folder = folder
 
     def rows(self, piece: Piece, today: Reading, read_as: ReadAs) -> LoggedRows | None:
-        """See `Objects`. None for a slot without messages, and for an abandoned plan."""
+        """See `Objects`. Returns None for a slot without messages, and for an abandoned plan."""
         assert piece.plan is not None
         self._check_chain(piece)
         if piece.has_outcome:
@@ -117,8 +118,10 @@ class SlotObjects:
         return number <= self._folder.floor()
 
     def _check_chain(self, piece: Piece) -> None:
-        """Check that the folder names the piece's plan, with exactly these slots. Once for each
-        plan."""
+        """Check that the folder names the piece's plan, with exactly these slots.
+
+        The check runs once for each plan.
+        """
         if piece.chained is None:
             return
         before, slots = piece.chained
@@ -155,7 +158,7 @@ def rows_of(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of these pieces with these columns, in record batches of bounded size.
 
-    may_lack_removed, raises: see `rows_by_piece`. Also raises LostBlob.
+    may_lack_removed: see `rows_by_piece`. Raises the errors of `rows_by_piece`, and LostBlob.
     """
     own = dict(OWN_COLUMNS)
     asked = tuple(column for column in requested if column[0] not in own) or _ANY
@@ -176,9 +179,9 @@ def rows_by_piece(
 ) -> Iterator[tuple[Piece, Iterator[Row], EncodingOf]]:
     """Yield each piece with its rows, and with a function that returns a message's encoding.
 
-    The rows have no leases; a body in a blob is the reference to the blob. may_lack_removed: a
-    batch that its writer has removed meanwhile is skipped with a warning. Raises what
-    `Objects.rows` raises, and UndecodableBody.
+    The rows have no leases. If a body is in a blob, the row has the reference to the blob.
+    may_lack_removed: skip a batch with a warning if the log's writer has removed it in the
+    meantime. Raises the errors of `Objects.rows`, and UndecodableBody.
     """
     container = config.claim_check.container if config.claim_check else None
     today = Reading(

@@ -1,4 +1,4 @@
-"""Readers of `readLog` that Spark calls. They only forward calls.
+"""Readers of `readLog` that Spark calls. The readers only forward calls.
 
 Partitions name objects of the log, and tasks read the objects. So no row passes through the driver.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LogPartition(InputPartition):
-    """Objects of a log.
+    """Partition of a read: some objects of a log.
 
     Reading a partition again gives the same rows, as long as its objects are kept.
     """
@@ -56,7 +56,7 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Choose the batches.
 
-        Raises what `opened_log` and `chosen_batches` raise, and LostSegment.
+        Raises the errors of `opened_log` and `chosen_batches`, and LostSegment.
         """
         check_requested(self._requested, self._available)
         config = self._config
@@ -89,7 +89,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_tracebacks
     def initialOffset(self) -> OffsetJson:
-        """Return the offset before the first batch, which is the same in every run."""
+        """Return the offset before the first batch. The offset is the same in every run."""
         return self._running().initial
 
     @short_tracebacks
@@ -101,7 +101,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
     ) -> OffsetJson:
-        """Return the offset behind the next `maxBatchesPerTrigger` batches. Raises AzQueueError."""
+        """Return the offset at the end of the next `maxBatchesPerTrigger` batches. Raises
+        AzQueueError."""
         return self._running().latest(start)
 
     @short_tracebacks
@@ -115,7 +116,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._config, self._requested)
 
     def commit(self, end: OffsetJson) -> None:
-        """Do nothing: the position is in Spark's checkpoint."""
+        """Do nothing, because Spark's checkpoint stores the position."""
 
     def stop(self) -> None:
         """Close the connections."""

@@ -1,18 +1,18 @@
-"""Committed batches of either kind of log, for readers that never write.
+"""Finds the committed batches of both kinds of log, for readers that never write.
 
-The order of the steps matters, because the writer continues meanwhile.
+The order of the steps matters, because the writer may write at the same time.
 
-In a log of a driver, the newest header and mark are read first: they say which batches are
-committed. An abandoned batch gets its outcome before it is committed, so outcomes are listed after
-that.
+In a driver's log, the newest header and mark are read first, because they say which batches are
+committed. Outcomes are listed after this, because an abandoned batch gets its outcome before it
+counts as committed.
 
-With leaseOn=executors, a plan is closed when its `next` exists, or when it is marked as committed:
-then every slot has its final object. So closed plans are listed first, and their slots afterwards.
-A plan that Spark asked for again may be abandoned: then its `next` says that the plan has no rows
-(`objects.py` checks this).
+With leaseOn=executors, a plan is closed when its `next` exists, or when the plan is marked as
+committed. In a closed plan every slot has its final object. So closed plans are listed first, and
+their slots afterwards. A plan that Spark asked for again may have been abandoned. The `next` of an
+abandoned plan says that the plan has no rows (`objects.py` checks this).
 
-Each writer raises its floor before it removes an object. So the floor is read last: above the floor
-no object was removed.
+Each writer raises its floor before it removes an object. The floor is read last, so no object above
+this floor was missing from the lists.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TRIES = 5
 
 
 class SegmentHistory:
-    """Committed batches of a log of a driver.
+    """Committed batches of a driver's log.
 
     Used by one thread. Writes nothing. Raises ServiceError, LogDamaged, LostSegment.
     """
@@ -53,7 +53,8 @@ class SegmentHistory:
         self._segments = Segments(journal)
 
     def has_new_batches(self, found: LogSurvey) -> bool:
-        """Return False if no batch was committed since. Takes a few small requests."""
+        """Return False if no batch was committed after the survey `found`. Sends a few small
+        requests."""
         head = max((each.number for each in found.batches), default=found.committed)
         newest = self._header(head + 1)
         while newest is not None:
@@ -71,7 +72,7 @@ class SegmentHistory:
             newest, progress = self._header(head) if head else None, newest_mark(self._journal)
             if newest is not None:
                 progress = max(progress, newest.progress, key=lambda each: each.age)
-            if progress.committed <= head:  # otherwise newer segments exist than were listed
+            if progress.committed <= head:  # if not, newer segments exist than were listed
                 break
         outcomes = set(map(number_in, self._store.names(names.OUTCOMES)))
         floor = newest.floor if newest else 0
@@ -97,7 +98,7 @@ _CLOSED = ("next", "committed")
 
 
 class PlanHistory:
-    """Committed batches of a log of executors.
+    """Committed batches of a log that executors write.
 
     Used by one thread. Writes nothing. Raises ServiceError, LogDamaged.
     """
@@ -107,7 +108,8 @@ class PlanHistory:
         self._store = folder.store
 
     def has_new_batches(self, found: LogSurvey) -> bool:
-        """Return False if no batch was committed since. Takes a few small requests."""
+        """Return False if no batch was committed after the survey `found`. Sends a few small
+        requests."""
         listed = self._store.names(slot_names.SLOTS, f"{found.committed + 1:012d}-")
         return any(map(_closed, listed))
 
@@ -133,8 +135,8 @@ class PlanHistory:
         is_open = uncommitted and committed in closed
         following = self._folder.following(closed[committed]) if is_open else None
         if following is not None and following.id in slots:
-            # Tasks may still put objects for this plan, so its slots are not compared with the
-            # plan.
+            # Tasks may still put objects for this plan, so the listed slots are not compared with
+            # the plan.
             put = slots[following.id]
             batch = _logged(following.id, None, put, following.id in repeated)
             batches.append(batch)
@@ -143,7 +145,7 @@ class PlanHistory:
 
 
 def _closed(name: str) -> PlanId | None:
-    """Return the closed plan if an object of this name closes one, otherwise None."""
+    """Return the plan that an object of this name closes, or None."""
     found = slot_names.as_slot_name(name)
     return found.plan if found is not None and found.kind in _CLOSED else None
 
@@ -154,7 +156,10 @@ def _logged(
     slots: dict[int, tuple[int, float]],
     has_outcome: bool,
 ) -> Logged:
-    """Return a batch. Its time is the time of its first object. before: see `Chained`."""
+    """Return a batch. before: see `Chained`.
+
+    The time of the batch is the time at which its first object was stored.
+    """
     times = [written for _, written in slots.values() if written]
     at = int(min(times) * 1_000_000) if times else UNKNOWN
     places = tuple(sorted(slots))
@@ -180,12 +185,14 @@ class History(Protocol):
     """Committed batches of a log. Used by one thread. Writes nothing."""
 
     def has_new_batches(self, found: LogSurvey) -> bool:
-        """Return False if no batch was committed since. Takes a few small requests."""
+        """Return False if no batch was committed after the survey `found`. Sends a few small
+        requests."""
 
     def survey(self, *, uncommitted: bool = False) -> LogSurvey:
         """Return the current contents of the log. Raises ServiceError, LogDamaged, LostSegment.
 
-        uncommitted: include the batch that is not committed yet, and may still be abandoned.
+        uncommitted: include the newest batch, which is not committed yet and may still be
+        abandoned.
         """
 
 
@@ -195,7 +202,7 @@ def history_of(journal: Journal) -> History:
 
 
 def opened_log(config: ReplayConfig) -> Journal:
-    """Find out which log the options name. Changes nothing.
+    """Return the log that the options name. Changes nothing.
 
     Returns a PlanFolder if executors wrote the log. Raises InvalidOption if there is no log,
     LogConflict for a log of another kind, LogDamaged, ServiceError.
@@ -212,7 +219,7 @@ def opened_log(config: ReplayConfig) -> Journal:
 
 
 def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
-    """Return the log with this identity, which was read before. Nothing is sent yet."""
+    """Return the log with this identity, which was read before. Sends no request."""
     found: Journal
     if store.kind.name == EXECUTORS.name:
         found = PlanFolder(store, account)
@@ -223,5 +230,5 @@ def journal_of(store: LogStore, account: str, uuid: str) -> Journal:
 
 
 def store_of(config: ReplayConfig, kind: Kind) -> LogStore:
-    """Return the store of the log. Nothing is sent yet."""
+    """Return the store of the log. Sends no request."""
     return log_store(config.place, config.account, kind)
