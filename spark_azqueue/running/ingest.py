@@ -71,22 +71,13 @@ class IngestJob:
 
         IngestJob(options, "order_id BIGINT", folder="/data/job", into="/data/orders").run(spark)
 
-<<<<<<< HEAD
-    source: options of the source. schema: columns of the bodies, as `unpack` reads them. Instead:
-        apply and returns, a function and its schema as of `try_apply`; or none: unchanged bodies.
-    folder: checkpoint and log: a path or abfss://…. into: a path if it has a slash, else the name
-        of a table. format: `parquet` or `delta`.
-    every: longest wait of a message for a batch of 4,096; in `run`. limit: number of consecutive
-        bad messages that stop the job; None: no limit.
-=======
     source: options of the source. schema: columns of the bodies, as for `unpack`. apply, returns:
         a function and its schema as for `try_apply`, in place of schema. Without these, the table
         has the unchanged bodies.
-    folder: place for checkpoint and log: a path or abfss://…. into: a path or a table. format:
-        parquet or delta.
+    folder: place for checkpoint and log: a path or abfss://…. into: a path if it has a
+        slash, else the name of a table. format: `parquet` or `delta`.
     every: maximum time for which `run` waits to fill a batch of 4,096 messages. limit: number of
         consecutive bad messages that stop the job; None: no limit.
->>>>>>> ed2-b
 
     Survives kills and restarts at any point: docs/production.md. Raises InvalidOption for arguments
     and options that do not fit; a start checks the schema, the folder and the output.
