@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+import textwrap
 import time
 import urllib.parse
 import urllib.request
@@ -24,7 +25,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, DateFormatter
+from matplotlib.dates import DateFormatter, MinuteLocator
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
@@ -167,7 +168,8 @@ def draw_lines(axes: Axes, panel: dict[str, Any], lines: list[Line], span: Span)
     elif "min" in look:
         axes.set_ylim(look["min"], max(1e-9, axes.get_ylim()[1]))
     axes.set_xlim(*(datetime.fromtimestamp(at, timezone.utc) for at in span))
-    axes.xaxis.set_major_locator(AutoDateLocator(minticks=4, maxticks=8))
+    minutes = max(1, round((span.end - span.start) / 60 / 6))
+    axes.xaxis.set_major_locator(MinuteLocator(range(0, 60, minutes)))
     axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, look["unit"])))
     axes.tick_params(labelsize=9, length=0)
@@ -238,9 +240,8 @@ def draw(url: str, span: Span, to: Path, query: str | None = None) -> list[str]:
         if not lines:
             empty.append(title)
             why = panel["fieldConfig"]["defaults"].get("noValue", "No data")
-            figure.text(
-                x + width / 2, middle, why, ha="center", wrap=True, fontsize=9, color="#6e7681"
-            )
+            why = textwrap.fill(why, panel["gridPos"]["w"] * 6)
+            figure.text(x + width / 2, middle, why, ha="center", fontsize=9, color="#6e7681")
         elif panel["type"] == "stat":
             draw_stat(figure.add_axes(size.box(panel, 0.12, 0.4, 0.12, 0.12)), panel, lines)
         else:
