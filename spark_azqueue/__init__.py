@@ -1,8 +1,8 @@
 """Azure Storage Queues for Apache Spark: `format("azqueue")`.
 
-Users import everything from here, and the test kit from `spark_azqueue.testing`. A name is imported
-on first use. So without pyspark, names that need no Spark work, and no import of this package loads
-pyspark or pyarrow.
+Users import all names from this package, and the test kit from `spark_azqueue.testing`. A name is
+imported on first use. So names that need no Spark can be used without pyspark, and importing this
+package does not load pyspark or pyarrow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The data source: its name, its schema, its readers and writers.
 
-Options are checked here, before anything is sent, because Spark reports an error of this module
+Options are checked here, before any request, because Spark reports an error of this module
 directly.
 """
 
@@ -36,9 +36,10 @@ C = TypeVar("C", SourceConfig, SinkConfig, ReplayConfig)
 class AzQueueDataSource(DataSource):
     """Azure Storage Queues as a stream source, a stream and batch sink, and a batch read (peek).
 
-    With `readLog`, the write-ahead log of a stream as a table, and as a stream. Once installed,
-    Spark finds it as `format("azqueue")`. Or call `spark.dataSource.register`. Options: see
-    docs/options.md. Raises InvalidOption for unknown names and bad values.
+    With `readLog`, also the write-ahead log of a stream as a table and as a stream. If the package
+    is installed, Spark finds this class as `format("azqueue")`. Otherwise, call
+    `spark.dataSource.register`. Options: see docs/options.md. Raises InvalidOption for unknown
+    names and bad values.
     """
 
     @classmethod
@@ -49,8 +50,8 @@ class AzQueueDataSource(DataSource):
     @short_tracebacks
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # It is not known yet whether this is a source or a sink. Spark pickles the parsed options
-        # for the processes that plan, read and write.
+        # At this point, it is unknown whether this is a source or a sink. Spark pickles the parsed
+        # options for the processes that plan, read and write.
         self._parsed = parse(options, Side.BOTH)
         self._load = uuid.uuid4().hex
 
@@ -71,7 +72,7 @@ class AzQueueDataSource(DataSource):
     def streamReader(
         self, schema: StructType
     ) -> AzQueueStreamReader | LogStreamReader | RefusedStreamReader:
-        """Return the reader of `spark.readStream`. An error is raised later, by that reader."""
+        """Return the reader of `spark.readStream`. The reader raises errors later."""
         try:
             if replay := self._replay():
                 check_log_stream(replay)
@@ -109,7 +110,7 @@ class AzQueueDataSource(DataSource):
         return self._checked(source_config)
 
     def _replay(self) -> ReplayConfig | None:
-        """Return the config of a read of a log, None for other reads."""
+        """Return the config of a read of a log, or None for other reads."""
         if "readLog" not in self._parsed.written:
             return None
         return self._checked(replay_config)

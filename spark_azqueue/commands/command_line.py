@@ -21,10 +21,10 @@ from spark_azqueue.errors import AzQueueError
 
 
 class Command(NamedTuple):
-    """A command: its arguments and meaning, for the help, and its function.
+    """A command: its arguments and meaning for the help, and the function that runs it.
 
-    place: module:function. The module is imported on use, because it needs libraries, and the
-    doctor has to work without them.
+    place: `module:function`. The module is imported on use, because it needs libraries, and the
+    doctor has to work without these libraries.
     """
 
     arguments: str
@@ -105,10 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, unless they have a handler.
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does. Existing handlers are kept.
 
-    A command that changes something sets its own handlers for that time. Before, it imports and
-    checks.
+    While a command changes queues, it sets its own handlers. This function is for the time before,
+    in which the command imports modules and checks its arguments.
     """
     is_main = threading.current_thread() is threading.main_thread()
     names = ("SIGTERM", "SIGHUP") if is_main else ()
@@ -124,14 +124,16 @@ def _interrupted_by_signals() -> Iterator[None]:
 
 
 def _run(command: Command, arguments: list[str]) -> int:
-    """Run a command; return the exit status, also for errors. KeyboardInterrupt is not caught."""
+    """Run a command, and return the exit status, even after an error. KeyboardInterrupt is not
+    caught.
+    """
     try:
         status = command.run(arguments)
         sys.stdout.flush()
     except AzQueueError as error:
         say(advice_on(error), is_error=True)
         return 1
-    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
         _drop_output()
         return 1
     except OSError as error:  # the disk is full, or the terminal was closed
@@ -150,7 +152,9 @@ def _run(command: Command, arguments: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Make `print` work in a shell without Unicode characters, and with a closed stream."""
+    """Make `print` work in a shell that cannot show Unicode characters, and with a closed
+    stream.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -160,7 +164,7 @@ def _prepare_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Discard the output that is still buffered, so that the process can end without an error."""
+    """Discard buffered output, so that the process can end without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -151,10 +151,10 @@ def _line_writer(*, unpack: bool) -> Shown:
 
 @dataclass
 class _MessageLines:
-    """Writes messages, and notes the first and the last time, in microseconds since 1970.
+    """Writes messages, and records the earliest and the latest time, in microseconds since 1970.
 
-    finish: called at the end, see `_output`. ahead_s: seconds by which the service's clock is ahead
-    of this machine's.
+    finish: function that is called at the end, see `_output`. ahead_s: seconds by which the
+    service's clock is ahead of this machine's clock.
     """
 
     out: TextIO
@@ -177,7 +177,9 @@ class _MessageLines:
 
 @dataclass(frozen=True)
 class _Look:
-    """One run. verb: what is done to a message, in words. to_stderr: see `report`."""
+    """One run of `export` or `search`. verb: the action on a message as text. to_stderr: see
+    `report`.
+    """
 
     parser: Parser
     found: argparse.Namespace
@@ -187,7 +189,7 @@ class _Look:
     _tally: ScanCounts = field(default_factory=ScanCounts)
 
     def all(self) -> int:
-        """Do the run. Returns the exit status."""
+        """Run the command. Return the exit status."""
         found = self.found
         if (found.queue is None) == (found.log is None):
             self.parser.error("name the queue, or a log with --log: one of the two")
@@ -276,7 +278,7 @@ class _Look:
             put = "stored in the log" if found.log else "put"
             more = (f"The first was {put} at {first}, the last at {last}.", *more)
         again = "Start it again for all of them."
-        try:  # before the report, which may fail to be printed
+        try:  # before the report, because printing the report may fail
             self.lines.finish(result.why in (End.DONE, End.ENOUGH))
         except FileExistsError as error:
             say(f"--to: {error}", is_error=True)
@@ -295,9 +297,11 @@ class _Look:
 def _output(
     parser: argparse.ArgumentParser, to: Path | None
 ) -> Iterator[tuple[TextIO, Callable[[bool], None]]]:
-    """Yield where to write, and a function to call at the end: with True if all was written.
+    """Yield a stream, and a function that has to be called at the end, with True if all messages
+    were written.
 
-    The function raises FileExistsError if another process has created the file. Both raise OSError.
+    The function raises FileExistsError if another process has created the file. The context and the
+    function raise OSError.
     """
     if to is None:
         # See `command_line`: the stream was closed.

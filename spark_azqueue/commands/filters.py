@@ -1,7 +1,7 @@
 """Selection of messages for a command: a part of the body, a value in its JSON, a reason.
 
-A JSON path is a list of names and indexes only: `$.customer.id`, `items[0]['unit price']`. So
-parsing a path takes time proportional to its length.
+A JSON path has only names and indexes: `$.customer.id`, `items[0]['unit price']`. So the time to
+parse a path is proportional to the path's length.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A message's body for people. envelope: the envelope of the body, if it has one."""
+    """A message's body as commands show it. envelope: the envelope that contained the body, or
+    None.
+    """
 
     text: str
     envelope: DeadLetterEnvelope | None = None
 
     @property
     def reason(self) -> str:
-        """The reason of the dead letter, "" if there is none."""
+        """The reason in the envelope, or "" if there is no reason."""
         return self.envelope.reason if self.envelope else ""
 
 
 def body_of(text: str, encoding: Encoding) -> Body:
     """Return the body of a message with this stored text: decoded, and without its envelope.
 
-    encoding: `messageEncoding`. A text that does not decode is returned as stored. Never raises.
+    encoding: `messageEncoding`. If the text does not decode, it is returned as stored. Never
+    raises.
     """
     envelope = envelope_in(text, encoding)
     if envelope is None:
@@ -57,7 +60,9 @@ def body_of(text: str, encoding: Encoding) -> Body:
 
 
 def envelope_in(text: str, encoding: Encoding) -> DeadLetterEnvelope | None:
-    """Return the envelope in a stored text, encoded or not; None for any other text."""
+    """Return the envelope in a stored text, which may be encoded. Return None if the text is not an
+    envelope.
+    """
     return envelope_of(text) or envelope_of(_decoded(text, encoding))
 
 
@@ -70,7 +75,9 @@ def _decoded(text: str, encoding: Encoding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AtPath:
-    """Condition that the body's JSON has a value at this path: `value`, or any value if None."""
+    """Condition that the body's JSON has `value` at this path. If `value` is None, any value
+    matches.
+    """
 
     path: tuple[Step, ...]
     value: str | None = None
@@ -90,11 +97,12 @@ def _none(text: str) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions that must all hold. contains, reasons: parts of the body and of the reason.
+    """Conditions that must all hold. contains: texts that the body must contain. reasons: texts
+    that the reason must contain.
 
-    whole: a packed message does not match if only some of its rows match. (`purge` would delete the
-    others.) rows_of: returns the rows of a stored text as JSON, no rows if it is not a pack, and
-    None if it cannot be opened.
+    whole: if True, a packed message matches only if all of its rows match. (Otherwise `purge` would
+    delete rows that do not match.) rows_of: function that returns the rows of a stored text as
+    JSON, no rows if the text is not a pack, and None if the pack cannot be opened.
     """
 
     contains: Sequence[str] = ()
@@ -112,11 +120,11 @@ class Filter:
         return bool(self.found_in(text))
 
     def found_in(self, text: str) -> bool | None:
-        """True if the message with this stored text matches; for a pack, if one of its rows
+        """True if the message with this stored text matches. A pack matches if one of its rows
         matches.
 
-        None if the pack cannot be opened, or if `whole` is set and only some rows match. Never
-        raises.
+        Returns None if the pack cannot be opened, or if `whole` is True and only some rows match.
+        Never raises.
         """
         if not self:
             return True
@@ -133,7 +141,9 @@ class Filter:
         return True if not self.whole or all(map(self._fits, rows)) else None
 
     def _fits(self, text: str) -> bool:
-        """True if this body, or row as JSON, has all parts, and values at all paths."""
+        """True if this body, or this row as JSON, contains all texts and has the values at all
+        paths.
+        """
         if not all(part in text for part in self.contains):
             return False
         if not self.at_paths:
@@ -146,7 +156,7 @@ class Filter:
 
 
 def at_path(written: str) -> AtPath:
-    """Parse `PATH` or `PATH=VALUE`. Raises ValueError that says what is allowed."""
+    """Parse `PATH` or `PATH=VALUE`. Raises ValueError with the allowed forms."""
     rest = written[1:] if written.startswith("$") else written
     if rest[:1] not in (".", "[") and not written.startswith("$"):
         rest = f".{rest}"
@@ -180,7 +190,7 @@ def _with_all_digits(number: str) -> Decimal | float:
 
 
 def _is(found: Any, value: str) -> bool:
-    """True if a JSON value equals this text of a command line."""
+    """True if a JSON value equals the value that this text of a command line describes."""
     if isinstance(found, str):
         return found == value
     if found is None or isinstance(found, bool):

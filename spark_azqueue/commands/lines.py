@@ -1,4 +1,6 @@
-"""Lines that `send` puts into a queue, read as they arrive, and checked."""
+"""Reads and checks the lines that `send` puts into a queue. Each line is read as soon as it
+arrives.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from .scan import ScanCounts
 from .sending import Outgoing
 
 _LINE_AT_MOST = 2**20
-"""Most bytes of a line. A line of `export` has fewer, even with all characters escaped."""
+"""Maximum size of a line in bytes. A line of `export` is always smaller, even if all characters are
+escaped.
+"""
 
 _READ_BYTES = 2**18
 _LOOKS_EVERY_S = 0.5
@@ -28,9 +32,10 @@ _NAMED_AT_MOST = 5
 
 @dataclass
 class LinesToSend:
-    """Lines of a file or a stream, read as soon as they are available. name: for texts.
+    """Lines of a file or a stream, read as soon as they are available. name: name of the file in
+    errors.
 
-    as_row: checks a line as a row, and raises ValueError. None if lines are not rows.
+    as_row: function that raises ValueError if a line is not a row. None if lines are not rows.
     """
 
     descriptor: int
@@ -39,12 +44,12 @@ class LinesToSend:
     found: argparse.Namespace
     as_row: Callable[[str], str] | None = None
     at: int = field(default=1, init=False)
-    """The first line that was not passed on completely."""
+    """Number of the first line that was not completely yielded."""
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Yield messages as lines arrive.
 
-        Raises InvalidRow after the messages before a broken line.
+        Raises InvalidRow for a broken line, after yielding the messages before this line.
         """
         rest, number, is_read = b"", 0, False
         self.at = 1
@@ -113,13 +118,14 @@ class LinesToSend:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):  # its own text says that the error is in line 1
+    # the error's own text would say that the error is in line 1
+    if isinstance(error, json.JSONDecodeError):
         return f"it is no JSON: {error.msg} at character {error.pos + 1:,}"
     return error.sentence if isinstance(error, AzQueueError) else str(error)
 
 
 def pass_over(tally: ScanCounts, error: InvalidRow) -> None:
-    """Count a message that cannot be sent, and name the first such messages."""
+    """Count a message that cannot be sent. The first few such messages are also printed."""
     tally.broken += 1
     if tally.broken <= _NAMED_AT_MOST:
         say(f"skipped: {error.sentence}", is_error=True)

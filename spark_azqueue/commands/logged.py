@@ -1,4 +1,4 @@
-"""Messages of a write-ahead log, for commands: selection and encoding.
+"""Reads the messages of a write-ahead log that a command selects.
 
 Nothing is leased, claimed or written.
 """
@@ -29,11 +29,15 @@ _OF_LOGS = frozenset(
     {each.name for each in ACCOUNT_OPTIONS}
     | {"messageEncoding", "blobAccountUrl", "secret.blobConnectionString", "failOnDataLoss"}
 )
-"""Options that `readLog` accepts. A large body stays the reference that its sender sent."""
+"""Options that `readLog` accepts. (No option for large bodies: the commands show the reference to a
+blob.)
+"""
 
 
 class LoggedMessage(NamedTuple):
-    """A message of a log, and its encoding. logged_at: of its batch, microseconds since 1970."""
+    """A message of a log, and its encoding. logged_at: time at which the message's batch was
+    stored, in microseconds since 1970.
+    """
 
     message: Message
     encoding: Encoding
@@ -81,7 +85,8 @@ class LogRange:
     def __init__(
         self, options: ParsedOptions, found: argparse.Namespace, *, uncommitted: bool
     ) -> None:
-        """List the batches of the log. uncommitted: also batches that may still be abandoned.
+        """List the batches of the log. uncommitted: True to include batches that may still be
+        abandoned.
 
         Raises InvalidOption, LogConflict for a log of another kind, LostSegment, LogDamaged,
         ServiceError.
@@ -98,13 +103,13 @@ class LogRange:
         survey = history_of(self._journal).survey(uncommitted=uncommitted)
         self.where = survey.where
         self.at = 0
-        """The number of the batch that is being read; 0 before the first batch."""
+        """The number of the batch that is being read, or 0 before the first batch."""
         self._batches, losses = chosen_batches(survey, self._config)
         for error in losses:
             tell_loss(error, lose=not self._config.fail_on_data_loss)
 
     def __iter__(self) -> Iterator[LoggedMessage]:
-        """Yield the messages that readers of the log have rows of.
+        """Yield the messages for which readers of the log have rows.
 
         Raises as the constructor does.
         """

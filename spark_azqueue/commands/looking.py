@@ -129,10 +129,12 @@ def count(arguments: list[str]) -> int:
 
 
 class _QueueLine(NamedTuple):
-    """Counts of a queue; the fields of the JSON.
+    """Counts of a queue. The fields are those of the JSON output.
 
-    visible: of its first 32 messages. hidden: leased or delayed; None if 32 are visible, because
-    there may be more. poison_messages: None without a poison queue, or for a poison queue.
+    visible: number of visible messages, at most 32. hidden: number of leased or delayed messages;
+    None if 32 messages are visible, because there may be more visible messages. poison_messages:
+    number of messages in the poison queue; None if there is no poison queue, or if the queue itself
+    is a poison queue.
     """
 
     queue: str
@@ -144,7 +146,7 @@ class _QueueLine(NamedTuple):
     poison_messages: int | None
 
     def line(self, width: int) -> str:
-        """Return a line for people. width: of the name."""
+        """Return a line to print. width: width of the column with the name."""
         if self.hidden is None:
             parts = [f"{self.visible} or more visible"]
         else:
@@ -179,7 +181,7 @@ def _seen(client: QueueClient, queue: QueueRef, selection: QueueSelection) -> _Q
 
 
 def _named(client: QueueClient, access: Access, parts: tuple[str, ...]) -> list[QueueRef]:
-    """Return the queues of these names and patterns, each once."""
+    """Return the queues with these names or patterns. Each queue occurs once."""
     names: dict[str, None] = {}
     for part in parts:
         if is_pattern(part):

@@ -179,8 +179,9 @@ def _run(
 ) -> int:
     """Move or delete the selected messages, or print a dry run; return the exit status.
 
-    verb: what was done to a message, in words. target: None to delete. Raises InvalidOption, and
-    ServiceError if a queue cannot be used; no message is leased then.
+    verb: the action on a message as text, such as "moved". target: target queue, or None to delete.
+    Raises InvalidOption. Raises ServiceError if a queue cannot be used; in that case no message is
+    leased.
     """
     if target == found.queue:
         parser.error("the queue and the target are the same queue")
@@ -234,7 +235,9 @@ def _run(
 def _tell_dry_run(
     client: QueueClient, plan: TransferPlan, about: Mapping[str, Any], verb: str, *, is_json: bool
 ) -> None:
-    """Print a dry run from a peek, which changes nothing, and shows only the first messages."""
+    """Print a dry run. The messages come from a peek, which changes nothing and returns only the
+    first messages.
+    """
     peeked = CONTROL(client.now, Peek(plan.source, MAX_PER_REQUEST))
     seen = peeked.messages
     meant = [
@@ -269,7 +272,7 @@ def _tell_dry_run(
 
 
 def _twins(messages: Sequence[Message], plan: TransferPlan) -> int:
-    """Return the number of dead letters about the same message as an earlier one."""
+    """Return the number of dead letters whose message also has an earlier dead letter."""
     dead = []
     for message in messages:
         with suppress(InvalidRow):

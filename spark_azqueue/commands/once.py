@@ -1,4 +1,6 @@
-"""Puts texts into a queue as one transaction: all of them once, or none. Needs no Spark."""
+"""Puts texts into a queue as one transaction. Either each text is put exactly once, or no text is
+put. Needs no Spark.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ _DIGEST_BYTES = 16
 
 @dataclass
 class OnceSending:
-    """One run of the transaction that the config names. Call `run` once.
+    """One run of the transaction in the config. Call `run` only once.
 
-    stop: set to end the run. If not all messages are prepared by then, none becomes visible.
+    stop: event that ends the run when it is set. If not all messages are prepared at that time, no
+    message becomes visible.
     """
 
     config: SinkConfig
@@ -41,7 +44,7 @@ class OnceSending:
     again: str = field(default="", init=False)
     """Remedy if the run did not finish."""
     is_before: bool = field(default=False, init=False)
-    """True if an earlier run recorded this number."""
+    """True if an earlier run recorded this transaction number."""
     _texts: hashlib.blake2b = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,11 +52,13 @@ class OnceSending:
 
     @property
     def version(self) -> int | None:
-        """The number of the run."""
+        """The transaction number of the run."""
         return self.config.transaction.version if self.config.transaction else None
 
     def run(self, groups: Groups) -> TransferResult:
-        """Send the messages, unless they are recorded already. An error is in the result."""
+        """Send the messages, unless the log already records this transaction. An error is returned
+        in the result.
+        """
         why, error = End.DONE, None
         with closing(Transactions(self.config)) as transactions:
             try:
@@ -109,7 +114,7 @@ class OnceSending:
             raise KeyboardInterrupt
 
     def _note(self, each: Outgoing) -> None:
-        """Add the user's lines to the digest. For a pack, add its rows, not the pack.
+        """Add the user's lines to the digest. For a pack, add the rows and not the pack itself.
 
         The speed of the input decides which rows share a pack, so packs may differ between runs.
         """
@@ -119,7 +124,7 @@ class OnceSending:
             self._texts.update(b"%b%d\n%b" % (kind, len(given), given))
 
     def _check_same(self, committed: Committed) -> None:
-        """Raise InvalidOption unless the recorded run sent exactly these messages."""
+        """Raise InvalidOption if the recorded run sent other messages."""
         if committed.discarded:
             why = (
                 f"with {committed.rows:,} messages, of which `finish --discard` has deleted"

@@ -1,4 +1,4 @@
-"""Display of a packed message by commands: its format, and its rows if asked for."""
+"""Displays a packed message in commands: its format and, if requested, its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from spark_azqueue.service.redaction import shown
 from .filters import Body
 
 _MARKS = ("azqpack", "H4sI", "YXpxcGFja", "SDRzS")
-"""Beginnings of packs, as text and in base64 once more. Other texts are checked without pyarrow."""
+"""Beginnings of packs: as text, and encoded once more in base64. A text with another beginning is
+not a pack, so pyarrow is not needed.
+"""
 
 _ROWS_SHOWN = 10
 _ROW_SHOWN = 400
@@ -19,9 +21,11 @@ _ROW_WHOLE = 2**20
 
 
 def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
-    """Return a packed message's format and size, for scripts; None for any other. text: as stored.
+    """Return a packed message's format and size for the JSON output, or None if the message is not
+    packed. text: text as stored.
 
-    rows: include its rows, each as a text of JSON, so that no digit of a number is lost.
+    rows: True to include the rows. Each row is a string of JSON, so that no digit of a number is
+    lost.
     """
     stored = body.envelope.body if body.envelope else text
     if not stored.startswith(_MARKS):
@@ -42,7 +46,9 @@ def pack_fields(text: str, body: Body, *, rows: bool) -> dict[str, Any] | None:
 
 
 def rows_of_pack(stored: str) -> Sequence[str] | None:
-    """Return the rows of a stored text as JSON; () if it is no pack, None if it is unreadable."""
+    """Return the rows of a stored text as JSON. Return () if the text is not a pack, and None if
+    the pack is unreadable.
+    """
     if not stored.startswith(_MARKS):
         return ()
     from spark_azqueue.rows.packing.bounds import CorruptPack
@@ -56,7 +62,9 @@ def rows_of_pack(stored: str) -> Sequence[str] | None:
 
 
 def pack_lines(fields: dict[str, Any], *, is_whole: bool) -> list[str]:
-    """Return the fields as lines for people. fields: of `pack_fields`. is_whole: rows uncut."""
+    """Return the fields as lines to print. fields: result of `pack_fields`. is_whole: True to print
+    rows without shortening them.
+    """
     if fields["format"] == "unknown":
         return [f"packed rows of version '{shown(fields['version'], 8)}', which is not known"]
     rows = f": {fields['rows']:,} rows" if "rows" in fields else ""

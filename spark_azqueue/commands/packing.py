@@ -30,7 +30,7 @@ def row_of(line: str) -> str:
         raise ValueError(str(error)) from None
     if not isinstance(row, dict):
         raise ValueError("it is no JSON object")
-    # JSON can contain half of a pair of surrogates, but a reader would refuse the whole message.
+    # JSON can contain a lone surrogate, but a reader would refuse the whole message.
     if _SURROGATE in line.lower():
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()
@@ -41,22 +41,24 @@ def row_of(line: str) -> str:
 
 @dataclass
 class PackedLines:
-    """The lines of a file, packed into messages. The place of a message is its first line."""
+    """The lines of a file, packed into messages. The place of a message is the number of its first
+    line.
+    """
 
     lines: LinesToSend
     _waiting: deque[Outgoing] = field(default_factory=deque)
-    """Lines that wait for their message."""
+    """Lines that are not in a message yet."""
     _messages_made: int = 0
 
     @property
     def at(self) -> int:
-        """The first line that was not passed on in a message."""
+        """Number of the first line that was not yielded in a message."""
         return self._waiting[0].place if self._waiting else self.lines.at
 
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
-        """Yield messages as they fill.
+        """Yield each message when it is full.
 
-        Raises InvalidRow after the messages before a broken line.
+        Raises InvalidRow for a broken line, after yielding the messages before this line.
         """
         filling = Filling(FORMATS["json"], MAX_ROWS)
         try:
@@ -73,7 +75,9 @@ class PackedLines:
             yield self._messages(filling.rest(), tally)
 
     def _messages(self, packs: Iterator[Filled], tally: ScanCounts) -> list[Outgoing]:
-        """Return the messages of the packs; count them as looked at, in place of the lines."""
+        """Return the messages of the packs. In the tally, replace the count of their lines with the
+        count of messages.
+        """
         messages = []
         for pack in packs:
             self._messages_made += 1

@@ -101,7 +101,8 @@ def send(arguments: list[str]) -> int:
         from_file = found.file not in (None, "-")
         try:
             file = opened.enter_context(open(found.file, "rb")) if from_file else sys.stdin
-        except (OSError, ValueError) as error:  # ValueError: characters that no name can have
+        # ValueError means characters that no file name can have
+        except (OSError, ValueError) as error:
             parser.error(f"FILE cannot be read: {getattr(error, 'strerror', None) or error}")
         if file is None:
             parser.error("standard input is closed: name a FILE")
@@ -119,7 +120,7 @@ def send(arguments: list[str]) -> int:
 
 
 def _packed(lines: LinesToSend) -> _ToSend:
-    """Return the lines, packed. Imports late, because packing needs pyarrow."""
+    """Return the lines, packed. Imported on use, because packing needs pyarrow."""
     from .packing import PackedLines, row_of
 
     lines.as_row = row_of
@@ -202,7 +203,7 @@ _OF_THE_LOG = frozenset({"blobAccountUrl", "secret.blobConnectionString", "failO
 
 
 class _ToSend(Protocol):
-    """Messages to send. at: the first line or batch that was not passed on completely."""
+    """Messages to send. at: number of the first line or batch that was not completely yielded."""
 
     @property
     def at(self) -> int: ...
@@ -210,7 +211,7 @@ class _ToSend(Protocol):
     def groups(self, stop: Event, tally: ScanCounts) -> Groups:
         """Yield messages until `stop` is set.
 
-        Raises AzQueueError after the messages before the error.
+        Raises AzQueueError after yielding the messages that precede the error.
         """
 
 
@@ -249,10 +250,10 @@ class _PutRun:
             if found.rate:
                 parser.error("--rate: with a transaction log all become visible at the end")
             given.setdefault("txnAppId", _SENDER)
-        elif "log" in found:  # these options may be about the log that is read
+        elif "log" in found:  # these options may apply to the log that is read
             given = {name: text for name, text in given.items() if name not in _OF_THE_LOG}
         config = sink_config(given)
-        # Texts are encoded when they are read.
+        # Texts are already encoded when they are read.
         return cls(found, access_of(options), replace(config, encoding=Encoding.NONE))
 
     @property
@@ -274,8 +275,8 @@ class _PutRun:
         place: str,
         about: dict[str, Any],
     ) -> int:
-        """Send the messages; return the exit status. what: follows the counts. place: "line" or
-        "batch".
+        """Send the messages, and return the exit status. what: text after the counts in the report.
+        place: "line" or "batch".
         """
         found, tally, again = self.found, ScanCounts(), ""
         said: list[str] = []
@@ -323,7 +324,7 @@ class _ReplayRun:
     def groups(self, stop: Event, tally: ScanCounts) -> Iterator[list[Outgoing]]:
         """Yield the messages to put. A message that cannot be put is counted, and skipped.
 
-        Raises as `LogRange` does, after the messages before the error.
+        Raises the errors of `LogRange`, after yielding the messages that precede the error.
         """
         group: list[Outgoing] = []
         try:
@@ -339,7 +340,7 @@ class _ReplayRun:
 
     @property
     def at(self) -> int:
-        """The batch that is being read."""
+        """Number of the batch that is being read."""
         return self.log.at
 
     def _meant(self, tally: ScanCounts, stop: Event) -> Iterator[tuple[LoggedMessage, Outgoing]]:
@@ -381,7 +382,7 @@ class _ReplayRun:
         return encode(marked, each.encoding)
 
     def tell_dry_run(self, about: dict[str, Any]) -> None:
-        """Print what would be sent."""
+        """Print the messages that a run with `--execute` would send."""
         tally, meant, is_json = ScanCounts(), 0, self.found.json
         first: list[LoggedMessage] = []
         last = None

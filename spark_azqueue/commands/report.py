@@ -13,7 +13,7 @@ from .shared import as_json
 from .transfer import TransferResult
 
 NOT_ALL = 3
-"""Exit status with --all-or-fail if messages were hidden, or may have been."""
+"""Exit status with --all-or-fail if messages were or may have been invisible to the run."""
 
 
 def report(
@@ -27,12 +27,12 @@ def report(
     to_stderr: bool = False,
     all_or_fail: bool = False,
 ) -> int:
-    """Print what a run did; return the exit status.
+    """Print the results of a run, and return the exit status.
 
-    done_what: follows the counts, such as "messages of 'orders' moved". about: further fields, with
-    `is_json`. more: further lines, without `is_json`. again: remedy if the run did not finish.
-    to_stderr: standard output has the messages. all_or_fail: return `NOT_ALL` if the run may have
-    missed messages.
+    done_what: text after the counts, such as "messages of 'orders' moved". about: further fields of
+    the JSON. more: further lines of the text. again: remedy if the run did not finish. to_stderr:
+    True if standard output has the messages. all_or_fail: True to return `NOT_ALL` if the run may
+    have missed messages.
     """
     if is_json:
         text = as_json({**about, **asdict(result.tally), "ended": result.why.name.lower()})

@@ -1,8 +1,9 @@
 """Decisions of a run over a queue: what to do with each leased message, and when to end.
 
 A run processes each message once. A message that is not moved or deleted stays leased until the run
-ends, so that the next dequeue returns other messages. Messages that are put after the start stay:
-otherwise a consumer that sends messages back immediately would keep the run busy forever.
+ends, so that the next dequeue returns other messages. Messages that are put after the start of the
+run are not processed. Otherwise, a consumer that sends messages back immediately would keep the run
+busy forever.
 """
 
 from __future__ import annotations
@@ -30,23 +31,33 @@ from spark_azqueue.service.messages import (
 from .filters import Filter, envelope_in
 
 LEASE_S = 300
-"""Seconds for which a run leases a message. After a kill the message is hidden for this time."""
+"""Seconds for which a run leases a message. If the run is killed, the message stays invisible for
+this time.
+"""
 
 MOST_KEPT = 100_000
-"""A run ends when it keeps this many leased messages."""
+"""Maximum number of leased messages that a run keeps. At this number, the run ends."""
 
 MOST_EXPORTED = 500_000
-"""The same limit for a run that writes messages, and has only their leases in memory: 200 MB."""
+"""The same limit for a run that exports messages. Such a run has only the leases in memory, about
+200 MB.
+"""
 
 MOST_REMEMBERED = 500_000
-"""Newest dead letters that a run has put back and recognizes: 60 MB."""
+"""Number of the newest redriven dead letters that a run remembers, to recognize duplicates. They
+take about 60 MB.
+"""
 
 MOST_PAGES_WITHOUT_NEWS = 4
-"""A run ends after this many consecutive answers with only newer messages."""
+"""Maximum number of consecutive answers that contain only messages put after the start. After
+these, the run ends.
+"""
 
 _STEPS_PER_S = 4
 _SPLIT_AT_ONCE = 4
-"""Messages per step if messages are split. One message may become a thousand."""
+"""Number of messages per step if packed messages are split. One message may become a thousand
+messages.
+"""
 _MOST_SECONDS = 2**31 - 1
 
 
@@ -79,14 +90,16 @@ class End(enum.Enum):
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """The task of a run. target None: delete.
+    """The task of a run. target: target queue, or None to delete the messages.
 
-    began: start of the run, microseconds since 1970 by the service's clock; messages that were put
-    later stay. put_before, put_after: messages put outside of these times stay; None: no limit.
-    rate: messages per second, None: no limit. most: None: all. time_to_live: of the copies, in
-    seconds; None: the rest of the original's. opens_envelopes: put back the body of an envelope.
-    most_kept: end when this many messages are kept. isolation: with readCommitted, messages that a
-    transaction may have abandoned stay. splits: a message becomes several.
+    began: start of the run, in microseconds since 1970 by the service's clock. Messages that were
+    put later are not processed. put_before, put_after: limits of the time at which a processed
+    message was put; None means no limit. rate: maximum number of messages per second; None means no
+    limit. most: maximum number of messages; None means all. time_to_live: time to live of the
+    copies, in seconds; None means the remaining time to live of the original. opens_envelopes: True
+    to put back the body of an envelope. most_kept: number of kept messages at which the run ends.
+    isolation: with readCommitted, messages that a transaction may have abandoned are not processed.
+    splits: True if a packed message becomes one message per row.
     """
 
     source: QueueRef
@@ -105,11 +118,13 @@ class TransferPlan:
 
     @property
     def selects(self) -> bool:
-        """True if some messages may stay because of a filter or their age."""
+        """True if a filter or an age limits the messages that the run processes."""
         return bool(self.only) or self.put_before is not None or self.put_after is not None
 
     def kept_for_its_age(self, message: Message) -> ScanFate | None:
-        """Return why a message stays because of its time; None if its time fits."""
+        """Return the reason why a message's time excludes it from the run, or None if the time
+        fits.
+        """
         at = message.insertion_time
         if at > self.began:
             return ScanFate.NEWER
@@ -132,16 +147,15 @@ class TransferPlan:
 
 
 def step_of(rate: int) -> int:
-    """Return the messages per step at which `rate` messages per second are evenly spread."""
+    """Return the number of messages per step that spreads `rate` messages per second evenly."""
     return min(MAX_PER_REQUEST, max(1, rate // _STEPS_PER_S))
 
 
 @dataclass(frozen=True, slots=True)
 class MessageCopy:
-    """A message to put. ttl_s: as in a put. was_envelope: the text was in an envelope.
+    """A message to put. ttl_s: see `Put`. was_envelope: True if the text was in an envelope.
 
-    dead: identifies the message or row of the dead letter, with this text; None without an
-    envelope.
+    dead: digest that identifies the dead-lettered message or row; None without an envelope.
     """
 
     text: str
@@ -153,8 +167,8 @@ class MessageCopy:
 def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
     """Return the copy of a message. now: microseconds since 1970, by the service's clock.
 
-    Raises InvalidRow if an envelope has to be opened, but its body cannot be stored, or its queue
-    is in base64 and the plan does not say so.
+    Raises InvalidRow if an envelope has to be opened, but the body cannot be stored. Also raises
+    InvalidRow if the queue is encoded in base64, but the plan has no base64.
     """
     envelope = envelope_in(message.text, plan.encoding) if plan.opens_envelopes else None
     if plan.opens_envelopes and not envelope and envelope_in(message.text, Encoding.BASE64):
@@ -169,18 +183,19 @@ def copy_of(message: Message, plan: TransferPlan, now: int) -> MessageCopy:
 
 
 def _dead(envelope: DeadLetterEnvelope, text: str) -> bytes:
-    """Return a digest that two dead letters share if they are about one message, or about one of
-    its rows.
+    """Return a digest that is equal for two dead letters of the same message, or of the same row.
 
-    The digest includes the text: an id proves nothing, and the message may have been updated
-    meanwhile.
+    The digest includes the text, because the id in an envelope can be forged, and because the
+    message may have been updated between the two.
     """
     what = repr((envelope.queue, envelope.message_id, envelope.row, text))
     return hashlib.blake2b(what.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def seconds_left(expires: int, now: int) -> int:
-    """Return the rest of a message's life for a put: whole seconds, rounded up; -1: no end."""
+    """Return a message's remaining time to live for a put: whole seconds, rounded up, or -1 if it
+    never expires.
+    """
     if expires >= ENDLESS_US:
         return NEVER_EXPIRES
     return min(_MOST_SECONDS, max(1, math.ceil((expires - now) / 1_000_000)))
@@ -190,16 +205,18 @@ def seconds_left(expires: int, now: int) -> int:
 class ScanCounts:
     """Counts of messages in a run.
 
-    done: moved or deleted. opened: of these, taken out of their envelopes. twins: dead letters
-    deleted without a copy, because another dead letter about the same message was put back. other,
-    undecided, newer, young, old, damaged, beyond, expiring: see `ScanFate`. unseen: about how many
-    more messages the queue held at the end that no dequeue returned; None if unknown. closed:
-    envelopes that could not be opened. refused: the target did not accept the copy. broken: lines
-    and logged messages that cannot be sent. taken: another consumer had the message before it was
-    deleted. twice: copied, not deleted. maybe_twice: possible further copies, one for each lost
-    answer. maybe_left: of `done` without a target, refused after a lost answer. maybe_hidden:
-    leased by a dequeue whose answer was lost. not_released: visible again when their lease ends.
-    left_hidden: put by a transaction that is not recorded, and not deleted.
+    done: messages moved or deleted. opened: messages among `done` that were taken out of envelopes.
+    twins: dead letters that were deleted without a copy, because another dead letter of the same
+    message was put back. other, undecided, newer, young, old, damaged, beyond, expiring: see
+    `ScanFate`. unseen: approximate number of messages in the queue at the end that no dequeue
+    returned; None if unknown. closed: envelopes that could not be opened. refused: messages whose
+    copy the target did not accept. broken: lines and logged messages that cannot be sent. taken:
+    messages that another consumer leased before the run deleted them. twice: messages that were
+    copied but not deleted. maybe_twice: possible further copies, one for each lost answer to a put.
+    maybe_left: deleted messages in `done` that may still exist, because the delete was refused
+    after a lost answer. maybe_hidden: messages that may be leased by a dequeue whose answer was
+    lost. not_released: messages that become visible only when their lease ends. left_hidden:
+    prepared messages of a transaction that is not recorded, which the run could not delete.
     """
 
     looked: int = 0
@@ -232,7 +249,7 @@ class ScanCounts:
 
     @property
     def is_clean(self) -> bool:
-        """True if everything that was selected was done exactly once."""
+        """True if each selected message was processed exactly once."""
         stay = (
             self.damaged,
             self.undecided,
@@ -252,14 +269,15 @@ class Scan:
         self.plan = plan
         self.tally = ScanCounts()
         self.kept: dict[str, Lease] = {}
-        """Leases of the messages that stay, by id, to be released at the end."""
-        # Messages copied without a confirmed delete, by id: the count that includes them, and the
-        # text.
+        """Leases of the kept messages, by id. The leases are released at the end."""
+        # Messages that were copied without a confirmed delete, by id: the name of the count that
+        # includes the message, and the text.
         self._copied: dict[str, tuple[str, int]] = {}
-        # Digests of dead letters that were put back: the newest, and the ones before.
+        # Digests of dead letters that were put back, in two sets: the newest, and the previous
+        # ones.
         self._put_back: tuple[set[bytes], set[bytes]] = (set(), set())
         self._without_news = 0
-        self._again = 0  # repeated messages since the last new message
+        self._again = 0  # number of repeated messages since the last new message
         self._begun = 0
 
     def wanted(self) -> int:
@@ -271,11 +289,12 @@ class Scan:
     def sort(
         self, page: Sequence[Received], answered_at: int | None = None
     ) -> list[tuple[Received, ScanFate]]:
-        """Note the result of a dequeue.
+        """Record the result of a dequeue.
 
-        Returns the messages to move or delete; the others are kept.
+        Returns the messages to move or delete. The run keeps the other messages.
 
-        answered_at: by the service's clock, microseconds since 1970; None if unknown.
+        answered_at: time of the answer by the service's clock, in microseconds since 1970, or None
+        if unknown.
         """
         found = [(each, self._fate_of(each.message, answered_at)) for each in page]
         fates = {fate for _, fate in found}
@@ -288,20 +307,23 @@ class Scan:
                 self.keep(received.lease)
         if fates - {ScanFate.SEEN, ScanFate.NEWER}:
             self._without_news = self._again = 0
-        elif ScanFate.SEEN in fates:  # leases have ended, and other messages may follow these
+        # leases have expired, and other messages may follow these messages
+        elif ScanFate.SEEN in fates:
             self._again += sum(fate is ScanFate.SEEN for _, fate in found)
         else:
             self._without_news += 1
         return [each for each in found if each[1] in (ScanFate.ACT, ScanFate.FINISH)]
 
     def keep(self, lease: Lease) -> None:
-        """Keep a message leased until the end of the run, and do nothing else with it."""
+        """Keep a message leased until the end of the run, without processing it."""
         self.kept[lease.message_id] = lease
 
     def is_done(self, message: Message, *, is_sure: bool, was_envelope: bool = False) -> None:
-        """Note that a message was deleted. is_sure: False if refused after a lost answer."""
+        """Record that a message was deleted. is_sure: False if the delete was refused after the
+        answer to an earlier attempt was lost.
+        """
         counted, _ = self._copied.pop(message.message_id, ("", 0))
-        if counted:  # the message came back, and its copy existed already
+        if counted:  # the message was dequeued again, and its copy already existed
             self.tally.add(counted, -1)
         if counted != "maybe_twice":
             self.tally.done += 1
@@ -312,23 +334,25 @@ class Scan:
             self._count_copy(message, "maybe_twice")
 
     def is_put_back(self, copy: MessageCopy) -> None:
-        """Note that the put of a copy was confirmed."""
+        """Record that the service confirmed the put of a copy."""
         if copy.dead is not None:
             self._put_back[0].add(copy.dead)
             if len(self._put_back[0]) >= MOST_REMEMBERED // 2:
                 self._put_back = set(), self._put_back[0]
 
     def was_put_back(self, copy: MessageCopy) -> bool:
-        """True for a dead letter about a message, or a row, that this run has put back."""
+        """True if this run has already put back the message or row of this dead letter."""
         return any(copy.dead in each for each in self._put_back)
 
     def is_dropped(self, *, is_sure: bool) -> None:
-        """Note that a twin was deleted. is_sure: False if refused after a lost answer."""
+        """Record that a twin (duplicate dead letter) was deleted. is_sure: see `is_done`."""
         self.tally.twins += 1
         self.tally.maybe_left += not is_sure
 
     def stands_twice(self, message: Message) -> None:
-        """Note that a message is in both queues. If it comes back, only its delete is missing."""
+        """Record that a message is in both queues. If the message is dequeued again, the run only
+        deletes it.
+        """
         if message.message_id not in self._copied:
             self._count_copy(message, "twice")
 
@@ -337,10 +361,11 @@ class Scan:
         self.tally.add(count)
 
     def end_after(self, page: Sequence[Received]) -> End | None:
-        """Return why the run ends after this answer, None if it continues."""
+        """Return the reason why the run ends after this answer, or None if the run continues."""
         if self.plan.most is not None and self._begun >= self.plan.most:
             return End.ENOUGH
-        # In the second case the dequeues returned only kept messages, and all of them again.
+        # In the second case, the dequeues returned only kept messages, and have returned all of
+        # these again.
         if not page or self._again > len(self.kept):
             return End.DONE
         if self._without_news >= MOST_PAGES_WITHOUT_NEWS:
@@ -349,7 +374,7 @@ class Scan:
 
     def _fate_of(self, message: Message, answered_at: int | None) -> ScanFate:
         if copied := self._copied.get(message.message_id):
-            # An update made another message of it, which has no copy.
+            # An update changed the text, and the new text has no copy.
             return ScanFate.FINISH if copied[1] == hash(message.text) else ScanFate.SEEN
         if message.message_id in self.kept:
             return ScanFate.SEEN

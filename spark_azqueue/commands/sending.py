@@ -20,13 +20,15 @@ from .scan import End, ScanCounts, step_of
 from .transfer import TransferResult, is_of_this_message
 
 AT_ONCE = 1_000
-"""Most messages that are put, and acknowledged, before more are read."""
+"""Maximum number of messages in a group. All messages of a group are acknowledged before more lines
+are read.
+"""
 
 
 class Outgoing(NamedTuple):
-    """A text to put. place: the number of its line, or of its batch; ascending.
+    """A text to put. place: number of the text's line or batch, in ascending order.
 
-    rows: the lines that are packed in it; None if it is not a pack.
+    rows: the lines in the pack, or None if the text is not a pack.
     """
 
     place: int
@@ -41,9 +43,9 @@ Groups = Iterable[Sequence[Outgoing]]
 class Sending:
     """One run. Used by one thread.
 
-    stop: set to end the run after the messages under way. watch: called when the tally has changed.
-    kind: of places, such as "line". skips: skip messages that the service refuses. most: most
-    requests at once.
+    stop: event that ends the run after the messages under way. watch: function that is called when
+    the tally has changed. kind: name of the places, such as "line". skips: True to skip messages
+    that the service refuses. most: maximum number of concurrent requests.
     """
 
     client: QueueClient
@@ -58,12 +60,14 @@ class Sending:
     skips: bool = False
     most: int | None = None
     first_left: int = field(default=0, init=False)
-    """Place of the first message that is not acknowledged; 0 if all are."""
+    """Place of the first message that is not acknowledged, or 0 if all messages are
+    acknowledged.
+    """
 
     def run(self, groups: Groups) -> TransferResult:
         """Send the messages, one group after the other.
 
-        An error ends the run, and is in the result.
+        An error ends the run, and is returned in the result.
         """
         why, error = End.DONE, None
         step = AT_ONCE if self.rate is None else step_of(self.rate)

@@ -1,6 +1,6 @@
 """Common parts of the commands on queues: options, account, Ctrl-C, and output.
 
-Any sender to the queue chooses the bodies. So all characters that could control a terminal are
+Any sender can choose the bodies of messages. So all characters that could control a terminal are
 escaped.
 """
 
@@ -59,7 +59,7 @@ CREDENTIAL = (
 )
 
 SHOWN = 200
-"""Most characters of a body on a line for people."""
+"""Maximum number of characters of a body on a printed line."""
 
 _EVERY_S = 0.2
 _NARROWEST, _WIDEST = 10, 30
@@ -73,7 +73,7 @@ class Access:
     account: Account
     encoding: Encoding
     creates: bool = False
-    """createQueue: create a target that does not exist."""
+    """Value of `createQueue`: True to create a target queue that does not exist."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def ref(self, name: str) -> QueueRef:
@@ -82,7 +82,9 @@ class Access:
 
 
 def parser_of(command: str, description: str, examples: str) -> Parser:
-    """Return a parser with the options that all commands have. examples: one per line."""
+    """Return a parser with the options that all commands have. examples: example command lines, one
+    per line.
+    """
     lines = "".join(f"  python -m spark_azqueue {line}\n" for line in examples.splitlines())
     paragraphs = [textwrap.fill(each, _WIDTH) for each in description.splitlines()]
     ends = [textwrap.fill(each, _WIDTH) for each in CREDENTIAL.splitlines()]
@@ -98,7 +100,7 @@ def parser_of(command: str, description: str, examples: str) -> Parser:
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select messages. A message must match all given ones."""
+    """Add the options that select messages. A message must match all given options."""
     group = parser.add_argument_group(
         "which messages (all conditions must hold, for a pack in one row; without any: all)"
     )
@@ -129,7 +131,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ages(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select messages by the time since they were put; see `put_between`."""
+    """Add the options that select messages by their age; see `put_between`."""
     for name, which in (("older", "at least this long ago"), ("newer", "at most this long ago")):
         parser.add_argument(
             f"--{name}-than",
@@ -142,7 +144,7 @@ def add_ages(parser: argparse.ArgumentParser) -> None:
 def put_between(found: argparse.Namespace, now: float) -> tuple[int | None, int | None]:
     """Return `put_before` and `put_after` of a `TransferPlan`.
 
-    now: by the service's clock, seconds since 1970.
+    now: current time by the service's clock, in seconds since 1970.
     """
 
     def at(age: float | None) -> int | None:
@@ -152,7 +154,7 @@ def put_between(found: argparse.Namespace, now: float) -> tuple[int | None, int 
 
 
 def add_max(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the most messages."""
+    """Add the option for the maximum number of messages."""
     parser.add_argument(
         "--max",
         type=of_type(parsers.whole_number(1, 10**9)),
@@ -177,7 +179,7 @@ def add_unpack(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rate(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the most messages per second."""
+    """Add the option for the maximum number of messages per second."""
     parser.add_argument(
         "--rate",
         type=of_type(parsers.whole_number(1, _MOST_RATE)),
@@ -194,9 +196,9 @@ def add_time_to_live(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def _part(written: str) -> str:
-    """Return a text to search for.
+    """Return a text to search for. Raises ValueError if the text is empty.
 
-    An empty text, as of an unset variable, would match all messages.
+    An empty text, for example from an unset shell variable, would match all messages.
     """
     if not written:
         raise ValueError("a text that is not empty: every message holds the empty one")
@@ -219,7 +221,7 @@ QUEUE_TYPE = of_type(queue_name)
 
 
 def access_of(options: ParsedOptions) -> Access:
-    """Return the account that the options of a command name, after a check that it can be reached.
+    """Return the account in the options of a command. Checks first that the account can be reached.
 
     Raises InvalidOption, ServiceUnavailable.
     """
@@ -231,9 +233,9 @@ def access_of(options: ParsedOptions) -> Access:
 
 
 def check_target(client: QueueClient, access: Access, name: str, *, executed: bool) -> None:
-    """Raise ServiceError if the credential may not put into this queue.
+    """Raise ServiceError if the credential may not put messages into this queue.
 
-    With createQueue=true, create a missing queue if the command is `executed`.
+    If createQueue=true and the command is `executed`, create a missing queue.
     """
     try:
         CONTROL(client.queue(access.ref(name)).check_put)
@@ -252,7 +254,9 @@ def filter_of(found: argparse.Namespace, encoding: Encoding) -> Filter:
 
 
 def count_of(client: QueueClient, queue: QueueRef) -> int | None:
-    """Return the approximate number of messages, None if the credential may not read it."""
+    """Return the approximate number of messages, or None if the credential may not read the
+    number.
+    """
     try:
         found: int = CONTROL(client.now, Count(queue))
         return found
@@ -262,7 +266,8 @@ def count_of(client: QueueClient, queue: QueueRef) -> int | None:
 
 @contextlib.contextmanager
 def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets. said: printed to stderr then.
+    """Yield an event that the first SIGINT, SIGTERM or SIGHUP sets. said: text that is printed to
+    stderr at this signal.
 
     The second signal raises KeyboardInterrupt. SIGHUP stays ignored under `nohup`.
     """
@@ -275,7 +280,8 @@ def ends_on_signals(said: str = _STOPPING) -> Iterator[threading.Event]:
         stop.set()
         for each in numbers:
             signal.signal(each, signal.default_int_handler)
-        with contextlib.suppress(OSError):  # `print` may be in the middle of a line
+        # the signal may interrupt `print` in the middle of a line
+        with contextlib.suppress(OSError):
             os.write(sys.stderr.fileno(), f"\n{said}\n".encode())
 
     before: dict[signal.Signals, Any] = {each: signal.signal(each, handle) for each in numbers}
@@ -308,14 +314,17 @@ def age_of(seconds: float) -> str:
 
 
 def now_of(peeked: Peeked) -> float:
-    """Return the time of an answer, in seconds since 1970; this machine's time if it has none."""
+    """Return the time of an answer, in seconds since 1970. If the answer has no time, return this
+    machine's time.
+    """
     return time.time() if peeked.answered_at is None else peeked.answered_at / 1_000_000
 
 
 def fields_of(message: Message, encoding: Encoding, *, unpack: bool = False) -> dict[str, Any]:
-    """Return a message for scripts: its text as stored, its body, and the fields of an envelope.
+    """Return a message for the JSON output: its text as stored, its body, and the fields of an
+    envelope.
 
-    unpack: include the rows of a packed message.
+    unpack: True to include the rows of a packed message.
     """
     body = body_of(message.text, encoding)
     fields: dict[str, Any] = {
@@ -343,9 +352,10 @@ def lines_of(
     is_whole: bool = False,
     unpack: bool = False,
 ) -> list[str]:
-    """Return a message as lines for people. now: seconds since 1970. is_whole: do not cut the body.
+    """Return a message as lines to print. now: seconds since 1970. is_whole: True to print the body
+    without shortening it.
 
-    A packed message is shown by its format. unpack: show its rows, too.
+    For a packed message, the lines show the format. unpack: True to show the rows as well.
     """
     body = body_of(message.text, encoding)
     age = age_of(now - message.insertion_time / 1_000_000)
@@ -376,18 +386,21 @@ def _plain(form: Form, value: Any) -> Any:
 
 
 def moment(microseconds: int) -> str | None:
-    """Return a time in microseconds since 1970 as text for JSON, None if it is unknown."""
+    """Convert a time in microseconds since 1970 to text for JSON. Return None if the time is
+    unknown.
+    """
     if microseconds == UNKNOWN_TIME:
         return None
     try:
         at = datetime.datetime.fromtimestamp(microseconds / 1_000_000, datetime.timezone.utc)
-    except (ValueError, OverflowError, OSError):  # from a log that other programs may write
+    # the time may come from a log, which other programs can write
+    except (ValueError, OverflowError, OSError):
         return None
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class ProgressBar:
-    """A progress bar on a terminal, which overwrites itself. Writes nothing to other streams."""
+    """A progress bar on one line of a terminal. Writes nothing if the stream is not a terminal."""
 
     def __init__(
         self,
@@ -399,9 +412,11 @@ class ProgressBar:
         most: int | None = None,
         columns: int | None = None,
     ) -> None:
-        """verb: "moved". total: approximate number of messages, None if unknown. clock: seconds.
+        """verb: the action, such as "moved". total: approximate number of messages, or None if
+        unknown. clock: function that returns a time in seconds.
 
-        most: the run ends after this many. columns: of the terminal, None to ask the terminal.
+        most: maximum number of messages of the run. columns: width of the terminal, or None to ask
+        the terminal.
         """
         self._stream, self._verb, self._total, self._clock = stream, verb, total, clock
         self._most, self._columns = most, columns
@@ -422,24 +437,26 @@ class ProgressBar:
         text = f"{tally.done:,} {self._verb}, {looked}, {tally.done / took:,.0f}/s"
         columns = self._columns or shutil.get_terminal_size().columns
         part = _part_done(tally, self._total, self._most)
-        # The last column stays free: some terminals begin a new line when it is written.
+        # The last column stays free, because some terminals begin a new line after it.
         self._write((text if part is None else bar_of(part, took, text, columns))[: columns - 1])
 
     def close(self) -> None:
-        """Remove the line."""
+        """Remove the bar's line."""
         if self._is_shown and self._width:
             self._write("")
             self._write("")
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that was closed must not end the run
+        with contextlib.suppress(OSError):  # a closed terminal must not end the run
             self._stream.write(f"\r{text:<{self._width}}")
             self._stream.flush()
         self._width = len(text)
 
 
 def bar_of(part: float, took: float, text: str, columns: int) -> str:
-    """Return a bar before a text, in the columns that the text leaves. took: seconds so far."""
+    """Return a bar followed by a text. The bar fills the columns that the text leaves. took:
+    seconds so far.
+    """
     left = f", {age_of(took / part - took)} left" if 0 < part < 1 else ""
     about = f" {part:4.0%}{left}  {text}"
     width = min(_WIDEST, max(_NARROWEST, columns - len(about) - len("[]") - 1))
@@ -448,8 +465,8 @@ def bar_of(part: float, took: float, text: str, columns: int) -> str:
 
 
 def _part_done(tally: ScanCounts, total: int | None, most: int | None) -> float | None:
-    """Return the finished part of a run, None if the total is unknown."""
+    """Return the finished share of a run, or None if the total is unknown."""
     looked = [tally.looked / total] if total else []
     done = [tally.done / most] if most else []
-    # The total counts leased messages, too, and may be older than the run.
+    # The total includes leased messages, and may be older than the run.
     return min(1.0, max(looked + done)) if looked or done else None

@@ -1,8 +1,8 @@
 """Moves or deletes the messages of a queue: dequeue, put the copies, delete, release at the end.
 
-Each message is copied before it is deleted. So after any crash, each message is in one of the two
-queues, and at most the messages of one answer (32) are in both. A copy is never deleted again: a
-refused delete does not prove that the original still exists.
+Each message is copied before it is deleted. So after any crash, each message is in at least one of
+the two queues, and at most the messages of one answer (32) are in both. A copy is never deleted,
+because a refused delete does not prove that the original still exists.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ from .scan import LEASE_S, End, MessageCopy, Scan, ScanCounts, ScanFate, Transfe
 T = TypeVar("T")
 
 _FRESH_S = LEASE_S / 2
-"""Seconds after which a new lease is released again. The puts and deletes of one answer may take
-two minutes, and need the rest of the lease.
+"""Maximum age of a new lease in seconds; older leases are released without processing. The puts and
+deletes of one answer may take two minutes, and need the rest of the lease.
 """
 
 _RELEASE = RetryPolicy(10.0)
-"""Releases at the end: a user who presses Ctrl-C waits for them."""
+"""Retry policy for the releases at the end. It is short, because a user who presses Ctrl-C waits
+for the releases.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One message under way. lost: the number of lost answers to its puts; each may be a copy.
+    """One message under way. lost: number of lost answers to puts. Each may mean a further copy.
 
-    parts: number of messages of its copy. put: number of messages that are put. has_failed: a put
-    failed.
-    is_twin: a dead letter about a message of which another dead letter is put back, so it gets no
-    copy.
+    parts: number of messages that the copy consists of. put: number of these messages that are put.
+    has_failed: True if a put failed. is_twin: True for a dead letter that gets no copy, because
+    another dead letter of the same message is put back.
     """
 
     received: Received
@@ -59,13 +60,13 @@ class _Work:
     is_twin: bool = False
 
     def note(self, error: ServiceError) -> None:
-        """Note a failed attempt, before the next attempt."""
+        """Record a failed attempt, before the next attempt."""
         self.lost += error.may_have_taken_effect
 
 
 @dataclass(frozen=True)
 class TransferResult:
-    """The counts of a run, why it ended, and its error, if any."""
+    """Result of a run: the counts, the reason for the end, and the error, if any."""
 
     tally: ScanCounts
     why: End
@@ -76,11 +77,12 @@ class TransferResult:
 class Transfer:
     """One run of a plan.
 
-    wait: sleeps this many seconds, or less if the run is to end. is_stopped: returns True if the
-    run is to end after the messages under way. watch: called with the tally when it has changed.
-    clock: seconds; it continues while the process or the machine is suspended. write: gets the
-    selected messages in place of a copy and a delete; they are released at the end like all kept
-    messages.
+    wait: function that sleeps for a number of seconds, or less if the run should end. is_stopped:
+    function that returns True if the run should end after the messages under way. watch: function
+    that is called with the tally when the tally has changed. clock: function that returns a time in
+    seconds. This clock must not stop while the process or the machine is suspended. write: function
+    that gets the selected messages; if set, these messages are not copied and deleted, but released
+    at the end like all kept messages.
     """
 
     client: QueueClient
@@ -96,10 +98,10 @@ class Transfer:
         self._scan = Scan(self.plan)
 
     def run(self) -> TransferResult:
-        """Do the run, and release the kept messages, whatever happens.
+        """Process the messages. Release the kept messages at the end, even after an error.
 
-        An error ends the run and is in the result. A KeyboardInterrupt is raised again after the
-        leased messages were released.
+        An error ends the run and is returned in the result. A KeyboardInterrupt is raised again
+        after the leased messages were released.
         """
         error: AzQueueError | None = None
         why = End.FAILED
@@ -119,8 +121,8 @@ class Transfer:
             begun_at = self.clock()
             page = self._dequeue()
             if self.clock() - begun_at > _FRESH_S:
-                # The process was paused, so other consumers may have these messages. They will come
-                # again.
+                # The process was paused, so other consumers may have these messages. A later
+                # dequeue returns the messages that still exist.
                 self._release([each.lease for each in page.received])
                 continue
             chosen = self._scan.sort(page.received, page.answered_at)
@@ -135,10 +137,13 @@ class Transfer:
                 self.wait(max(0.0, acted / self.plan.rate - passed))
 
     def _count_unseen(self, why: End) -> None:
-        """Count the messages that were not seen, such as messages that a consumer has leased."""
+        """Count the messages that no dequeue returned, such as messages that a consumer has
+        leased.
+        """
         if why not in (End.DONE, End.NEWER):
             return
-        with contextlib.suppress(ServiceError):  # without the permission to read it stays unknown
+        # without the permission to read, the number stays unknown
+        with contextlib.suppress(ServiceError):
             held = CONTROL(self.client.now, Count(self.plan.source))
             self._scan.tally.unseen = max(0, held - len(self._scan.kept))
 
@@ -164,9 +169,11 @@ class Transfer:
     # ── one answer's messages ─────────────────────────────────────────────────────────────────────
 
     def _act(self, chosen: Sequence[tuple[Received, ScanFate]], answered_at: int | None) -> int:
-        """Copy these messages, then delete the copied ones; or write them.
+        """Copy these messages and delete those that were copied. If the run exports, write the
+        messages instead.
 
-        Returns the number of messages, in which each part of a split message counts as one.
+        Returns the number of processed messages. Each part of a split message counts as one
+        message.
         """
         if self.write is not None:
             for received, _ in chosen:
@@ -191,8 +198,8 @@ class Transfer:
     ) -> tuple[list[_Work], list[_Work]]:
         """Make the copies. Returns the messages to put, and the twins.
 
-        A twin is a dead letter about the same message as another one here, or as one that this run
-        has put back. An envelope that cannot be opened stays.
+        A twin is a dead letter of a message that has another dead letter among `works`, or that
+        this run has already put back. A message whose envelope cannot be opened is kept.
         """
         to_put: list[_Work] = []
         twins: list[_Work] = []
@@ -212,10 +219,10 @@ class Transfer:
         return to_put, twins
 
     def _put_back(self, twins: Sequence[_Work], *, has_failed: bool) -> list[_Work]:
-        """Return the twins whose message was put back. The other twins stay: each may be the last
-        one.
+        """Return the twins whose message was put back. The other twins are kept, because each may
+        be the only dead letter left.
 
-        has_failed: the puts may have been refused, or the run ends with an error.
+        has_failed: True if puts may have been refused, or if the run ends with an error.
         """
         found = []
         for work in twins:
@@ -229,8 +236,8 @@ class Transfer:
         return found
 
     def _texts(self, text: str) -> Sequence[str]:
-        """Return the texts to put in place of one: the rows of a packed message, if the plan
-        splits.
+        """Return the texts to put for one message. If the plan splits, these are the rows of a
+        packed message.
         """
         if not self.plan.splits:
             return [text]
@@ -271,12 +278,13 @@ class Transfer:
                 tally.maybe_twice += work.lost
                 self._scan.keep(work.received.lease)
                 fatal = fatal or result
-        # The other parts of a failed message exist, beside the message, which stays.
+        # The other parts of a message with a failed part exist in the target. The message itself is
+        # kept.
         tally.maybe_twice += sum(work.put for work in works if work.has_failed)
         return copied, fatal
 
     def _stays(self, work: _Work, count: str) -> None:
-        """Count a message that stays, and do nothing else with it."""
+        """Count a message and keep it."""
         self._scan.tally.add(count)
         self._scan.keep(work.received.lease)
 
@@ -298,8 +306,9 @@ class Transfer:
                     was_envelope=bool(work.copy and work.copy.was_envelope),
                 )
             elif self.plan.target is not None and not work.is_twin:
-                # Another consumer has the message, or it has expired, or a repeat of this delete by
-                # the transport has deleted it. So the copy stays: two copies are better than none.
+                # Another consumer has the message, or the message has expired, or the transport
+                # repeated the delete and an earlier attempt succeeded. So the copy is kept, because
+                # two copies are better than none.
                 self._scan.stands_twice(message)
             elif not isinstance(result, Exception):
                 self._stays(work, "taken")
@@ -324,9 +333,9 @@ class Transfer:
     def _each(
         self, calls: Iterable[tuple[T, Call[Any]]], retry: Callable[[T], RetryPolicy]
     ) -> Iterator[tuple[T, Any]]:
-        """Run these calls, 32 at once, each with the policy `retry(tag)`.
+        """Run these calls, up to 32 concurrently, each with the policy `retry(tag)`.
 
-        Yields result or error.
+        Yields each call's result or error.
         """
         waiting = iter(calls)
         with contextlib.closing(self.client.in_flight()) as flight:
@@ -340,7 +349,9 @@ class Transfer:
 
 
 def _leased_at(message: Message, answered_at: int | None) -> int:
-    """Return the time of the lease in microseconds since 1970, by the service's clock if known."""
+    """Return the time at which a message was leased, in microseconds since 1970. Uses the service's
+    clock if it is known.
+    """
     if answered_at is not None:
         return answered_at
     if message.next_visible_time:
@@ -349,7 +360,7 @@ def _leased_at(message: Message, answered_at: int | None) -> int:
 
 
 def is_of_this_message(error: Exception) -> bool:
-    """True if the service refuses this body, but may accept others."""
+    """True if the error means that the service refuses this body, but may accept other bodies."""
     if not isinstance(error, ServiceError) or isinstance(error, (AccessDenied, QueueNotFound)):
         return False
     return error.outcome is Outcome.FATAL and error.status in (400, 413)

@@ -1,8 +1,8 @@
-"""Export of the state of queries' queues, even while the queries fail, restart or are stopped.
+"""Exports the state of queries' queues, even while the queries fail, restart or are stopped.
 
 listener = AzQueueListener.attach(spark, watch=queue_watch({"orders": options}))
 
-`python -m spark_azqueue watch orders` does the same in its own process.
+`python -m spark_azqueue watch orders` does the same in a process of its own.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def queue_watch(
 ) -> WatchQueues:
     """Return a function that reads the state of queries' queues, for `AzQueueListener.attach`.
 
-    queries: for the name of each query, the options of its source, or a list of them, as for its
-    readers; the credential must be able to read (SAS `r`). The function reads in the background, at
+    queries: by the name of each query, the options of its source, or a list of the options of its
+    sources. The credential must be able to read (SAS `r`). The function reads in the background, at
     most every ten seconds, and leases nothing. Raises InvalidOption for bad options, and TypeError
     if no query is named.
     """
@@ -111,7 +111,7 @@ def watch(arguments: list[str]) -> int:
     selection = QueueSelection(account.name, found.queue, options["poisonQueue"])
     query = found.query or ",".join(found.queue)
     with closing(QueuesWatch(account, selection)) as queues, ends_on_signals("ending") as stop:
-        queues.newest()  # report a missing permission now
+        queues.newest()  # report a missing permission at the start
 
         def now() -> Snapshot:
             seen = queues.newest()

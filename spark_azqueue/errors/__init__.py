@@ -1,10 +1,10 @@
-"""The errors of this package, and the possible outcomes of a request.
+"""The errors of this package, and the possible outcomes of a request by pop receipt.
 
     AzQueueError
     ├── InvalidOption        an option is unknown, malformed, missing or clashes with another
-    ├── InvalidSchema        the requested or supplied columns do not fit
+    ├── InvalidSchema        the columns are not the expected columns
     ├── InvalidRow           one row cannot be sent
-    ├── UndecodableBody      a message's text is not what `messageEncoding` says
+    ├── UndecodableBody      a message's text does not decode with `messageEncoding`
     │   └── LostBlob         largeBody=blob: the blob that holds a message's body does not exist
     ├── CheckpointMismatch   the checkpoint is for another account, from a newer release, or damaged
     ├── LogConflict          another query uses the folder of the write-ahead log
@@ -12,12 +12,12 @@
     ├── LogDamaged           an object of the write-ahead log was changed
     │   └── LostSegment      a segment of the write-ahead log does not exist
     ├── TransactionConflict  another process writes the same transactions
-    ├── TransactionUnknown   the transaction log does not know the batch before, or an older number
-    ├── TransactionExpired   messages of a transaction expired, or would, before they are visible
-    ├── TooManyPoison        too many messages would be moved: the sink may be the cause
-    ├── FunctionFailed       try_apply: the function fails, and the cause is not single rows
+    ├── TransactionUnknown   the transaction log has no record of a previous batch
+    ├── TransactionExpired   messages of a transaction would expire before they are visible
+    ├── TooManyPoison        too many messages fail: the sink may be the cause
+    ├── FunctionFailed       try_apply: the function fails, but not because of single rows
     ├── RowsLost             split_apply: the stored rows are not the rows of the batch
-    ├── NotDrained           an availableNow run ended while messages were still hidden
+    ├── NotDrained           an availableNow run ended while messages were still invisible
     ├── LoadConflict         another reader of the same load() is running
     └── ServiceError         the service refused or did not answer (has status, code, outcome)
         ├── QueueNotFound
@@ -26,8 +26,8 @@
         ├── LogUnavailable       the folder of the write-ahead log cannot be used
         └── ServiceUnavailable   busy or unreachable, even after the retries
 
-Every message begins with the id of the error's condition (`conditions.py`), and says what happened,
-with which value (never a secret), and what to do next.
+Every error's text begins with the id of the condition (`conditions.py`). The text says what
+happened, with which value (never a secret), and what to do next.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """Meaning of an answer for the message that the request named."""
+    """Outcome of a request for the message that the request named."""
 
     OK = "done"
     GONE = "the message does not exist, or another consumer holds it"
@@ -61,7 +61,7 @@ class Outcome(enum.Enum):
 
     @property
     def refused(self) -> bool:
-        """True if the service refused the pop receipt (GONE and LOST are two ways to say so)."""
+        """True if the service refused the pop receipt (outcomes GONE and LOST)."""
         return self in (Outcome.GONE, Outcome.LOST)
 
 
@@ -71,9 +71,9 @@ _ID = re.compile(r"\[AZQUEUE_\w+\] ")
 class AzQueueError(Exception):
     """Base of all errors raised by spark_azqueue.
 
-    condition: more specific than the condition of the class, which has the class's name:
-    QUEUE_NOT_FOUND for QueueNotFound. `str` shows its id once, even if the message quotes another
-    error.
+    condition: a condition that is more specific than the condition of the class. The condition of
+    the class has the name of the class, such as QUEUE_NOT_FOUND for QueueNotFound. `str` shows the
+    condition's id once, even if the message quotes another error.
     """
 
     condition = Condition.INTERNAL_ERROR
@@ -101,11 +101,15 @@ class InvalidOption(AzQueueError, ValueError):  # noqa: N818
 
 
 class InvalidSchema(AzQueueError, ValueError):  # noqa: N818
-    """The requested or supplied columns do not fit. Nothing was sent."""
+    """The columns of the rows, or the requested columns, are not the expected ones. Nothing was
+    sent.
+    """
 
 
 class InvalidRow(AzQueueError, ValueError):  # noqa: N818
-    """A row cannot be sent: no body, too large, a character that the service refuses, …"""
+    """A row cannot be sent, for example because the body is missing, is too large, or has a
+    character that the service refuses.
+    """
 
 
 class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
@@ -113,7 +117,9 @@ class UndecodableBody(AzQueueError, ValueError):  # noqa: N818
 
 
 class LostBlob(UndecodableBody):
-    """A message refers to a blob that does not exist, or has another size than the message says."""
+    """A message refers to a blob that does not exist, or whose size differs from the size in the
+    message.
+    """
 
 
 class CheckpointMismatch(AzQueueError):  # noqa: N818
@@ -137,8 +143,8 @@ class LostSegment(LogDamaged):
 
 
 class TooManyPoison(AzQueueError):  # noqa: N818
-    """Too many messages fail their batch: the cause is the data, the code, or a target that is
-    down.
+    """Too many messages make their batch fail. The cause may be the data, the code, or an
+    unavailable target.
     """
 
 
@@ -150,18 +156,21 @@ class TransactionConflict(AzQueueError):  # noqa: N818
 
 
 class TransactionUnknown(AzQueueError):  # noqa: N818
-    """The transaction log does not know the batch before this one, or this older number.
+    """The transaction log has no record of the previous batch or, for an older number, of this
+    number.
 
     Nothing was sent.
     """
 
 
 class TransactionExpired(AzQueueError):  # noqa: N818
-    """Messages of a transaction expired, or would expire, before they are visible."""
+    """Messages of a transaction have expired, or would expire, before they become visible."""
 
 
 class FunctionFailed(AzQueueError):  # noqa: N818
-    """The function of `try_apply` fails, and the cause is not single rows: see `limit` there."""
+    """The function of `try_apply` fails, but not because of single rows. See the parameter `limit`
+    of `try_apply`.
+    """
 
 
 class RowsLost(AzQueueError):  # noqa: N818
@@ -169,23 +178,23 @@ class RowsLost(AzQueueError):  # noqa: N818
 
 
 class NotDrained(AzQueueError):  # noqa: N818
-    """An availableNow run would have to wait very long for hidden messages. Nothing is lost."""
+    """An availableNow run would have to wait very long for invisible messages. Nothing is lost."""
 
 
 class LoadConflict(AzQueueError):  # noqa: N818
-    """Another reader of the same load() is running. This reader has read nothing."""
+    """Another reader of the same load() is running. This reader has not read any messages."""
 
 
 class ServiceError(AzQueueError):
     """The service refused a request or could not be reached.
 
-    status: HTTP status, or None if no readable answer came. code: the service's error code, or "".
+    status: HTTP status, or None without a readable answer. code: the service's error code, or "".
     retry_after: seconds that the service asks to wait. date: the answer's Date header. sent: False
-    if no byte of the request was sent. request_id: the service's `x-ms-request-id`, or without an
-    answer the client's `x-ms-client-request-id`, by which Azure's support and StorageQueueLogs find
-    the request; "" if there is none. unanswered: an earlier attempt got no answer, and may have
-    taken effect (see `may_have_taken_effect`). So a receipt that is refused now may have been valid
-    then.
+    if no byte of the request was sent. request_id: the service's `x-ms-request-id`; without an
+    answer, the client's `x-ms-client-request-id`; "" if there is none. Azure's support and
+    StorageQueueLogs find the request by this id. unanswered: True if an earlier attempt got no
+    answer, and may have taken effect (see `may_have_taken_effect`). In that case, a refused receipt
+    may have been valid at the earlier attempt.
     """
 
     unanswered: bool = False
@@ -214,7 +223,7 @@ class ServiceError(AzQueueError):
 
     @property
     def may_have_taken_effect(self) -> bool:
-        """True if this attempt or an earlier one may have taken effect although it failed."""
+        """True if this attempt or an earlier attempt may have taken effect although it failed."""
         return self.unanswered or may_have_taken_effect(self.status, sent=self.sent)
 
 
@@ -233,7 +242,7 @@ class StaleReceipt(ServiceError):  # noqa: N818
 class LogUnavailable(ServiceError):  # noqa: N818
     """The folder of the write-ahead log, or a file in it, cannot be read or written.
 
-    As with requests, `sent=False` means that the file does not exist and will not appear.
+    If `sent` is False, the file does not exist and will not appear.
     """
 
 
@@ -241,16 +250,16 @@ class ServiceUnavailable(ServiceError):  # noqa: N818
     """The service was busy or unreachable, even after the last retry."""
 
 
-# A timeout, an internal error, or a gateway without a good answer. 429 and 503 are not included:
-# the service refused these requests before it did anything.
+# Statuses for a timeout, an internal error, or a gateway without a good answer. 429 and 503 are not
+# included, because the service refuses these requests before carrying them out.
 _EFFECT_UNKNOWN = frozenset({408, 500, 502, 504})
 
 
 def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
-    """Return whether a failed request may have taken effect. No other code decides this.
+    """Return True if a failed request may have taken effect. No other code decides this.
 
-    status: HTTP status, None if no answer came; 2xx for an answer that is not readable. sent: False
-    if no byte of the request was sent.
+    status: HTTP status; None if there was no answer, 2xx if the answer was not readable. sent:
+    False if no byte of the request was sent.
     """
     if status is None:
         return sent
@@ -258,11 +267,12 @@ def may_have_taken_effect(status: int | None, *, sent: bool = True) -> bool:
 
 
 def short_tracebacks(method: F) -> F:
-    """Decorate `method` so that this package's errors are raised without its inner stack frames.
+    """Decorate `method` so that errors of this package are raised without the package's inner stack
+    frames.
 
     method: a function or a generator function. Spark copies the whole traceback into its own error,
-    where the text of this package's error would be hard to find. The traceback goes to the debug
-    log instead.
+    in which the text of this package's error would be hard to find. So the traceback is only
+    written to the debug log.
     """
 
     def plain(error: AzQueueError) -> AzQueueError:
@@ -288,10 +298,10 @@ def short_tracebacks(method: F) -> F:
 
 
 def _hide_sparks_frames() -> None:
-    """Let Spark print only the error, without the frames of its own worker above it.
+    """Make Spark print only the error, without the stack frames of Spark's own worker.
 
-    Spark reads this variable when it writes the error, and then ends the worker. Does nothing in
-    other processes.
+    Spark reads an environment variable when it writes the error, and then ends the worker. Does
+    nothing in other processes.
     """
     main = sys.modules["__main__"].__spec__
     if main is not None and main.name.startswith("pyspark."):

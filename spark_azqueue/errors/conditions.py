@@ -1,7 +1,7 @@
 """The conditions of this package's errors: a stable id for each, and its remedy.
 
-Each error shows the id of its condition, as in `[AZQUEUE_QUEUE_NOT_FOUND] could not …`. The id
-stays in the text when Spark wraps the error. `explain`, the doctor and docs/troubleshooting.md use
+Each error shows the id of its condition, as in `[AZQUEUE_QUEUE_NOT_FOUND] could not …`. When Spark
+wraps the error, the id remains in the text. `explain`, the doctor and docs/troubleshooting.md use
 the id to find the remedy.
 """
 
@@ -23,9 +23,10 @@ _EXECUTORS = "Leases on executors"
 
 
 class Condition(enum.Enum):
-    """A kind of problem. The text of an error has the details.
+    """A kind of problem. The details are in the text of the error.
 
-    area: a heading of docs/troubleshooting.md. means: what happened. remedy: what to do.
+    area: heading in docs/troubleshooting.md. means: meaning of the condition. remedy: advice for
+    the user.
     """
 
     INVALID_OPTION = (
@@ -346,10 +347,10 @@ class Condition(enum.Enum):
 
     @property
     def id(self) -> str:
-        """The condition's name in texts, such as "AZQUEUE_QUEUE_NOT_FOUND"."""
+        """The condition's id in texts, such as "AZQUEUE_QUEUE_NOT_FOUND"."""
         return f"AZQUEUE_{self.name}"
 
     @property
     def anchor(self) -> str:
-        """The condition's place on docs/troubleshooting.md."""
+        """The anchor of the condition in docs/troubleshooting.md."""
         return self.id.lower()

@@ -5,8 +5,8 @@
     except Exception as error:
         print(spark_azqueue.explain(error))
 
-The package's errors are found by the ids of their conditions. Only texts are searched, so errors of
-Spark, of Spark Connect and of Py4J, and lines of a log, are handled alike.
+The package's errors are found by the ids of their conditions. Only texts are searched. So errors of
+Spark, Spark Connect and Py4J, and lines of a log, are handled in the same way.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .raised import first_line_in, raised_in, without_sql_state
 
 @functools.cache
 def page_address() -> str:
-    """Return the address of the page with all errors; its name if pip has not installed the
-    package.
+    """Return the address of the page with all errors. If pip has not installed the package, return
+    the name of the page.
     """
-    from importlib.metadata import metadata  # tasks, too, import this module
+    from importlib.metadata import metadata  # imported here, because tasks also import this module
 
     name = "docs/troubleshooting.md"
     try:
@@ -42,9 +42,9 @@ def page_address() -> str:
 class Explanation:
     """Explanation of an error. `str(explanation)` is the text for people.
 
-    error: the class of the error, such as "QueueNotFound"; for Spark's own errors, Spark's name.
-    sentence: what happened. remedy: what to do. page: the part of the documentation about it.
-    condition: the id of the error's condition, "" for Spark's own errors.
+    error: class of the error, such as "QueueNotFound", or Spark's name for one of Spark's own
+    errors. sentence: what happened. remedy: what to do. page: the section of the documentation
+    about the error. condition: id of the error's condition, or "" for Spark's own errors.
     """
 
     error: str
@@ -60,7 +60,7 @@ class Explanation:
 def explain(error: BaseException | str) -> Explanation:
     """Explain an error that Spark raised for a query, a read or a write.
 
-    error: the exception, or its text as in a log. Never raises. For an unknown error, the
+    error: the exception, or its text from a log. Never raises. If the error is unknown, the
     explanation says so.
     """
     for kind, condition, sentence in _ours(error):
@@ -80,7 +80,9 @@ def explain(error: BaseException | str) -> Explanation:
 
 
 def _old_spark(text: str) -> Explanation | None:
-    """Return the explanation if this Spark has no Python data sources, and the text says so."""
+    """Return the explanation for a Spark without Python data sources, if the text is such an
+    error.
+    """
     version = str(getattr(sys.modules.get("pyspark"), "__version__", ""))
     is_old = version.partition(".")[0].isdigit() and int(version.partition(".")[0]) < 4
     if not is_old or not re.search(r"DATA_SOURCE_NOT_FOUND|pyspark\.sql\.datasource", text):
@@ -107,7 +109,9 @@ _OURS = re.compile(r"(?:spark_azqueue\.errors\.(\w+): )?\[AZQUEUE_(\w+)\] ([^\n]
 
 
 def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
-    """Yield class, condition and sentence of own errors in this error, the outermost first."""
+    """Yield the class, condition and sentence of each error of this package in this error,
+    outermost first.
+    """
     if not isinstance(error, str):
         for each in _chain(error):
             if isinstance(each, AzQueueError):
@@ -119,7 +123,7 @@ def _ours(error: BaseException | str) -> Iterator[tuple[str, Condition, str]]:
 
 
 def _texts(error: BaseException | str) -> Iterator[str]:
-    """Yield the texts of the error and of its causes."""
+    """Yield the text of the error, and the texts of its causes."""
     if isinstance(error, str):
         yield error
         return
@@ -140,7 +144,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 class Symptom(NamedTuple):
-    """An error of Spark: its name, a pattern in its text, its meaning and its remedy."""
+    """An error of Spark: the name, a pattern for the error's text, the meaning and the remedy."""
 
     name: str
     pattern: str

@@ -1,4 +1,4 @@
-"""The Python that Spark starts for data sources, and whether it may differ from this Python."""
+"""Finds out whether the Python that Spark starts for data sources may differ from this Python."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import sys
 from collections.abc import Mapping
 
 VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-"""Variables that name this Python, in this order (Spark's `PythonUtils.defaultPythonExec`)."""
+"""Environment variables with the Python that Spark starts, in the order in which Spark reads them
+(`PythonUtils.defaultPythonExec`).
+"""
 
 UNNAMED = "python3"
-"""The program that Spark starts from the path if no variable is set."""
+"""Name of the program that Spark starts from the PATH if no variable is set."""
 
 
 def is_this_python(path: str) -> bool:
-    """Return whether a path is the Python that runs this code, judging by file names.
+    """Return True if a path is the Python that runs this code. Compares file names only.
 
-    A link in a virtual environment leads out of the environment, so the folder has to be the same,
-    too.
+    The folder also has to be the same, because a link in a virtual environment leads out of the
+    environment.
     """
     mine, other = sys.executable, os.path.abspath(path)
     same_folder = os.path.dirname(other) == os.path.dirname(mine)
@@ -26,10 +28,11 @@ def is_this_python(path: str) -> bool:
 
 
 def is_in_doubt(environment: Mapping[str, str], modules: Mapping[str, object]) -> bool:
-    """Return whether this is a driver whose Spark starts another Python, the `python3` on the path.
+    """Return True if this is a driver whose Spark starts a different Python, the `python3` on the
+    PATH.
 
-    False in processes that Spark started, with a Spark elsewhere, and if a variable names the
-    Python.
+    False in processes that Spark started, if Spark runs on another machine, and if a variable names
+    the Python.
     """
     main = getattr(modules.get("__main__"), "__spec__", None)
     if "pyspark" not in modules or getattr(main, "name", "").startswith("pyspark."):

@@ -1,7 +1,8 @@
-"""Finds the exception of a query's code in the text of Spark's error. Pure.
+"""Finds the exception of a query's code in the text of Spark's error.
 
-Spark wraps exceptions: an error of a task is in a PythonException. An error of the JVM is in a
-Py4JJavaError, which has only the name of a call. Both are within the error that ends the query.
+Spark wraps exceptions. An error of a task is wrapped in a PythonException. An error of the JVM is
+wrapped in a Py4JJavaError, which has only the name of a call. Both wrappers are inside the error
+that ends the query.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ class Raised(NamedTuple):
 
 
 def raised_in(text: str) -> Raised | None:
-    """Return what a Python function of the query raised; None if the text has no traceback.
+    """Return the exception that a Python function of the query raised, or None if the text has no
+    traceback.
 
-    If every traceback ends with a wrapper, return the contents of the last one: the error of the
-    JVM.
+    If every traceback ends with a wrapper, return the error of the JVM, which is in the last
+    wrapper.
     """
     wrapper = None
     lines = text.splitlines()
     for raised, behind in _tracebacks(lines):
         if raised.name.rpartition(".")[2] not in _WRAPPERS:
             return raised
-        wrapper = raised, behind  # its own traceback, if it has one, comes next
+        wrapper = raised, behind  # if the error has its own traceback, the traceback is next
     if wrapper is None:
         return None
     raised, behind = wrapper
@@ -57,7 +59,7 @@ def raised_in(text: str) -> Raised | None:
 
 
 def _tracebacks(lines: list[str]) -> Iterator[tuple[Raised, int]]:
-    """Yield the exception of each traceback, and the number of the line after it."""
+    """Yield the exception of each traceback, and the number of the line after the traceback."""
     frame = None
     for number, line in enumerate(lines, 1):
         if line.endswith(_BEGINS):
@@ -79,14 +81,18 @@ def _is_theirs(frame: re.Match[str]) -> bool:
 
 
 def first_line_in(text: str) -> str:
-    """Return the first line with text, without Spark's frame of a failed query."""
+    """Return the first line that is not empty, without the text that Spark puts around the error of
+    a failed query.
+    """
     lines = _STREAM_FAILED.sub("", text, count=1).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "no text")
     return without_sql_state(first)
 
 
 def without_sql_state(line: str) -> str:
-    """Return a line without the SQLSTATE at its end, in linear time, because lines may be long."""
+    """Return a line without the SQLSTATE at its end. Takes linear time, because lines may be
+    long.
+    """
     kept = line.rstrip()
     while (at := kept.rfind(" SQLSTATE: ")) >= 0 and len(kept) - at == len(" SQLSTATE: 12345"):
         kept = kept[:at].rstrip()

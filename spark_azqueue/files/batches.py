@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENVELOPE = 48_000
-"""Most bytes of an envelope: a message holds 64 KiB, and base64 makes four bytes of three."""
+"""Maximum size of an envelope in bytes. A message holds 64 KiB, and base64 turns three bytes into
+four.
+"""
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -52,10 +54,11 @@ _QUERY_ID = "sql.streaming.queryId"
 class Arrivals:
     """The function for `foreachBatch`. After a restart, it needs only its log.
 
-    queue: queue of the events. account: of the queues; blobs: the same account with its blob
-    endpoint, if the log or the etags need it. each: the user's function. aside_queue: queue for
-    quarantined files and events. backfill_s: seconds between two listings, None for none after the
-    first. most: most files of a batch, however many its messages name.
+    queue: queue of the events. account: account of the queues. blobs: the same account with its
+    blob endpoint, if the log or the etags need this endpoint. each: the user's function.
+    aside_queue: queue for quarantined files and events. backfill_s: seconds between two listings;
+    None means only the first listing. most: maximum number of files in a batch, even if the batch's
+    messages name more.
     """
 
     options: Mapping[str, str]
@@ -74,14 +77,14 @@ class Arrivals:
     clock: Callable[[], float] = time.time
     _log: FileLog | None = field(default=None, repr=False)
     _began: float = 0.0
-    _seen: float = 0.0  # files that arrived before this time were in a listing
+    _seen: float = 0.0  # a listing had the files that arrived before this time
     _due: float = 0.0
 
     def begin(self, spark: SparkSession, *, existing: bool, resumed: bool = False) -> None:
         """Open the log, and list the existing files if a listing is wanted and due.
 
-        resumed: the checkpoint has batches already. Raises ServiceError, LogConflict and LogDamaged
-        of the log, Spark's errors and ValueError of a listing.
+        resumed: True if the checkpoint already has batches. The log may raise ServiceError,
+        LogConflict or LogDamaged. A listing may raise Spark's errors or ValueError.
         """
         files = self._opened()
         now = Begun(self.clock(), existing, self.rules.allow_overwrites)
@@ -89,7 +92,8 @@ class Arrivals:
         self._began = 0.0 if began.existing else began.at
         listed = files.listed()
         at = began.at if listed is None else listed
-        self._seen = at - SETTLED_S  # a listing with another interval may have left out this much
+        # seconds; a listing with another interval may have left out files of this time
+        self._seen = at - SETTLED_S
         self._due = at + (self.backfill_s or 0.0)
         if listed is None and began.existing:
             self._list(spark, Window())
@@ -99,7 +103,7 @@ class Arrivals:
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Read the files of a batch. Raises errors of the log and of the user's function."""
         files, spark = self._opened(), batch.sparkSession
-        files.check_number(number)  # before an event is quarantined
+        files.check_number(number)  # checked before any event is quarantined
         if query := spark.sparkContext.getLocalProperty(_QUERY_ID):
             files.claim(query)
         found = self._events(batch, spark)
@@ -165,9 +169,9 @@ class Arrivals:
         *,
         comes_again: bool,
     ) -> None:
-        """Pass the rows to the user's function, without files that turn out to be unreadable.
+        """Pass the rows to the user's function. Files that prove unreadable are left out.
 
-        The function is called even if no file is left, because an earlier call may have written
+        The function is called even if no file remains, because an earlier call may have written
         rows under this batch number.
         """
         if missing := {file.place for file in record.files} - self.rules.roots.keys():
@@ -228,10 +232,11 @@ class Arrivals:
             send(spark, self.options, self.aside_queue, [*map(envelope_text, envelopes)])
 
     def list_again(self, spark: SparkSession, events: Sequence[Announced] = ()) -> None:
-        """List the containers again if a listing is due. events: of the batch that just ended.
+        """List the containers again if a listing is due. events: events of the batch that just
+        ended.
 
-        While events of a listing still arrive, no listing begins, because it would announce the
-        same files again.
+        While events of an earlier listing still arrive, no listing begins, because a new listing
+        would send events of the same files again.
         """
         now, every, listed = self.clock(), self.backfill_s, listed_by(self.sender)
         if every is None or now < self._due or any(event.api == listed for event in events):
@@ -242,7 +247,7 @@ class Arrivals:
             self._seen = now - settled
 
     def _list(self, spark: SparkSession, window: Window) -> bool:
-        """List the containers. Returns False if the next start has to list again."""
+        """List the containers. Returns False if the next start of the query has to list again."""
         files, now = self._opened(), self.clock()
         empty = {name for name, root in self.rules.roots.items() if may_be_a_mount(root)}
         seen = _taken_from(empty, in_containers(spark, self.rules))

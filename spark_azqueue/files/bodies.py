@@ -1,4 +1,6 @@
-"""Parsing of a batch's bodies to events, in Spark. The driver gets only a bounded part."""
+"""Parses a batch's bodies to events, in Spark. The driver collects only a bounded number of
+unreadable events.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OF_A_BODY = 3
-"""Most unreadable events per body that are quarantined; further events are only counted."""
+"""Maximum number of unreadable events per body that are quarantined. Further events are only
+counted.
+"""
 
 _CHARACTERS = 6_000
-"""Most characters of an unreadable event."""
+"""Maximum number of characters kept of an unreadable event."""
 
 _PIECES = 8
 """Partitions for a batch's unreadable events, which are partitioned by message to count them."""
@@ -31,10 +35,10 @@ _WANTED = (
 
 
 class Broken(NamedTuple):
-    """An event that is not readable, or names no trusted file.
+    """An event that is not readable, or that does not name a file in a trusted container.
 
-    text: its beginning. more: number of further events of the body, set on the last event that is
-    kept.
+    text: beginning of the event. more: number of further unreadable events of the body, set on the
+    last event that is kept.
     """
 
     message_id: str
@@ -53,7 +57,7 @@ def of_bodies(
 ) -> tuple[list[Announced], list[Broken]]:
     """Return the events of files, and the first unreadable events of each body.
 
-    Events of other kinds are left out. now: time of events without a time.
+    Events of other kinds are left out. now: time that is used for events without a time.
     """
     seen = blob_events(batch.select("message_id", "body"), trusted=trusted).where(
         "reason IS NOT NULL OR NOT is_directory AND change IN ('created', 'renamed', 'deleted')"
@@ -74,7 +78,9 @@ def of_bodies(
 
 
 def _first_of_each(broken: DataFrame) -> DataFrame:
-    """Return the first events of each body; the last event has the number of further events."""
+    """Return the first events of each body. The last of these events has the number of further
+    events.
+    """
     of_body = Window.partitionBy("message_id")
     nth, more = F.col("nth"), F.count("*").over(of_body) - F.col("nth")
     return (

@@ -1,4 +1,4 @@
-"""Decides which files of a batch's events are read. Pure: all knowledge is passed as arguments."""
+"""Decides which files of a batch's events are read. Pure functions of their arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from .memory import File, Memory
 from .rules import LONGEST, Rules, cut, is_hidden, trouble_with
 
 UNFINISHED = frozenset({"CreateFile", "SftpCreate"})
-"""Operations after which a file is still empty. Another event follows when the file is written."""
+"""Storage operations that create a file that is still empty. Another event follows when the file is
+written.
+"""
 
 _LISTED = "Listed:"
 
@@ -24,10 +26,11 @@ TOO_OLD = "the event is older than what is remembered, so the file may have been
 
 
 class Announced(NamedTuple):
-    """An event of a file in a trusted container. change: as in `blob_events`. at: time in seconds.
+    """An event of a file in a trusted container. change: as in `blob_events`. at: time in seconds
+    since 1970.
 
-    etag, api and sequencer are limited to 200 characters, because anyone may send an event, and the
-    query may put the event back into the queue.
+    etag, api and sequencer are limited to 200 characters. Any sender could make them longer, and
+    the query may put the event back into the queue.
     """
 
     place: str
@@ -56,8 +59,8 @@ def _word(text: str | None) -> str:
 
 
 def listed_by(sender: str) -> str:
-    """Return the operation that marks events of a listing. sender: a secret that other senders
-    lack.
+    """Return the operation name that marks events of a listing. sender: a secret that other senders
+    do not have.
     """
     return _LISTED + sender
 
@@ -70,11 +73,11 @@ class Quarantined(NamedTuple):
 
 
 class Look(Enum):
-    """State of a path.
+    """Result of a check of a path.
 
-    NO_FILE: a folder, which Spark would read whole. NO_NAME: Hadoop cannot use the name. DENIED:
-    the job may not look at this path, but at others. UNKNOWN: not known, so nothing is decided for
-    the path.
+    NO_FILE: the path is a folder, which Spark would read completely. NO_NAME: Hadoop cannot use the
+    name. DENIED: the job has no permission for this path, but for other paths of the container.
+    UNKNOWN: the state is not known, so nothing is decided for the path.
     """
 
     FILE = "file"
@@ -87,13 +90,13 @@ class Look(Enum):
 
 
 Looks = Mapping[tuple[str, str], Look]
-"""By place and path."""
+"""Results of checks, by place and path."""
 
 
 def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
-    """Return each file with its look.
+    """Return each file with the result of its check.
 
-    Raises ValueError for an unknown look, which may mean anything.
+    Raises ValueError if a result is UNKNOWN.
     """
     seen = [(file, looks[file.place, file.path]) for file in files]
     if unknown := [file for file, look in seen if look is Look.UNKNOWN]:
@@ -104,8 +107,8 @@ def _seen(files: Iterable[File], looks: Looks) -> list[tuple[File, Look]]:
 class Chosen(NamedTuple):
     """The files of a batch: files to read, files to quarantine, and files to ignore.
 
-    left_out: empty files and folders. The memory leaves these out, because a writer may have only
-    begun an empty file.
+    left_out: empty files and folders. The memory does not remember these, because a program may
+    still be writing an empty file.
     """
 
     files: Sequence[File]
@@ -114,7 +117,7 @@ class Chosen(NamedTuple):
 
 
 def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
-    """Return the files that exist and are complete according to these events, each once, by path.
+    """Return the files that are complete according to these events. Each path occurs once.
 
     The newest event of a path decides: a file is left out if it was deleted or is being rewritten.
     Hidden names, names that the pattern does not match, and directory markers are left out, too.
@@ -134,7 +137,7 @@ def candidates(events: Iterable[Announced], rules: Rules) -> list[File]:
 
 
 def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
-    """Return the events of files that only the pattern leaves out."""
+    """Return the events of files that are left out only because of the pattern."""
     every = rules._replace(wanted=None)
     return [
         event
@@ -149,9 +152,9 @@ def not_matched(events: Iterable[Announced], rules: Rules) -> list[Announced]:
 def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Announced]:
     """Leave out events of a listing for files that were quarantined after the listing began.
 
-    A listing that began earlier saw no newer version than the unreadable one. Only events of a
-    listing are compared, because only they have the driver's time, as the lists do. listed: the
-    operation in these events.
+    A listing that began before the quarantine saw no version newer than the unreadable version.
+    Only events of a listing are compared with the time of a list, because only these events have
+    the driver's time. listed: the operation name in events of a listing.
     """
     return [
         event
@@ -163,11 +166,11 @@ def unseen(events: Iterable[Announced], memory: Memory, listed: str) -> list[Ann
 
 
 def is_wanted(path: str, rules: Rules) -> bool:
-    """Return whether a file with this path is to be read at all."""
+    """Return False if files with this path are never read."""
     name = path.rpartition("/")[2]
     if not name or is_hidden(path):
         return False
-    # A path too long for a blob is not compared: its file is quarantined.
+    # A path that is too long for a blob is not compared, because its file is quarantined.
     return rules.wanted is None or len(path) > LONGEST or rules.wanted.matches(name)
 
 
@@ -186,8 +189,8 @@ def choose(
 ) -> Chosen:
     """Choose the files to read among the candidates.
 
-    etags: current etags by place and path, from the service; a file without an etag is missing.
-    None: the service was not asked.
+    etags: current etags from the service, by place and path. A file that is not in `etags` is
+    missing. None means that the service was not asked.
     """
     chosen: list[File] = []
     aside: list[Quarantined] = []
@@ -206,7 +209,7 @@ def choose(
 
 
 def looked_at(chosen: Chosen, looks: Looks) -> Chosen:
-    """Return the choice after a look at each file: only files with contents are read."""
+    """Return the choice after a check of each path: only files with contents are read."""
     seen = _seen(chosen.files, looks)
     why = {Look.GONE: GONE, Look.NO_NAME: NO_HADOOP_NAME, Look.DENIED: NOT_ALLOWED}
     return Chosen(
@@ -235,6 +238,8 @@ def changed(
 
 
 def without(files: Sequence[File], aside: Collection[Quarantined]) -> list[File]:
-    """Return the files of a list that were not quarantined later."""
+    """Return the files of a list without the files that were quarantined after the list was
+    written.
+    """
     bad = {each.file for each in aside}
     return [file for file in files if file not in bad]

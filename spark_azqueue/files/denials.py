@@ -1,10 +1,10 @@
-"""Folders that starts of the query could not look into, for lack of permissions.
+"""Records of folders for which starts of the query lacked permissions.
 
 An event may name a path in a folder that only another user may enter, such as `lost+found`. At
-first a denial stops the query, because an operator may grant the permissions. If it lasts, the
-files are quarantined.
+first, a denial stops the query, so that an operator can grant the permissions. If access is still
+denied at the third start, the files are quarantined.
 
-    denied/<key>-<k>    start number k that could not look into a folder of a container
+    denied/<key>-<k>    start number k that was denied access to a folder of a container
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .decide import Look, Looks
 from .rules import folder_of
 
 STARTS = 3
-"""Number of the start at which denied files are quarantined."""
+"""Number of the start with a denial at which the denied files are quarantined."""
 
 _NAME = re.compile(r"denied/([0-9a-f]{32})-[0-9]{3}")
 
 
 class Denials:
-    """Denials that earlier starts recorded, read once."""
+    """Denials that earlier starts recorded. Read once from the log."""
 
     def __init__(self, log: Journal) -> None:
-        """log: has to be open. Raises ServiceError."""
+        """log: an open log. Raises ServiceError."""
         self._log = log
         self._known: dict[str, list[str]] = {}
         self._noted: set[str] = set()
@@ -41,7 +41,7 @@ class Denials:
     def check(self, looks: Looks) -> None:
         """Raise OSError for a denied file, until the third start. Raises ServiceError.
 
-        If a folder can be looked into again, its count restarts.
+        When access to a folder succeeds again, the folder's count restarts.
         """
         denied = {_key(*at): at for at, look in looks.items() if look is Look.DENIED}
         if self._known:

@@ -1,7 +1,8 @@
-"""Globs as in Hadoop, matched without backtracking, because names come from outside.
+"""Globs as in Hadoop. Matching does not backtrack, because any sender can choose the names.
 
-A regular expression with several `.*` takes time that grows with a power of a name's length. Here a
-name is read once, and each of its characters costs at most one step per character of the glob.
+A regular expression with several `.*` takes time that grows with a power of a name's length. This
+module reads a name once, with at most one step for each character of the name and each character of
+the glob.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ _CACHED = 4_096
 class Glob:
     """A glob (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\`) as an automaton. A set of states is an int.
 
-    State n is bit n. A state reads one character and leads to another state. Some states also stay
-    at any character (`*`). Some lead to later states without reading (`{`, `,`, `}`).
+    State n is bit n. A state reads one character and leads to the next state. A state of `*` also
+    stays active at any character. States of `{`, `,` and `}` lead to later states without reading a
+    character.
     """
 
     def __init__(self, glob: str) -> None:
-        """Raises ValueError for a glob with an open bracket."""
+        """Raises ValueError for a glob with an unclosed bracket."""
         self._glob = glob
         self._reads: list[re.Pattern[str] | None] = [None]
         self._leads: list[list[int]] = [[]]  # without reading a character
@@ -34,7 +36,9 @@ class Glob:
         self._next = lru_cache(_CACHED)(self._next_of)
 
     def matches(self, name: Iterable[str]) -> bool:
-        """Return whether the glob matches the name. name: a text, or its characters, read once."""
+        """Return whether the glob matches the name. name: a string, or an iterable of its
+        characters.
+        """
         states = self._reached[0]
         for character in name:
             states = self._next(states, self._readers(character))
@@ -48,7 +52,7 @@ class Glob:
         return sum(1 << state for state, test in tests if test and test.match(character))
 
     def _next_of(self, states: int, readers: int) -> int:
-        """Return the states after a character that the states `readers` read."""
+        """Return the next states after the states `readers` have read a character."""
         found = 0
         for state, reached in enumerate(self._reached):
             if states & self._stays & 1 << state:
@@ -58,7 +62,9 @@ class Glob:
         return found
 
     def _closed(self) -> list[int]:
-        """For each state, return it and all later states that it reaches without reading."""
+        """Return, for each state, this state and all later states that it reaches without reading a
+        character.
+        """
         reached = [0] * len(self._reads)
         for state in reversed(range(len(reached))):
             reached[state] = 1 << state
@@ -67,7 +73,7 @@ class Glob:
         return reached
 
     def _build(self) -> None:
-        # Beginnings of open braces, and the ends of their parts
+        # Start states of open braces, and the end states of their parts
         opened: list[tuple[int, list[int]]] = []
         for kind, test in self._tokens():
             here = len(self._reads) - 1
@@ -91,14 +97,16 @@ class Glob:
             raise _unclosed(self._glob)
 
     def _add(self, *before: int) -> None:
-        """Add a state that the states `before` reach without reading."""
+        """Add a state that the states in `before` reach without reading a character."""
         self._reads.append(None)
         self._leads.append([])
         for state in before:
             self._leads[state].append(len(self._reads) - 1)
 
     def _tokens(self) -> Iterator[tuple[str, re.Pattern[str] | None]]:
-        """Yield the parts of the glob: the kind, and a pattern if the part reads one character."""
+        """Yield the parts of the glob: for each part its kind, and a regular expression if the part
+        reads one character.
+        """
         glob, at = self._glob, 0
         while at < len(glob):
             here = glob[at]

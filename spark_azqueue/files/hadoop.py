@@ -1,4 +1,4 @@
-"""Information about paths from Hadoop's classes in the driver, which Spark's readers lack."""
+"""Asks Hadoop's classes in the driver about paths, because Spark's readers do not say enough."""
 
 from __future__ import annotations
 
@@ -33,50 +33,64 @@ _OF_A_FILE = re.compile(r"\[(?:FAILED_READ_FILE|MALFORMED_|CANNOT_|PATH_NOT_FOUN
 
 
 def is_sparks(error: Exception) -> bool:
-    """Return whether Spark raised the error, so that a file may be the cause."""
+    """Return whether Spark raised the error. If so, a file may be the cause."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def classes(error: Exception) -> list[str]:
-    """Return the Java classes of a Spark error and its causes, outermost first; else nothing."""
+    """Return the Java classes of a Spark error and of its causes, outermost first. Return no
+    classes for another error.
+    """
     return [str(each.getClass().getName()) for each in _chain(error)]
 
 
 def condition(error: Exception) -> str | None:
-    """Return the id of Spark's error condition, such as PATH_NOT_FOUND; None if there is none."""
+    """Return the id of Spark's error condition, such as PATH_NOT_FOUND. Return None if the error
+    has no condition.
+    """
     return error.getCondition() if isinstance(error, PySparkException) else None
 
 
 def is_missing(error: Exception) -> bool:
-    """Return whether a file may be missing.
+    """Return whether this error may mean that a file is missing.
 
-    The error for a file that cannot be opened is the same.
+    Spark raises the same error for a file that cannot be opened.
     """
     return condition(error) == "PATH_NOT_FOUND" or not _MISSING.isdisjoint(classes(error))
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether the job may not look at a path that may exist."""
+    """Return whether the error means that the job lacks permission for a path. The path may
+    exist.
+    """
     return not is_missing(error) and not _NO_RIGHT.isdisjoint(classes(error))
 
 
 def is_of_a_name(error: Exception) -> bool:
-    """Return whether Hadoop's paths cannot have the name, such as a colon in some file systems."""
+    """Return whether the error means that Hadoop cannot use a name. Some file systems refuse a
+    colon, for example.
+    """
     return "java.net.URISyntaxException" in classes(error)
 
 
 def is_of_no_file(error: Exception) -> bool:
-    """Return whether Spark's driver refused a format, schema or option before reading a file."""
+    """Return whether the error means that Spark's driver refused a format, schema or option before
+    reading a file.
+    """
     return isinstance(error, AnalysisException) and not is_missing(error)
 
 
 def is_of_network(error: Exception) -> bool:
-    """Return whether the cause is the connection to a storage, or the storage's answer."""
+    """Return whether the cause of the error is the connection to a storage, or the storage's
+    answer.
+    """
     return any(map(_NETWORK.fullmatch, classes(error))) and not is_missing(error)
 
 
 def said(error: Exception) -> str:
-    """Return Spark's text about a file and its first cause, in one line, for people only."""
+    """Return the message of Spark's error and of its first cause, in one line. Programs must not
+    parse this text.
+    """
     texts = [str(each.getMessage() or "") for each in _chain(error)] or [str(error)]
     first = next((text for text in texts if _OF_A_FILE.match(text)), texts[0])
     told = _line(first, 300)
@@ -99,10 +113,10 @@ def _chain(error: Exception) -> list[Any]:
 _AT_ONCE = 16
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-"""Errors for a path at which nothing exists."""
+"""Java errors for a path at which nothing exists."""
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
-"""Errors that last until the permissions or the path change. Other errors prove nothing."""
+"""Java errors that last until the permissions or the path change. Other errors may be temporary."""
 
 _NO_RIGHT = frozenset(
     {"org.apache.hadoop.security.AccessControlException", "java.nio.file.AccessDeniedException"}
@@ -112,7 +126,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def is_on_disk(spark: SparkSession, path: str) -> bool:
-    """Return whether this path is on a disk of the driver's machine, as Spark reads it."""
+    """Return whether Spark reads this path from a disk of the driver's machine."""
     if found := _SCHEME.match(path):
         return found[1].lower() == "file"
     default = file_systems(spark).FileSystem.getDefaultUri(configuration(spark))
@@ -120,7 +134,8 @@ def is_on_disk(spark: SparkSession, path: str) -> bool:
 
 
 def place_of_log(spark: SparkSession, log: str | None, checkpoint: str) -> LogPlace:
-    """Return the place of a file log: the user's, or beside the checkpoint if it is on a disk.
+    """Return the folder of a file log. The default is a folder in the checkpoint, if the checkpoint
+    is on a disk.
 
     Raises ValueError, and InvalidOption for a folder that a policy does not allow.
     """
@@ -144,7 +159,9 @@ def place_of_log(spark: SparkSession, log: str | None, checkpoint: str) -> LogPl
 
 
 def qualified(spark: SparkSession, path: str) -> str:
-    """Return the path with a scheme and host; the default is Spark's default file system."""
+    """Return the path with a scheme and host. If the path has none, those of Spark's default file
+    system are used.
+    """
     if _SCHEME.match(path):
         return path
     default = str(file_systems(spark).FileSystem.getDefaultUri(configuration(spark)).toString())
@@ -154,7 +171,7 @@ def qualified(spark: SparkSession, path: str) -> str:
 def has_batches(spark: SparkSession, checkpoint: str) -> bool:
     """Return whether a checkpoint has offsets of a batch.
 
-    Raises py4j's error if it is unreadable.
+    Raises py4j's error if the checkpoint is unreadable.
     """
     path = file_systems(spark).Path(checkpoint.rstrip("/") + "/offsets")
     system = path.getFileSystem(configuration(spark))
@@ -164,10 +181,10 @@ def has_batches(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def is_there(spark: SparkSession, root: str) -> bool:
-    """Return whether a container exists. Lists no folder below it.
+    """Return whether a container exists. Does not list folders below the container's root.
 
-    An empty container without a host counts as missing, because an unmounted folder is empty, too.
-    Raises py4j's error if the state is unknown.
+    An empty container without a host counts as missing, because the folder of an unmounted
+    container is empty. Raises py4j's error if the state is unknown.
     """
     path = file_systems(spark).Path(root)
     system = path.getFileSystem(configuration(spark))
@@ -179,7 +196,8 @@ def is_there(spark: SparkSession, root: str) -> bool:
 def looks(spark: SparkSession, paths: Sequence[str]) -> list[Look]:
     """Return what exists at each of these paths, all on one file system. Opens no file.
 
-    On a disk this asks the operating system, because Java reports every problem as a missing file.
+    For a path on a disk, the function asks the operating system, because Java reports every problem
+    as a missing file.
     """
     if not paths:
         return []
@@ -234,5 +252,5 @@ def file_systems(spark: SparkSession) -> Any:
 
 
 def configuration(spark: SparkSession) -> Any:
-    """Return Hadoop's settings with the session's settings, such as the keys of accounts."""
+    """Return Hadoop's settings combined with the session's settings, such as account keys."""
     return spark._jsparkSession.sessionState().newHadoopConf()

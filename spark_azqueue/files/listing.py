@@ -1,4 +1,6 @@
-"""Listing of the containers, announced in the queue in the form of Event Grid's events."""
+"""Lists the containers, and puts an event for each listed file into the queue, in Event Grid's
+schema.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHUNK = 5_000
-"""Messages per write."""
+"""Number of messages per write."""
 
 SETTLED_S = 3_600.0
-"""Later listings leave out files that changed within this time, in seconds: a file may be
+"""Seconds. Later listings leave out files that changed more recently, because the file may be
 half-written, or its event may still arrive.
 """
 
 
 _PIECES = 16
-"""Pieces in which the driver reads a listing, after the tasks have made all of it."""
+"""Number of pieces in which the driver collects a listing, after Spark's tasks have made the whole
+listing.
+"""
 
 
 class Listed(NamedTuple):
@@ -47,9 +51,11 @@ class Listed(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Times of a listing in seconds: it wants files last changed from `since` to before `until`.
+    """Times of a listing, in seconds since 1970. Files are listed if they last changed at or after
+    `since` and before `until`.
 
-    again: with `allow_overwrites`, files changed since this time are announced again.
+    again: with `allow_overwrites`, the listing sends events again for files that changed since this
+    time.
     """
 
     since: float = 0.0
@@ -58,7 +64,7 @@ class Window(NamedTuple):
 
 
 def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
-    """List the trusted containers with Spark's own reader. Raises its errors and ValueError."""
+    """List the trusted containers with Spark's own reader. Raises Spark's errors and ValueError."""
     for root in rules.roots.values():
         reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         found = reader.option("ignoreMissingFiles", "true").load(spark_path(root, ""))
@@ -76,11 +82,12 @@ def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
 def to_announce(
     found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
 ) -> Iterator[Listed]:
-    """Yield the files of a listing to announce: wanted and not known.
+    """Yield the files of a listing for which an event is needed: wanted files that the memory does
+    not know.
 
-    An empty file has no rows, and a program may still be writing it: its event comes later. For a
-    quarantined file, only a later version is announced. A file with an unreadable name is announced
-    by one listing, so that the file is quarantined.
+    Empty files are left out, because a program may still be writing them, and an event follows. A
+    quarantined file is yielded only if it changed later. A file with an unreadable name is yielded
+    in one listing, so that the file is quarantined.
     """
     for each in found:
         file = File(each.root.name, each.path)
@@ -96,10 +103,10 @@ def to_announce(
 def announce(
     spark: SparkSession, options: Mapping[str, str], queue: str, events: Iterable[str]
 ) -> int:
-    """Put events into the queue, one message each. Returns their number.
+    """Put events into the queue, one event per message. Returns the number of events.
 
-    options: of the source. Raises Spark's error if a write fails; some events may then be
-    announced.
+    options: options of the source. Raises Spark's error if a write fails. In that case, some events
+    may be in the queue.
     """
     target = {**_of_a_sink(options), "queue": queue, "timeToLive": "-1"}
     count, rest = 0, ((event,) for event in events)
@@ -116,7 +123,7 @@ def check_sink(options: Mapping[str, str], queue: str) -> None:
 
 
 def send(spark: SparkSession, options: Mapping[str, str], queue: str, envelopes: list[str]) -> None:
-    """Put texts into a queue. Creates the queue if it is missing."""
+    """Put envelopes into a queue as messages. Creates the queue if it is missing."""
     target = {**_of_a_sink(options), "queue": queue, "createQueue": "true"}
     frame = spark.createDataFrame([(envelope,) for envelope in envelopes], "body STRING")
     frame.write.format("azqueue").mode("append").options(**target).save()
@@ -132,7 +139,9 @@ def event(found: Listed, now: float, sender: str) -> str:
 
 
 def again(event: Announced, root: Root) -> str:
-    """Return an event in Event Grid's schema with the contents of an event from a message."""
+    """Return an event in Event Grid's schema, with the contents of an event that was received in a
+    message.
+    """
     kind = "BlobDeleted" if event.change == "deleted" else "BlobCreated"
     data = {"api": event.api, "eTag": event.etag, "sequencer": event.sequencer}
     return _event(root, event.path, kind, event.at, data)
@@ -153,13 +162,15 @@ def _event(root: Root, path: str, kind: str, at: float, data: Mapping[str, objec
 
 
 OF_BLOBS = frozenset({"blobaccounturl", "secret.blobconnectionstring"})
-"""Options in lower case that source and sink refuse if they use no blobs."""
+"""Options, in lower case, that the source and the sink refuse if they use no blobs."""
 
 _BOTH = {option.name.lower() for option in OPTIONS if option.side is Side.BOTH}
 
 
 def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the source's options that a sink has, too: account, credential, encoding, …"""
+    """Return the source's options that are also options of the sink: account, credential, encoding,
+    …
+    """
     given = {name.lower() for name in options}
     no_blobs = frozenset() if "largebody" in given else OF_BLOBS
     left_out = {"queue", "createqueue", "timetolive", *no_blobs}
@@ -167,7 +178,8 @@ def _of_a_sink(options: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in options.items()
         if name.lower() in _BOTH - left_out
-        # AUTO is for reading only, and reads what a sink writes without this option.
+        # AUTO is for reading only. A source with AUTO can read messages that a sink without this
+        # option writes.
         and (name.lower(), str(value).strip().lower()) != ("messageencoding", "auto")
     }
 
@@ -176,7 +188,7 @@ _AT_ONCE = 8
 
 
 def etags(account: Account, files: Iterable[File]) -> dict[tuple[str, str], str]:
-    """Return the etag of each file, by place and path; a missing file is left out.
+    """Return the etag of each file, by place and path. Missing files are left out.
 
     account: its `url` is the blob endpoint. Raises ServiceError.
     """

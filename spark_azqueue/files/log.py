@@ -1,14 +1,14 @@
 """The file log: lists of batches, written before a file of the list is read.
 
-    batch/<n>      the list of batch n, put only if there is none
+    batch/<n>      the list of batch n, written once
     bad/<n>-<k>    files of list n that were unreadable
     memory/<n>     a snapshot of the memory up to batch n
-    listing/<s>    a listing that began at second s was announced in full
-    begun/begun    when the log began, and settings that may not change since
-    begun/query    Spark's id of the log's query, which its checkpoint has, too
+    listing/<s>    the listing that began at second s has put all its events into the queue
+    begun/begun    when the log began, and settings that must not change afterwards
+    begun/query    Spark's id of the log's query, which is also in the query's checkpoint
     begun/sender   a secret that marks the events of the log's listings
-    newest/<n>     the list of batch n was put, so it has to exist
-    denied/…       a start could not look into a folder: see `denials.py`
+    newest/<n>     a mark that the list of batch n was written, so the list must exist
+    denied/…       a start was denied access to a folder: see `denials.py`
 
 The log makes no decisions. Its methods raise ServiceError if the store fails, LogDamaged for an
 object with changed contents, LogConflict for a log of another kind, account or checkpoint.
@@ -71,7 +71,9 @@ class FileLog(Journal):
     """One log, for one query at a time. `open` reads its contents from the folder."""
 
     def __init__(self, store: LogStore, account: str, memory: Memory) -> None:
-        """account: of the queues. memory: empty; `open` fills it. Sends nothing."""
+        """account: account of the queues. memory: an empty memory, which `open` fills. Sends no
+        request.
+        """
         self.memory = memory
         self.newest = -1
         super().__init__(store, account, "batch")
@@ -83,7 +85,9 @@ class FileLog(Journal):
         self._query: str | None = None
 
     def open(self) -> None:
-        """Read the log's identity, and which files were read. A new folder gets an identity."""
+        """Read the log's identity and the memory of read files. In a new folder, write the
+        identity.
+        """
         super().open()
         self._snapshots = _numbers(self.store.names("memory"))
         if self._snapshots:
@@ -106,7 +110,9 @@ class FileLog(Journal):
 
     @cached_property
     def sender(self) -> str:
-        """The secret that marks the events of this log's listings. The first use makes it."""
+        """The secret that marks the events of this log's listings. The first use creates the
+        secret.
+        """
         found = self._word(objects.SENDER)
         if found is None:
             self._put_word(objects.SENDER, secrets.token_hex(16))
@@ -117,11 +123,11 @@ class FileLog(Journal):
 
     @cached_property
     def denials(self) -> Denials:
-        """The folders that starts could not look into."""
+        """The folders to which starts were denied access."""
         return Denials(self)
 
     def record(self, batch: int) -> FileList | None:
-        """Return the list of this batch; None if there is none."""
+        """Return the list of this batch, or None if the batch has no list."""
         parse = partial(FileList.read, batch=batch)
         return self.read(_batch(batch), objects.LIST_AT_MOST, parse)
 
@@ -135,7 +141,8 @@ class FileLog(Journal):
             raise older_batch(self.where, self.newest, batch)
 
     def claim(self, query: str) -> None:
-        """Raise LogConflict if the log belongs to another query. The first caller gets the log.
+        """Raise LogConflict if the log belongs to another query. The first query that calls `claim`
+        owns the log.
 
         query: Spark's id of the query, which is the same after a restart from the same checkpoint.
         """
@@ -152,7 +159,7 @@ class FileLog(Journal):
         self._check_alone(self.newest)
         record = record._replace(previous=self.newest, at=max(record.at, self._at))
         name, data = _batch(record.batch), record.to_bytes()
-        # An attempt of this same call may have put the list without getting an answer.
+        # An earlier attempt of this call may have written the list without getting an answer.
         if not self.is_ours(name, data):
             raise written_by_another(self.where, record.batch)
         self._check_alone(record.batch)
@@ -166,8 +173,8 @@ class FileLog(Journal):
     def _check_alone(self, newest: int) -> None:
         """Raise LogConflict if there is a list that this run did not write or read.
 
-        If two runs write at the same time, the run that puts its list last sees the other's list
-        here.
+        If two runs write at the same time, the run that writes its list last finds the other run's
+        list here.
         """
         known = {*self._since, newest}
         behind = self._snapshots[-1] if self._snapshots else -1
@@ -176,9 +183,9 @@ class FileLog(Journal):
             raise written_by_another(self.where, max(found))
 
     def put_bad(self, batch: int, aside: Sequence[Quarantined]) -> None:
-        """Record which files of the newest list are unreadable.
+        """Record the unreadable files of the newest list.
 
-        Objects of an earlier run may name files that are missing now because they were read.
+        Objects of an earlier run are kept. `aside` does not repeat their files.
         """
         self._check_alone(self.newest)
         known = self._bad.setdefault(batch, [])
@@ -190,9 +197,10 @@ class FileLog(Journal):
         self.memory.note(self._at, (), _unread(aside), math.inf)
 
     def begun(self, now: Begun, *, resumed: bool) -> Begun:
-        """Return when the log began: the first call decides. now: the values if the log begins now.
+        """Return the start of the log. The first call records it. now: the values to record if the
+        log begins now.
 
-        resumed: the checkpoint has batches already.
+        resumed: True if the checkpoint already has batches.
         """
         found = self._small(_BEGUN, Begun.read)
         if found is None:
@@ -205,11 +213,13 @@ class FileLog(Journal):
         return found
 
     def listed(self) -> float | None:
-        """Return when the newest fully announced listing began; None if there is none."""
+        """Return the time at which the newest complete listing began, or None if there is no
+        complete listing.
+        """
         return max(_numbers(self.store.names("listing")), default=None)
 
     def put_listed(self, at: float) -> None:
-        """Record that the listing that began at this time was announced in full."""
+        """Record that the listing that began at this time has put all its events into the queue."""
         older = self.store.names("listing")
         self.store.put_new(f"listing/{int(at):012d}", objects.small_to_bytes(at=at))
         self.remove(name for name in older if name != f"listing/{int(at):012d}")
@@ -235,7 +245,7 @@ class FileLog(Journal):
         head = SnapshotHead(self.memory.horizon, previous, self._at, self.memory.oldest_event)
         self.store.put_new(f"memory/{self.newest:012d}", framed(_MAGIC, head.to_bytes(), raw))
         self.memory.turn()
-        # The lists up to the previous snapshot, and the snapshots before that.
+        # Remove the lists up to the previous snapshot, and the snapshots before that.
         old = [*_named(self.store, "batch", previous), *_named(self.store, "bad", previous)]
         self.remove([*old, *_named(self.store, "memory", previous - 1)])
         self._bad = {batch: bad for batch, bad in self._bad.items() if batch > previous}
@@ -266,7 +276,7 @@ class FileLog(Journal):
 
 
 def _unread(aside: Sequence[Quarantined]) -> list[File]:
-    """Leave out files whose current version has its own event, and still has to be read."""
+    """Leave out files whose current version still has to be read for its own event."""
     return [each.file for each in aside if each.reason not in (REPLACED, TOO_OLD)]
 
 
@@ -288,7 +298,7 @@ def _named(store: LogStore, folder: str, up_to: int) -> list[str]:
 
 
 def _number(name: str) -> int | None:
-    """Return the number in a name; None for a name that is not the log's."""
+    """Return the number in a name, or None if the name does not belong to the log."""
     if part := tagged_in(name):
         return part.number if part.tag.isdecimal() else None
     return number_in(name)
@@ -298,11 +308,12 @@ LookAt = Callable[[Sequence[File]], Looks]
 
 
 class Means(NamedTuple):
-    """Calls outside of the log while a list is made.
+    """The calls that `list_of` makes outside of the log.
 
-    etags: returns the current version of each file, or None if versions do not matter. look:
-    returns what exists at the path of each file. most: most files of a list. put_back: takes the
-    events of further files, and puts each event into the queue as its own message.
+    etags: function that returns the current etag of each file, or None if etags do not matter.
+    look: function that returns what exists at the path of each file. most: maximum number of files
+    in a list. put_back: function that puts the events of further files into the queue, one event
+    per message.
     """
 
     etags: Callable[[Sequence[File]], Mapping[tuple[str, str], str] | None]
@@ -319,7 +330,8 @@ def list_of(
     means: Means,
     now: float,
 ) -> FileList | None:
-    """Return the list of this batch, and write it to the log; None if the list is empty.
+    """Make the list of this batch, write the list to the log, and return it. Return None if the
+    list is empty.
 
     now: seconds since 1970. Raises the errors of `means`; LogConflict for a log of another
     checkpoint or query; ServiceError.
@@ -343,7 +355,7 @@ def list_of(
     chosen = choose([*sound, *troubled], log.memory, means.etags(sound) if sound else None)
     if chosen.files:
         chosen = looked_at(chosen, means.look(chosen.files))
-    # After the calls that fail during an outage, so that each start does not put back again
+    # Put back after the calls that fail in an outage. Otherwise each start would put back again.
     if rest:
         later = {(file.place, file.path) for file in rest}
         means.put_back([event for event in events if (event.place, event.path) in later])
@@ -358,7 +370,7 @@ def list_of(
 
 
 def _with_room(troubled: Iterable[File]) -> list[File]:
-    """Return the unreadable paths that fit into a list. Anyone may send more unreadable paths."""
+    """Return the unreadable paths that fit into a list. (A sender may send more paths.)"""
     every = [*troubled]
     kept = every[: objects.fitting(every, len(every))]
     if left := len(every) - len(kept):
@@ -374,9 +386,10 @@ def _with_room(troubled: Iterable[File]) -> list[File]:
 def _check_same(
     log: FileLog, rules: Rules, batch: int, found: Sequence[File], record: FileList | None
 ) -> None:
-    """Raise LogConflict if a repeated batch has events of files that are in no list.
+    """Raise LogConflict if a repeated batch has events of files that are not in the batch's list.
 
-    With `allow_overwrites` the check is skipped: the list may have another version than the event.
+    With `allow_overwrites`, the check is skipped, because the version in the list may differ from
+    the version in the event.
     """
     left_out = {(file.place, file.path) for file in record.left_out} if record else set()
     known = [file for file in found if (file.place, file.path) not in left_out]

@@ -1,9 +1,10 @@
 """Memory of the files that were read: a key for each file. No file is read twice.
 
-Keys are evicted by age and number. Evictions move the horizon: an event before the horizon may name
-an evicted file, so its file is not read. So a key is not evicted if that would move the horizon
-past events that still arrive; a listing or a backlog may take days. Equal records in the same order
-give an equal memory.
+Keys are evicted by age and number. The horizon is a time just after the newest evicted key. A file
+whose event is older than the horizon is not read, because the file may have been evicted. So no key
+is evicted whose eviction would move the horizon past events that still arrive. (The events of a
+listing or a backlog may take days to arrive.) If the same records are noted in the same order, the
+memory is the same.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from spark_azqueue.journal.codec import Damaged
 
 DAY_S = 86_400
 SKEW_S = 900
-"""Largest difference between the clocks of service and driver, in seconds."""
+"""Maximum difference between the service's clock and the driver's clock, in seconds."""
 
 LATE_S = 14 * DAY_S
-"""Longest delay of an event: Event Grid retries for a day, and a message lives for a week."""
+"""Maximum age of an event when it is read: Event Grid retries for a day, and a message lives for a
+week.
+"""
 
 MOST_REMEMBERED = 10_000_000
-"""Most files to remember. A snapshot holds a fifth more."""
+"""Maximum number of files to remember. A snapshot has room for a fifth more."""
 
 _KEY = 16
 _ENTRY = _KEY + 8
 
 
 class File(NamedTuple):
-    """A file of a trusted container. at: time of its event, in seconds since 1970."""
+    """A file of a trusted container. at: time of the file's event, in seconds since 1970."""
 
     place: str
     path: str
@@ -39,10 +42,11 @@ class File(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Limits of the memory. age: seconds for which a file is remembered, None: forever.
+    """Limits of the memory. age: seconds for which a file is remembered; None means forever.
 
-    most: files to remember. Two kinds of keys are kept beyond these limits: keys of the last day,
-    and keys newer than the oldest event of this and the previous generation of lists.
+    most: maximum number of files to remember. Two kinds of keys are kept beyond these limits: keys
+    of the last day, and keys newer than the oldest event of this and the previous generation of
+    lists.
     """
 
     age: float | None = None
@@ -53,7 +57,9 @@ class Memory:
     """Keys of files, in the order in which they were remembered."""
 
     def __init__(self, bounds: Bounds, *, allow_overwrites: bool = False) -> None:
-        """allow_overwrites: path and etag identify a file; otherwise the path alone."""
+        """allow_overwrites: if True, path and etag together identify a file; otherwise the path
+        alone does.
+        """
         self.horizon = 0.0
         self._bounds = bounds
         self._overwrites = allow_overwrites
@@ -65,12 +71,14 @@ class Memory:
         return len(self._known)
 
     def knows(self, file: File) -> bool:
-        """Return whether a file was in a list, or this version of it was quarantined."""
+        """Return whether the file was in a list, or whether this version of the file was
+        quarantined.
+        """
         return self._of_list(file) in self._known or _of_version(file) in self._known
 
     def aside_at(self, file: File) -> int | None:
-        """Return the time of the last list in which this path was quarantined; None if there is
-        none.
+        """Return the time of the last list in which this path was quarantined, or None if there is
+        no such list.
         """
         return self._known.get(_of_aside(file))
 
@@ -81,9 +89,10 @@ class Memory:
         aside: Iterable[File],
         oldest: float | None = None,
     ) -> None:
-        """Remember a list and its quarantined files. at: seconds since 1970, never falling.
+        """Remember a list and its quarantined files. at: time of the list, in seconds since 1970,
+        never before an earlier call's time.
 
-        oldest: see `oldest_of`; None: the time of the oldest event.
+        oldest: see `oldest_of`; None means the time of the oldest event.
         """
         files, aside = list(files), list(aside)
         for file in files:
@@ -100,11 +109,11 @@ class Memory:
     def oldest_of(
         self, files: Iterable[File], own: Collection[tuple[str, str]], at: float
     ) -> float:
-        """Return the time from which no key may be evicted while events like these arrive.
+        """Return the time from which on keys must be kept while events such as these arrive.
 
-        own: place and path of files that a listing announced, whose events may wait in the queue
-        for any time. An event of another sender counts as at most as old as Event Grid's events can
-        be.
+        own: place and path of files whose events a listing sent. These events may wait in the queue
+        for any time. The age of an event from another sender is limited to the maximum age of Event
+        Grid's events.
         """
         late = at - LATE_S
         times = (
@@ -120,7 +129,7 @@ class Memory:
 
     @property
     def oldest_event(self) -> float:
-        """Time of the oldest event of this generation; infinite if it has none."""
+        """Time of the oldest event of this generation, or infinity if there is no event."""
         return self._oldest_event
 
     def _forget(self, now: float) -> None:
@@ -145,12 +154,12 @@ class Memory:
         return _key(file, file.etag if self._overwrites else "")
 
     def to_bytes(self) -> bytes:
-        """Return the keys, then their seconds."""
+        """Return the keys, followed by the keys' times in seconds."""
         times = b"".join(at.to_bytes(8, "little") for at in self._known.values())
         return b"".join(self._known) + times
 
     def fill(self, horizon: float, oldest_event: float, data: bytes) -> None:
-        """Load the result of `to_bytes` from the end of a generation. Raises Damaged."""
+        """Load the bytes that `to_bytes` returned at the end of a generation. Raises Damaged."""
         count, rest = divmod(len(data), _ENTRY)
         if rest:
             raise Damaged("it has half of a key")
@@ -166,7 +175,8 @@ def _of_version(file: File) -> bytes:
 
 
 def _of_aside(file: File) -> bytes:
-    return _key(file, "\nset aside")  # an etag has no line break
+    # line breaks separate the parts, because an etag has no line break
+    return _key(file, "\nset aside")
 
 
 def _key(file: File, version: str) -> bytes:

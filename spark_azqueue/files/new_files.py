@@ -35,7 +35,7 @@ __all__ = ["read_new_files"]
 
 
 _FILES_OF_A_MESSAGE = 10
-"""Most files per message, on average. Event Grid puts one event into each message."""
+"""Maximum average number of files per message. Event Grid puts one event into each message."""
 
 
 def read_new_files(
@@ -64,42 +64,45 @@ def read_new_files(
 ) -> StreamingQuery:
     """Start a query that reads each new file of a container once, as Event Grid announces it.
 
-    options: of the source: the account, its credential, and `queue`, the queue of the events.
-        `messageEncoding` is for messages that the query writes.
+    options: options of the source: the account, its credential, and `queue`, the queue of the
+        events. `messageEncoding` is for messages that the query writes.
     trusted: the containers that events may be about, as for `blob_events`. No other file is opened.
-    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tried at
-        the start. Only formats with one schema, such as `text`, need none. Unless `mode` or a
-        column for corrupt records is given, `mode` is FAILFAST: a file with a line that does not
-        fit the schema is quarantined whole.
-    each: called with the rows of a batch of files and the batch's number; with no rows if all its
-        files are missing or broken. After a crash it may be called again with the same number and
-        files: its write then has to replace the earlier write, or has to be skipped.
-    checkpoint: Spark's `checkpointLocation`. Checkpoint and log are outside of the containers.
+    format, schema, reader_options: as in `spark.read.format(…).schema(…).options(…)`, and tested at
+        the start. Formats with only one schema, such as `text`, need no `schema`. The default of
+        `mode` is FAILFAST, unless there is a column for corrupt records: a file with a line that
+        does not fit the schema is quarantined whole.
+    each: function that is called with the rows of a batch of files and the batch's number. There
+        are no rows if all files are missing or broken. After a crash, the function may be called
+        again with the same number and files. Its write then has to replace the earlier write, or
+        to be skipped.
+    checkpoint: Spark's `checkpointLocation`. Checkpoint and log must be outside of the containers.
     log: the folder that records which files were read, as `blob:<container>/<folder>` or
-        `file:/<folder>`. None: the folder `files` in the checkpoint, if that is on a disk of the
-        driver.
-    paths: for texts of `trusted`, where Spark finds the container's files, if not at `abfss://…`,
-        as in ``{"shopdata/landing": "/mnt/landing"}``.
-    include_existing_files: read files, too, that exist before the first start. Later starts do not
+        `file:/<folder>`. None: the folder `files` in the checkpoint, if the checkpoint is on a disk
+        of the driver.
+    paths: for texts of `trusted`, the path of the container's files in Spark, if it is not
+        `abfss://…`, as in ``{"shopdata/landing": "/mnt/landing"}``.
+    include_existing_files: True to also read files from before the first start. Later starts do not
         change this.
-    max_files_per_trigger: most messages in a batch, which has at most ten times as many files.
-    path_glob_filter: one glob for the names of wanted files (not paths).
-    allow_overwrites: read a file again when it was replaced. False: a path is read once. The first
-        start decides.
-    backfill_interval: seconds after which a start or a batch lists the containers for files whose
-        events were lost. None: never.
+    max_files_per_trigger: maximum number of messages in a batch. A batch has at most ten times as
+        many files.
+    path_glob_filter: a glob for the names (not paths) of wanted files.
+    allow_overwrites: True to read a file again when it was replaced. False: a path is read once.
+        The first start decides.
+    backfill_interval: seconds after which a start or a batch lists the containers, to find files
+        whose events were lost. None: never.
     max_file_age: seconds for which a file is remembered, at least 14 days. None: forever.
-    max_files_remembered: number of remembered files, at most 10 million; files of the last day and
-        the last 200 batches come on top. Events older than all remembered files are quarantined.
-    set_aside_queue: another queue for unreadable files and events, each with its reason; created if
-        missing. None: only the log and warnings name them.
-    available_now, processing_time, query_name: of the query.
+    max_files_remembered: number of remembered files, at most 10 million. Files of the last day and
+        of the last 200 batches are also remembered. Files whose events are older than all
+        remembered files are quarantined.
+    set_aside_queue: another queue for unreadable files and events, with the reasons. Created if
+        missing. None: only the log and warnings name such files.
+    available_now, processing_time, query_name: settings of the query.
 
-    Returns the query, after the first listing is announced in the queue. A restart with the same
-    arguments continues: `checkpoint` and `log` have the whole state. Raises ValueError for invalid
-    arguments (InvalidOption for `options`), and Spark's errors for a format, schema or option that
-    it refuses, before anything is sent; ServiceError, LogConflict, LogDamaged for the log; Spark's
-    errors and ValueError for the listing.
+    Returns the query, after the events of the first listing are in the queue. A restart with the
+    same arguments continues, because `checkpoint` and `log` have the whole state. Before anything
+    is sent, raises ValueError for invalid arguments (InvalidOption for `options`), and Spark's
+    errors for a format, schema or option. The log may raise ServiceError, LogConflict or
+    LogDamaged. The listing may raise Spark's errors and ValueError.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ValueError(
@@ -168,10 +171,11 @@ def read_new_files(
 
 
 def _of_the_source(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without an encoding and, unless the source uses blobs, a blob account.
+    """Return the options without `messageEncoding`, and without the options of a blob account
+    unless the source uses blobs.
 
-    The source reads bodies in either encoding. With a fixed encoding, one body in the other would
-    stop the query for good.
+    So the source reads bodies in either encoding. With a fixed encoding, one body in the other
+    encoding would stop the query permanently.
     """
     uses_blobs = {"largebody", "writeaheadlog"} & {name.lower() for name in options}
     left_out = {"messageencoding"} if uses_blobs else {"messageencoding", *OF_BLOBS}

@@ -1,4 +1,4 @@
-"""Use of Spark's readers: the rows of a list of files, and the unreadable files with reasons."""
+"""Reads a list of files with Spark's readers. Finds the unreadable files, with reasons."""
 
 from __future__ import annotations
 
@@ -33,21 +33,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NEVER_SILENTLY = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Overrides of session settings with which Spark would silently leave out files."""
+"""Reader options that override session settings with which Spark would silently leave out files."""
 
 _OF_A_LOOK = {**_NEVER_SILENTLY, "recursiveFileLookup": "true"}
-"""Without columns from the names of subfolders, which may not fit together."""
+"""Reader options for a check of paths. No columns come from names of subfolders, because those may
+contradict each other.
+"""
 
 _AT_ONCE = 16
 
 _CORRUPT = "_corrupt_record"
 
 _STEP = 50
-"""Least unreadable files that are reported at once."""
+"""Minimum number of unreadable files that are reported in one step."""
 
 _READS = 2
-"""Number of times that a file's bytes must be readable and its format unreadable until the file
-counts as broken.
+"""Number of attempts. A file counts as broken if its bytes were readable, but its format was not,
+in this many attempts.
 """
 
 
@@ -63,10 +65,10 @@ class Files:
         is_there: Callable[[SparkSession, str], bool] = is_there,
         looks: Callable[[SparkSession, Sequence[str]], Sequence[Look]] = looks,
     ) -> None:
-        """options: of Spark's reader. See `read_new_files` for their defaults.
+        """options: options of Spark's reader. See `read_new_files` for the defaults.
 
-        is_there: returns whether Spark finds a container at a path. looks: returns what exists at
-        each path.
+        is_there: function that returns whether Spark finds a container at a path. looks: function
+        that returns what exists at each path.
         """
         self._roots = roots
         self._format = file_format
@@ -84,7 +86,7 @@ class Files:
 
         Raises Spark's error if one is wrong.
 
-        Raises ValueError if a schema is needed and missing.
+        Raises ValueError if the format needs a schema and no schema is given.
         """
         error = failure(lambda: _through(self._reader(spark).load([])))
         if error is None or "path" in str(error).partition("\n")[0].lower():
@@ -118,11 +120,11 @@ class Files:
     def look(self, spark: SparkSession, files: Sequence[File], *, or_denied: bool = False) -> Looks:
         """Return what exists at the path of each file now. Opens no file.
 
-        A file counts as missing only if its container exists before and after a second look.
-        or_denied: return DENIED for a path that the job may not look at, if it may look elsewhere
-        in the container. Raises FileNotFoundError if the container is missing, OSError if the state
-        of a path is unknown, and Spark's error if the state of a container is unknown. A later call
-        may succeed.
+        A file counts as missing only if a second check does not find it, and if its container
+        exists before and after this check. or_denied: True to return DENIED for a path if the job
+        lacks permission for this path, but not for the whole container. Raises FileNotFoundError if
+        the container is missing. Raises OSError if the state of a path is unknown, and Spark's
+        error if the state of a container is unknown. A later call may succeed.
         """
         found = self._look(spark, files)
         for again in (True, False):
@@ -149,8 +151,8 @@ class Files:
         return found
 
     def _is_elsewhere(self, spark: SparkSession, file: File, found: Looks) -> bool:
-        """Return whether the job may look at other paths of the container, so only a folder is
-        denied.
+        """Return whether the job has permission for other paths of the container. If so, only a
+        folder is denied.
         """
         seen = (Look.FILE, Look.EMPTY, Look.NO_FILE)
         if any(place == file.place and look in seen for (place, _), look in found.items()):
@@ -161,10 +163,11 @@ class Files:
     def _look_by_spark(
         self, spark: SparkSession, root: Root, files: Sequence[File], before: Mapping[str, Look]
     ) -> dict[str, Look]:
-        """Return what exists, by Spark's reader, which may have credentials that Hadoop here lacks.
+        """Check paths with Spark's reader, which may have credentials that Hadoop in this process
+        lacks.
 
-        If the look at all files fails, each file is looked at alone. before: Hadoop's results.
-        Raises OSError if Spark cannot tell either.
+        If the check of all files together fails, each file is checked alone. before: Hadoop's
+        results. Raises OSError if Spark's reader cannot determine the state either.
         """
         whole = spark.read.format("binaryFile").options(**_OF_A_LOOK)
         on_disk = is_on_disk(spark, root.spark)
@@ -177,7 +180,7 @@ class Files:
                 return Look.NO_NAME
             if condition(error) == "PATH_NOT_FOUND" and not on_disk:
                 return Look.GONE
-            # For a denied path on a disk Java reports a missing path, too.
+            # For a path on a disk, Java reports a denied path as missing.
             if is_denied(error) or (on_disk and before[file.path] is Look.DENIED):
                 return Look.DENIED
             raise _unknown(file, said(error)) from error
@@ -195,7 +198,7 @@ class Files:
     ) -> dict[str, Look]:
         """Return what exists at these paths, which all exist.
 
-        An empty file or folder has no row.
+        Spark returns no row for an empty file or folder.
         """
         asked = {file.path for file in files}
         found, strange = dict.fromkeys(asked, Look.EMPTY), ""
@@ -215,10 +218,11 @@ class Files:
         return found
 
     def unreadable(self, spark: SparkSession, files: Sequence[File]) -> Iterator[list[Quarantined]]:
-        """Yield the unreadable files: files that changed, otherwise files whose read fails.
+        """Yield the unreadable files. If files changed, yields these files, otherwise the files
+        that Spark cannot read.
 
-        Yields them in steps, none if all can be read. Raises Spark's error if the storage is
-        unreadable, or if the cause is not a file.
+        Yields files in steps, and nothing if all files are readable. Raises Spark's error if the
+        storage is unreadable, or if the cause is not a file.
         """
         if found := changed(files, self.look(spark, files)):
             yield found
@@ -241,11 +245,11 @@ class Files:
         return error
 
     def _why(self, spark: SparkSession, file: File) -> str | None:
-        """Return why a file is unreadable; None if it is readable now.
+        """Return the reason why a file is unreadable, or None if the file is readable now.
 
         Raises if the file is not the cause.
 
-        A storage may fail and recover at any time, so one read proves little.
+        One failed read is not proof, because a storage may fail and recover at any time.
         """
         error: Exception | None = None
         for _ in range(_READS):
@@ -261,7 +265,7 @@ class Files:
         return f"the file cannot be read as {self._format}: {said(error)}" if error else None
 
     def _trouble(self, spark: SparkSession, file: File) -> Exception | None:
-        """Return Spark's error when it reads the bytes of a file."""
+        """Return the error that Spark raises when it reads the bytes of a file."""
         whole = spark.read.format("binaryFile").options(**_NEVER_SILENTLY)
         return failure(lambda: _through(whole.load(self._paths([file])).select("content")))
 
@@ -282,7 +286,9 @@ class Files:
             )
 
     def _is_there_by_spark(self, spark: SparkSession, root: Root, looks: Looks) -> bool:
-        """Return whether Spark's reader sees another path of the container, or a listing of it."""
+        """Return whether Spark's reader finds another path of the container, or can list the
+        container.
+        """
         other = (
             path
             for (place, path), look in looks.items()
@@ -310,7 +316,7 @@ def _unknown(file: File, why: str) -> OSError:
 
 
 def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]) -> Iterator[T]:
-    """Yield the items that fail, found by trying halves."""
+    """Find the items that fail by testing halves of the list, and yield them."""
     if not items or fails(items) is None:
         return
     if len(items) == 1:
@@ -322,7 +328,7 @@ def failing(items: Sequence[T], fails: Callable[[Sequence[T]], Exception | None]
 
 
 def failure(act: Callable[[], object]) -> Exception | None:
-    """Return Spark's error of this act; None if it succeeds. Other errors are raised."""
+    """Call `act`. Return Spark's error, or None if the call succeeds. Other errors are raised."""
     try:
         act()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The objects of a file log: conversion to bytes, and back with every value checked."""
+"""Converts the objects of a file log to bytes and back. Every value that is read is checked."""
 
 from __future__ import annotations
 
@@ -25,23 +25,26 @@ from .memory import File
 from .rules import PLACE, trouble_with
 
 LIST_AT_MOST = 128 * 2**20
-"""Most bytes of an object with a list."""
+"""Maximum size of an object with a list, in bytes."""
 
 BAD_AT_MOST = 32 * 2**20
-"""Most bytes of an object with unreadable files. A list may have several such objects."""
+"""Maximum size, in bytes, of an object with unreadable files. A list may have several such objects.
+"""
 
 SMALL_AT_MOST = 4_096
-"""Most bytes of every other object, and of a snapshot's head."""
+"""Maximum size of every other object, and of a snapshot's head, in bytes."""
 
 _MOST_FILES = 1_000_000
 _MOST_VALUES = 6 * _MOST_FILES + 100
-"""Most values of a list, as JSON: a quarantined file is an array of five."""
+"""Maximum number of JSON values in a list. A quarantined file is an array of five values."""
 
 _SHARE = 56 * 2**20
-"""Most bytes of a list for files that are looked at, and again for unreadable paths."""
+"""Maximum number of bytes of a list for readable paths. The same number applies to unreadable
+paths.
+"""
 
 _REASON = 150
-"""Bytes for the reason why a file was not read, and for separators."""
+"""Number of bytes for the reason why a file was not read, and for separators."""
 
 _STEP = 2**20
 SENDER, QUERY = "sender", "query"
@@ -51,14 +54,15 @@ _WORDS = {SENDER: re.compile(r"[0-9a-f]{32}"), QUERY: re.compile(r"[0-9a-f-]{1,6
 
 
 class FileList(NamedTuple):
-    """The list of a batch. previous: the number of the list before, -1 if it is the first.
+    """The list of a batch. previous: number of the previous list, or -1 for the first list.
 
-    at: when it was made, in seconds since 1970. aside: files that were quarantined from the start.
+    at: time when the list was made, in seconds since 1970. aside: files that were already
+    quarantined at that time.
 
-    left_out: files that were ignored, and are not remembered. oldest: see `Memory.oldest_of`; None:
-    unknown. put_back: place and path of the first file for which the list had no room, and the
-    number of such files, which all follow it in the order of candidates. These three fields are
-    optional in an object.
+    left_out: files that were ignored and are not remembered. oldest: see `Memory.oldest_of`; None
+    means unknown. put_back: place and path of the first file for which the list had no room, and
+    the number of such files. In the order of candidates, the other files without room follow this
+    file. The fields left_out, oldest and put_back are optional in an object.
     """
 
     batch: int
@@ -71,7 +75,7 @@ class FileList(NamedTuple):
     put_back: tuple[str, str, int] | None = None
 
     def to_bytes(self) -> bytes:
-        """Return the object to store. Raises ValueError if the object could not be read again."""
+        """Return the bytes to store. Raises ValueError if `read` would refuse these bytes."""
         value = {
             "version": 1,
             "batch": self.batch,
@@ -115,7 +119,7 @@ class FileList(NamedTuple):
 
 
 def fitting(files: Sequence[File], most: int) -> int:
-    """Return how many of the first files, at most `most`, fit into half of a list."""
+    """Return the number of leading files that fit into half of a list, at most `most`."""
     size, most = 0, min(most, _MOST_FILES // 2)
     for count, file in enumerate(files[:most]):
         size += len(json.dumps(file)) + _REASON
@@ -125,7 +129,9 @@ def fitting(files: Sequence[File], most: int) -> int:
 
 
 def bad_to_bytes(aside: Sequence[Quarantined]) -> list[bytes]:
-    """Return objects with unreadable files of a list. Raises ValueError as `to_bytes` does."""
+    """Return the bytes of objects with the unreadable files of a list. Raises ValueError as
+    `to_bytes` does.
+    """
     data = sealed({"version": 1, "aside": _asides(aside)})
     if len(data) > BAD_AT_MOST:
         half = len(aside) // 2
@@ -134,12 +140,14 @@ def bad_to_bytes(aside: Sequence[Quarantined]) -> list[bytes]:
 
 
 def read_bad(data: bytes) -> list[Quarantined]:
-    """Parse such an object. Raises Damaged."""
+    """Parse an object with unreadable files. Raises Damaged."""
     return _read_asides(_unsealed(data))
 
 
 class Begun(NamedTuple):
-    """When a log began, whether it wants older files, and if it reads a replaced file again."""
+    """Start time of a log, and two settings: whether older files are read, and whether a replaced
+    file is read again.
+    """
 
     at: float
     existing: bool = True
@@ -161,17 +169,21 @@ class Begun(NamedTuple):
 
 
 def small_to_bytes(**values: Any) -> bytes:
-    """Return a small object, such as for a listing's start, the newest list, a secret or an id."""
+    """Return the bytes of a small object, such as the object for a listing, the newest list, a
+    secret or an id.
+    """
     return sealed({"version": 1, **values})
 
 
 def word_to_bytes(name: str, word: str) -> bytes:
-    """Return a small object with one text. Raises ValueError if it could not be read again."""
+    """Return the bytes of a small object with one text. Raises ValueError if `read_word` would
+    refuse these bytes.
+    """
     return _readable(small_to_bytes(**{name: word}), lambda data: read_word(data, name))
 
 
 def read_word(data: bytes, name: str) -> str:
-    """Parse the text of such an object. Raises Damaged. name: `SENDER` or `QUERY`."""
+    """Parse a small object with one text. Raises Damaged. name: `SENDER` or `QUERY`."""
     found = text(_unsealed(data), name)
     if not _WORDS[name].fullmatch(found):
         raise Damaged(f"'{name}' is not valid")
@@ -179,9 +191,10 @@ def read_word(data: bytes, name: str) -> str:
 
 
 class SnapshotHead(NamedTuple):
-    """Head of a snapshot. previous: the number of the snapshot before, -1 for none.
+    """Head of a snapshot. previous: number of the previous snapshot, or -1 if there is none.
 
-    at: the time of its newest list. oldest_event: of its generation, infinite if there is none.
+    at: time of the snapshot's newest list. oldest_event: time of the oldest event of the snapshot's
+    generation, or infinity if there is no event.
     """
 
     horizon: float
@@ -209,7 +222,7 @@ class SnapshotHead(NamedTuple):
 
 
 def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
-    """Return these bytes. Raises ValueError if they cannot be read again."""
+    """Return these bytes. Raises ValueError if `read` refuses them."""
     try:
         read(data)
     except Damaged as error:
@@ -218,7 +231,7 @@ def _readable(data: bytes, read: Callable[[bytes], object]) -> bytes:
 
 
 def _check_values(data: bytes) -> None:
-    """Raise Damaged for JSON of more values than a list has.
+    """Raise Damaged for JSON with more values than a list may have.
 
     A value of two bytes takes up to seventy bytes of memory, so values are counted before parsing.
     """
@@ -226,7 +239,7 @@ def _check_values(data: bytes) -> None:
         return
     bare = data.replace(rb"\\", b"").replace(
         rb"\"", b""
-    )  # then every quotation mark begins or ends a text
+    )  # after this, every quotation mark begins or ends a string
     count, in_text = 0, False
     for at in range(0, len(bare), _STEP):
         pieces = bare[at : at + _STEP].split(b'"')

@@ -1,4 +1,4 @@
-"""Errors of a file log in words. `where`: its folder."""
+"""Functions that make the errors of a file log. `where`: folder of the log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spark_azqueue.errors import LogConflict
 
 
 def files_not_trusted(where: str, batch: int, place: str) -> LogConflict:
-    """Make the error for a list with files of a place that the options no longer name."""
+    """Make the error for a list with files of a container that `trusted` no longer names."""
     return LogConflict(
         f"the list of batch {batch} in the file log {where} has files of"
         f" {place}, which 'trusted' no longer names: name it until the"
@@ -15,7 +15,7 @@ def files_not_trusted(where: str, batch: int, place: str) -> LogConflict:
 
 
 def older_batch(where: str, newest: int, batch: int) -> LogConflict:
-    """Make the error for a query at a batch below the newest list."""
+    """Make the error for a batch that is older than the newest list."""
     return LogConflict(
         f"the file log {where} has lists up to batch {newest}, and the query is"
         f" at batch {batch}: its checkpoint is another one, or was rolled back. Use the"
@@ -42,7 +42,7 @@ def written_by_another(where: str, batch: int) -> LogConflict:
 
 
 def new_log_of_used_checkpoint(where: str) -> LogConflict:
-    """Make the error for a log without a list, while the checkpoint has batches."""
+    """Make the error for a log without a list if the checkpoint has batches."""
     return LogConflict(
         f"the file log {where} is new, but the checkpoint has batches already, so"
         " what they read is not known: restore the log, or name the one that belongs"
@@ -60,7 +60,9 @@ def other_overwrites(where: str, allowed: bool) -> LogConflict:
 
 
 def files_not_listed(where: str, batch: int, count: int, example: str) -> LogConflict:
-    """Make the error for a repeated batch with files that its list lacks. example: a path."""
+    """Make the error for a repeated batch that has files which the batch's list lacks. example:
+    path of such a file.
+    """
     return LogConflict(
         f"the list of batch {batch} in the file log {where} does not have {count:,}"
         f" files that the batch has events of, such as {example!r}. If trusted or"

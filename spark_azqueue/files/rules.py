@@ -18,9 +18,9 @@ _PARTS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(/.*)", re.DO
 
 
 class Root(NamedTuple):
-    """A trusted container. name: "account/container". spark: path of its files in Spark.
+    """A trusted container. name: "account/container". spark: path of the container in Spark.
 
-    https: beginning of its blobs' URLs. Both paths end with a slash.
+    https: URL of the container. Path and URL end with a slash.
     """
 
     name: str
@@ -30,7 +30,9 @@ class Root(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Rules of a query. roots: by name. wanted: glob for names of files; None: every name."""
+    """Rules of a query. roots: trusted containers by name. wanted: glob for names of files; None
+    means every name.
+    """
 
     roots: Mapping[str, Root]
     wanted: Glob | None = None
@@ -97,17 +99,17 @@ def is_hidden(path: str) -> bool:
 _LEADS_OUT = re.compile(
     r"\A/|(?:\A|/)\.{1,2}(?:/|\Z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]|%(?:25)*(?:2f|5c)", re.I
 )
-"""As in `blob_events`, and encoded slashes, because a reader that decodes twice would see another
-path.
+"""Matches the same paths as in `blob_events`, and also encoded slashes, because a reader that
+decodes twice would see another path.
 """
 
 
 LONGEST = 1_024
-"""Most characters of a blob's name, by the service's rule."""
+"""Maximum length of a blob's name in characters, by the service's rule."""
 
 
 def trouble_with(path: str) -> str | None:
-    """Return why Spark cannot read this path; None if it can."""
+    """Return the reason why Spark cannot read this path, or None if Spark can."""
     if len(path) > LONGEST:
         return "the path is longer than a blob's name can be"
     if _LEADS_OUT.search(path):
@@ -118,7 +120,9 @@ def trouble_with(path: str) -> str | None:
 
 
 def folder_of(path: str) -> str:
-    """Return the first folder of a path in its container; the path itself if it has no folder."""
+    """Return the first folder of a path in its container. If the path has no folder, return the
+    path.
+    """
     return path.partition("/")[0]
 
 
@@ -128,7 +132,7 @@ def cut(path: str) -> str:
 
 
 def spark_path(root: Root, path: str) -> str:
-    """Return the path for Spark's readers, with characters of patterns escaped."""
+    """Return the path for Spark's readers, with glob characters escaped."""
     return re.sub(r"([*?{}\[\]])", r"\\\1", root.spark + path)
 
 
@@ -138,14 +142,18 @@ def path_on(path: str) -> str:
 
 
 def may_be_a_mount(root: Root) -> bool:
-    """Return whether an empty folder may be a container that is not mounted: it has no host."""
+    """Return whether an empty folder may be a container that is not mounted. True if the path has
+    no host.
+    """
     return not _parts(root.spark)[1]
 
 
 def path_below(root: Root, found: str) -> str | None:
-    """Return the path of a listed file below its root; None if the file is not below.
+    """Return the path of a listed file relative to its root, or None if the file is not below the
+    root.
 
-    A root without a scheme or host matches any scheme or host, as of Spark's default file system.
+    A root without a scheme or host matches any scheme or host, because Spark adds those of its
+    default file system.
     """
     wanted, there = _parts(root.spark), _parts(found)
     same = all(
@@ -155,7 +163,7 @@ def path_below(root: Root, found: str) -> str | None:
 
 
 def is_inside(root: Root, path: str) -> bool:
-    """Return whether a path of Spark is the path of a container, or below it.
+    """Return whether a path in Spark is the path of a container, or is below that path.
 
     If one path has no scheme, it matches any scheme.
     """

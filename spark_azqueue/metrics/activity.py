@@ -1,4 +1,4 @@
-"""Tracking of running queries by their start events, so even before they have metrics."""
+"""Tracks running queries by their start events, which precede their first metrics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_AT_MOST = 100
-"""Most queries that are kept although they ended before their first metrics."""
+"""Maximum number of queries that are kept although they ended before their first metrics."""
 
 
 class QueryState(NamedTuple):
-    """State of a query, from its start events and its end events only.
+    """State of a query, derived only from its start and end events.
 
-    active: the query runs. failed: the query does not run, and its newest run failed. failures:
-    number of failed runs since the listener was made. started: when the newest run started, in
-    seconds since 1970; None if that was before the listener.
+    active: True if the query runs. failed: True if the query does not run and its newest run
+    failed. failures: number of failed runs since the listener was made. started: time when the
+    newest run started, in seconds since 1970; None if the run started before the listener was made.
     """
 
     active: bool
@@ -31,10 +31,11 @@ class Activity:
         self._runs: dict[str, str] = {}  # run id -> query
         self._others: set[str] = set()  # runs that read no queue
         self._ended_early: OrderedDict[str, None] = OrderedDict()
-        self._known: dict[str, QueryState] = {}  # by query; `active` is not kept up to date
+        # by query; the field `active` of these values is not kept up to date
+        self._known: dict[str, QueryState] = {}
 
     def started(self, run: str, query: str, at: float, *, reads_queues: bool) -> None:
-        """Note a start, at this time in seconds since 1970.
+        """Record the start of a run. at: seconds since 1970.
 
         reads_queues: False if the query certainly reads no queue.
         """
@@ -46,22 +47,22 @@ class Activity:
         self._ended_early.pop(query, None)
 
     def knows(self, run: str) -> bool:
-        """True if this run started, or had metrics, and has not ended."""
+        """True if this run started or has metrics, and has not ended."""
         return run in self._runs
 
     def has_metrics(self, run: str, query: str) -> None:
-        """Note that the run is active and reads queues. The run may have started before the
-        listener.
+        """Record that the run is active and reads queues. The run may have started before the
+        listener was made.
         """
         self._runs[run] = query
         self._others.discard(run)
 
     def reads_no_queue(self, run: str) -> None:
-        """Note that the run's progress names no queue."""
+        """Record that the run's progress names no queue."""
         self._others.add(run)
 
     def ended(self, run: str, known: Iterable[str], *, failed: bool) -> None:
-        """Note an end. known: the queries with metrics, which need not be kept here."""
+        """Record the end of a run. known: the queries with metrics, which need not be kept here."""
         query = self._runs.pop(run, None)
         if query and run not in self._others:
             if failed:
@@ -81,7 +82,9 @@ class Activity:
         return {query for run, query in self._runs.items() if run not in self._others}
 
     def of_all(self, known: Iterable[str]) -> dict[str, QueryState]:
-        """Return the state of each query, with metrics or without any yet."""
+        """Return the state of each query, even of queries without metrics. known: the queries with
+        metrics.
+        """
         running, found = self.running, {}
         for each in (*known, *self._ended_early, *sorted(running)):
             active, state = each in running, self._state(each)

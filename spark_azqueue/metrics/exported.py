@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Snapshot(NamedTuple):
     """Current values: the state of each query, each query's newest metrics, and its queues.
 
-    newest: with the counters of all runs of a query added up, because several runs may begin
-    between two reads of an exporter. watched: backlog and age of queues, read without a running
-    query. rates: messages per second, for queries that have a rate.
+    newest: each query's newest metrics. Their counters are sums over all runs of the query, because
+    several runs may begin between two reads of an exporter. watched: backlog and age of queues,
+    read without a running query. rates: messages per second, for queries that have a rate.
     """
 
     states: Mapping[str, QueryState]
@@ -47,12 +47,12 @@ class Snapshot(NamedTuple):
         )
 
     def active(self, query: str) -> QueryMetrics | None:
-        """Return the newest metrics of a query if it runs."""
+        """Return the newest metrics of a query, or None if the query does not run."""
         state = self.states.get(query)
         return self.newest.get(query) if state and state.active else None
 
     def held(self, query: str) -> int:
-        """Return the number of messages that the query has leased, 0 if unknown."""
+        """Return the number of messages that the query has leased, or 0 if unknown."""
         metrics = self.active(query)
         return metrics.held or 0 if metrics else 0
 
@@ -62,11 +62,12 @@ Samples = Iterator[tuple[Labels, float]]
 
 
 class Metric(NamedTuple):
-    """One exported metric. samples: yields the values of the labels, and the metric's value.
+    """One exported metric. samples: function that yields the values of the labels, with the
+    metric's value.
 
-    Gauges exist while the query runs, or its queues are watched. Counters stay when the query has
-    ended, and continue in its next run in this process. (Prometheus's client adds `_total` to a
-    counter's name.)
+    Gauges are exported while the query runs or its queues are watched. Counters remain after the
+    query has ended, and continue in the query's next run in this process. (Prometheus's client adds
+    `_total` to a counter's name.)
     """
 
     name: str
@@ -78,7 +79,9 @@ class Metric(NamedTuple):
 
 
 class HistogramMetric(NamedTuple):
-    """A histogram, which stays like a counter. samples: yields the labels, and the histogram."""
+    """An exported histogram, which remains after the query has ended, like a counter. samples:
+    function that yields the labels with the histogram.
+    """
 
     name: str
     meaning: str
@@ -90,13 +93,15 @@ class HistogramMetric(NamedTuple):
 
 
 def _of_state(read: Callable[[QueryState], float | None], now: Snapshot) -> Samples:
-    """Yield values from the query's start on, even before the first metrics."""
+    """Yield values for each query from its start, even before its first metrics."""
     for query, state in now.states.items():
         yield from _each(query, read(state))
 
 
 def _gauge(field: str, seen: Callable[[Snapshot, str], Any] | None, now: Snapshot) -> Samples:
-    """Yield values while the query runs. seen: value from the queues, newer than the report."""
+    """Yield values for each query that runs or whose queues are watched. seen: function that
+    returns a value read from the queues. This value is newer than the report.
+    """
     for query in {**now.newest, **now.watched}:
         value = seen(now, query) if seen and query in now.watched else None
         if value is None and (metrics := now.active(query)):
@@ -105,7 +110,9 @@ def _gauge(field: str, seen: Callable[[Snapshot, str], Any] | None, now: Snapsho
 
 
 def _counter(read: Callable[[QueryMetrics], Any], now: Snapshot) -> Samples:
-    """Yield counters from the query's start on, at 0, so that exporters see the first increase."""
+    """Yield counters for each query from its start, with the value 0, so that exporters see the
+    first increase.
+    """
     for query in {**now.states, **now.newest}:
         metrics = now.newest.get(query)
         yield from _each(query, read(metrics) if metrics else 0)
@@ -129,8 +136,8 @@ def _each(query: str, value: Any) -> Samples:
 
 
 def _expiry(now: Snapshot, query: str) -> float | None:
-    """Return the seconds until the first message expires, of the readable ones and the newest
-    batch.
+    """Return the seconds until the first message expires, among the visible messages and those of
+    the newest batch.
     """
     metrics = now.active(query)
     known: list[float] = [*now.watched[query].expires.values()]
@@ -169,7 +176,7 @@ _SEEN: Mapping[str, Callable[[Snapshot, str], Any]] = {
     "head_seconds": lambda now, query: now.watched[query].heads or None,
     "expires_seconds": _expiry,
 }
-"""Values that a read of the queues returns newer than the last report of the query."""
+"""Metrics for which a read of the queues returns a newer value than the query's last report."""
 
 
 def _states() -> Iterator[Metric]:

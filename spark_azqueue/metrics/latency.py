@@ -1,7 +1,7 @@
-"""Latencies as histograms with fixed buckets, so that the histograms of runs and sources can be
-added up.
+"""Latencies as histograms with fixed buckets, so that histograms of runs and sources can be added.
 
-Pure. Each latency is measured in one process; only counts per bucket are sent to others.
+Pure functions. Each latency is measured in one process. Only counts per bucket are sent to other
+processes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ AGES: Bounds = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 43_200
 """Buckets for ages of messages, in seconds: from a second to three days."""
 
 REQUESTS: Bounds = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Buckets for requests, as OpenTelemetry's conventions for messaging advise."""
+"""Buckets for durations of requests, as recommended by OpenTelemetry's conventions for
+messaging.
+"""
 
 BATCHES: Bounds = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600)
 
 DELIVERY, COMMIT, BATCH = "delivery", "commit", "batch"
-"""Names of latencies: the age of messages when they are put into a batch, and when the commit of
-their batch is known; and the durations of batches. All other names are kinds of requests, for
-failed ones with an error after a space: "delete 503".
+"""Names of latencies: the age of messages when they are put into a batch, the age of messages when
+the source learns of their batch's commit, and the duration of batches. All other names are kinds of
+requests. For a failed request, an error follows after a space: "delete 503".
 """
 
 NO_ANSWER, OTHER = "no_answer", "_OTHER"
@@ -37,13 +39,15 @@ _MOST = 2**63 - 1
 
 
 def bounds_of(name: str) -> Bounds:
-    """Return the upper bounds of this latency's buckets, except the last, which has none."""
+    """Return the upper bounds of this latency's buckets. The last bucket has no upper bound."""
     return {DELIVERY: AGES, COMMIT: AGES, BATCH: BATCHES}.get(name, REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts per bucket, one more than bounds, and the sum of all values (total_ms)."""
+    """Counts per bucket, and the sum of all values (total_ms). There is one more bucket than
+    bounds.
+    """
 
     bounds: Bounds
     counts: tuple[int, ...]
@@ -61,14 +65,18 @@ class Histogram:
 
     @property
     def cumulative(self) -> list[tuple[str, int]]:
-        """The buckets of Prometheus: the upper bound, and the number of values up to it."""
+        """The buckets in Prometheus's form: each upper bound, with the number of values up to this
+        bound.
+        """
         names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
         return list(zip(names, accumulate(self.counts), strict=True))
 
     def quantile(self, share: float) -> float | None:
-        """Return an estimate of the quantile for this share (0 to 1); None without values.
+        """Return an estimate of the quantile for this share (0 to 1), or None if there are no
+        values.
 
-        Values count as spread evenly within a bucket, as in Prometheus's `histogram_quantile`.
+        The estimate assumes that values are evenly distributed within a bucket, as in Prometheus's
+        `histogram_quantile`.
         """
         wanted, below = share * self.count, 0
         if not self.count:
@@ -88,8 +96,8 @@ class Histogram:
         )
 
     def since(self, before: Histogram | None) -> Histogram:
-        """Return the values since `before`; all values if `before` is not an earlier state of this
-        one.
+        """Return the values since `before`. If `before` is not an earlier state of this histogram,
+        return all values.
         """
         if before is None:
             return self
@@ -98,10 +106,11 @@ class Histogram:
         return self if min(*counts, total_ms) < 0 else Histogram(self.bounds, counts, total_ms)
 
     def values(self) -> list[tuple[float, int]]:
-        """Return values with the same buckets and the same sum, each with its number.
+        """Return representative values with the same buckets and the same sum. Each value has the
+        number of its occurrences.
 
-        In each bucket they are at the same part of its width; above the last bound they are at that
-        bound, or as far above it as the sum requires.
+        In each bucket, the value is at the same fraction of the bucket's width. In the last bucket,
+        the value is the last bound, or as much greater as the sum requires.
         """
         least = sum(low * n for low, n in zip((0.0, *self.bounds), self.counts, strict=True))
         widths = [high - low for low, high in zip((0.0, *self.bounds), self.bounds, strict=False)]
@@ -116,13 +125,13 @@ class Histogram:
         return found
 
     def to_json(self) -> list[int]:
-        """Return the sum in milliseconds, and the counts without zeros at their end."""
+        """Return the sum in milliseconds, and the counts without trailing zeros."""
         last = max((place for place, count in enumerate(self.counts, 1) if count), default=0)
         return [self.total_ms, *self.counts[:last]]
 
     @classmethod
     def from_json(cls, value: Any, bounds: Bounds) -> Histogram:
-        """Parse a histogram. Raises TypeError or ValueError for another value."""
+        """Parse a histogram. Raises TypeError or ValueError if the value is not a histogram."""
         total_ms, *counts = value
         missing = len(bounds) + 1 - len(counts)
         for each in (total_ms, *counts):
@@ -137,7 +146,7 @@ Latencies = Mapping[str, Histogram]
 
 
 def added(one: Latencies, other: Latencies) -> dict[str, Histogram]:
-    """Return the sums of the histograms, by name."""
+    """Return the sum of the two histograms of each name."""
     found = dict(one)
     for name, each in other.items():
         found[name] = found[name] + each if name in found else each
@@ -145,12 +154,14 @@ def added(one: Latencies, other: Latencies) -> dict[str, Histogram]:
 
 
 def latencies_to_json(latencies: Latencies) -> dict[str, list[int]]:
-    """Return the histograms as plain values."""
+    """Return the histograms as values for JSON."""
     return {name: each.to_json() for name, each in latencies.items()}
 
 
 def latencies_from_json(value: Any) -> dict[str, Histogram]:
-    """Parse histograms. Raises TypeError, ValueError or AttributeError for another value."""
+    """Parse histograms by name. Raises TypeError, ValueError or AttributeError if the value has
+    another form.
+    """
     if len(value) > _NAMES_AT_MOST or not all(map(_NAME.fullmatch, value)):
         raise ValueError("a report has too many latencies, or one that has no such name")
     return {name: Histogram.from_json(each, bounds_of(name)) for name, each in value.items()}
@@ -164,9 +175,9 @@ class Recorder:
         self._totals: dict[str, float] = {}
 
     def observe(self, name: str, seconds: Iterable[float]) -> None:
-        """Count these values; a negative value (clocks differ) counts as 0.
+        """Count these values. A negative value, which occurs if clocks differ, counts as 0.
 
-        An error of a request counts as `_OTHER` of its kind once there are twenty names.
+        Once there are twenty names, a new error of a request is counted under `_OTHER` of its kind.
         """
         if name not in self._counts:
             kind, _, error = name.partition(" ")

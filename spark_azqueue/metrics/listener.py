@@ -5,7 +5,7 @@
     listener.latest("orders").backlog
     listener.as_dataframe(spark).show()
 
-The metrics are in the memory of this process; they do not survive a restart.
+The metrics are in the memory of this process, so they do not survive a restart.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUERIES_AT_MOST = 100
-"""Most queries whose metrics are kept. The oldest finished queries are dropped first."""
+"""Maximum number of queries whose metrics are kept. The queries that ended first are dropped
+first.
+"""
 
 _ENDED_AT_MOST = 1_000
-"""Most runs whose end is kept, for `wait_for_end`."""
+"""Maximum number of ended runs that are kept for `wait_for_end`."""
 
 TRANSACTION_EVERY_S = 30.0
-"""Seconds between two reads of the transaction log for one query."""
+"""Minimum number of seconds between two reads of the transaction log for one query."""
 
 SCHEMA = QueryMetrics.columns()
 """Columns of `as_dataframe`, as DDL."""
@@ -58,7 +60,7 @@ SCHEMA = QueryMetrics.columns()
 class AzQueueListener(StreamingQueryListener):
     """Keeps the latest metrics of every query that reads queues, and logs a line for each batch.
 
-    A query is identified by its name, or by its id if it has no name. Thread-safe.
+    A query is identified by its name. A query without a name is identified by its id. Thread-safe.
     """
 
     def __init__(
@@ -67,13 +69,13 @@ class AzQueueListener(StreamingQueryListener):
         transactions: ReadTransaction | None = None,
         watch: WatchQueues | None = None,
     ) -> None:
-        """keep: number of metrics that are kept per query, for batches or idle moments.
+        """keep: number of progress events whose metrics are kept for each query.
 
-        transactions: reads the transaction log of the queries' sinks, as made by the package's
-        `transaction_reader`. The function is called at most every 30 seconds for each query, and at
-        the query's end.
+        transactions: function that reads the transaction log of the queries' sinks; the result of
+        `transaction_reader`. For each query, the function is called at most every 30 seconds, and
+        at the query's end.
 
-        watch: reads the state of queries' queues, as made by the package's `queue_watch`. The
+        watch: function that reads the state of queries' queues; the result of `queue_watch`. The
         function is called when metrics are exported, even for queries that fail or do not run.
         """
         self._keep = keep
@@ -82,14 +84,15 @@ class AzQueueListener(StreamingQueryListener):
         self._ends = threading.Condition(self._lock)
         self._ended: OrderedDict[str, None] = OrderedDict()  # the newest runs that have ended
         self._kept: OrderedDict[str, deque[QueryMetrics]] = OrderedDict()
-        self._before: dict[str, QueryMetrics] = {}  # with the counters of runs before the newest
+        self._before: dict[str, QueryMetrics] = {}  # including the counters of earlier runs
         self._carried: dict[str, Carried] = {}  # by run
         self._batches: dict[str, Recorder] = {}  # durations of the batches of each query
         self._followers: list[Callable[[QueryMetrics], object]] = []
         self._activity = Activity()
         self._transactions = SeldomRead(transactions) if transactions else None
-        self._sends: set[str] = set()  # queries whose sink is a queue
-        self._unsafe: set[str] = set()  # runs with a temporary checkpoint, not warned about yet
+        self._sends: set[str] = set()  # names of queries whose sink is a queue
+        # runs with a temporary checkpoint for which no warning was logged yet
+        self._unsafe: set[str] = set()
         register(self)
 
     @classmethod
@@ -112,34 +115,39 @@ class AzQueueListener(StreamingQueryListener):
     # ── queries ───────────────────────────────────────────────────────────────────────────────────
 
     def queries(self, *, active: bool = False) -> list[str]:
-        """Return the queries with metrics, by name or id. active: only queries that run."""
+        """Return the names or ids of the queries with metrics. active: True to return only queries
+        that run.
+        """
         with self._lock:
             running = self._activity.running
             return [query for query in self._kept if not active or query in running]
 
     def activity(self) -> dict[str, bool]:
-        """Return the queries by name or id, and whether each runs now (`active` of `states`)."""
+        """Return, by name or id, whether each query runs now (`active` of `states`)."""
         return {query: state.active for query, state in self.states().items()}
 
     def states(self) -> dict[str, QueryState]:
-        """Return the state of queries by name or id: whether each runs, its start, its failures.
+        """Return the state of each query, by name or id: whether the query runs, its start, and its
+        failures.
 
-        A query is included from its start, so even before its first metrics, or if it failed before
-        them. If it is unknown whether a query reads queues (Spark Connect), it is included until
-        its first progress.
+        A query is included from its start, even if it has no metrics yet or failed before its first
+        metrics. With Spark Connect, it may be unknown whether a query reads queues. Such a query is
+        included until its first progress.
         """
         with self._lock:
             return self._activity.of_all(self._kept)
 
     def latest(self, query: Any) -> QueryMetrics | None:
-        """Return the newest metrics of a query (by name, id, or the query itself), or None."""
+        """Return the newest metrics of a query, or None. query: the name, the id, or the query
+        object.
+        """
         known = self._of(query)
         return known[-1] if known else None
 
     def totals(self, query: Any) -> QueryMetrics | None:
         """Return the newest metrics of a query, with counters added up over all its observed runs.
 
-        So counters do not restart at 0 in each run, as they do in `latest` and `metrics`.
+        So counters do not restart at 0 in each run. (In `latest` and `metrics`, they do.)
         """
         newest = self.latest(query)
         if newest is None:
@@ -148,7 +156,9 @@ class AzQueueListener(StreamingQueryListener):
             return self._total(newest)
 
     def sends(self, query: str) -> bool:
-        """True if the query's sink is a queue; False also if that is unknown (Connect)."""
+        """True if the query's sink is a queue. False if it is not, or if the sink is unknown
+        (Connect).
+        """
         with self._lock:
             return query in self._sends
 
@@ -163,7 +173,9 @@ class AzQueueListener(StreamingQueryListener):
         return replace(total, latencies=added(total.latencies or {}, batches.latencies()))
 
     def watched(self) -> Mapping[str, Watched]:
-        """Return the state of queries' queues, by the name of the query; empty without `watch`."""
+        """Return the state of queries' queues, by the name of the query. Empty if the listener has
+        no `watch`.
+        """
         if self._watch is None:
             return {}
         try:
@@ -173,26 +185,29 @@ class AzQueueListener(StreamingQueryListener):
             return {}
 
     def rate(self, query: Any) -> float | None:
-        """Return messages per second in the batches of the last ten minutes, idle time included.
+        """Return messages per second over the last ten minutes, including idle time.
 
-        None before the first batch, and if there were no messages.
+        Returns None before the first batch, and if there were no messages.
         """
         return rate_of(self._of(query))
 
     def wait_for_end(self, query: Any, timeout_s: float = 10.0) -> bool:
-        """Wait until the listener is notified of the end of a run; False after `timeout_s` seconds.
+        """Wait until the listener is notified of the end of a run. Return False after `timeout_s`
+        seconds.
 
-        query: the StreamingQuery, which has ended. Until the notification its metrics say that it
-        runs: Spark notifies listeners later than callers that wait for the query.
+        query: the StreamingQuery, which has ended. Spark notifies listeners later than callers that
+        wait for the query. Until the notification, the listener shows the query as running.
         """
         run = str(query.runId)
         with self._ends:
             return self._ends.wait_for(lambda: run in self._ended, timeout_s)
 
     def observes(self, query: Any) -> bool:
-        """True if the listener gets the events of this run: it is attached to its session.
+        """True if the listener gets the events of this run, because it is attached to the run's
+        session.
 
-        query: the StreamingQuery. Spark reports a start before it returns the query, Connect too.
+        query: the StreamingQuery. Spark reports the start of a query before it returns the query,
+        also with Connect.
         """
         try:
             run = str(query.runId)
@@ -202,9 +217,9 @@ class AzQueueListener(StreamingQueryListener):
             return self._activity.knows(run) or run in self._ended
 
     def metrics(self, query: Any = None) -> list[dict[str, Any]]:
-        """Return all metrics of one query, or of all, as flat dicts.
+        """Return all kept metrics of one query, or of all queries, as flat dicts.
 
-        Oldest first within a query.
+        The metrics of one query are in order of time.
         """
         chosen = [query] if query is not None else self.queries()
         return [each.as_dict() for one in chosen for each in self._of(one)]
@@ -229,7 +244,7 @@ class AzQueueListener(StreamingQueryListener):
     # ── called by Spark ───────────────────────────────────────────────────────────────────────────
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Record that the query runs, and whether its checkpoint will outlive it."""
+        """Record that the query runs, and whether its checkpoint is temporary."""
         run, query = str(event.runId), str(event.name or event.id)
         checkpoint = self._in_jvm(str(event.id), lambda query: query.resolvedCheckpointRoot())
         unsafe = _is_temporary(checkpoint or "")
@@ -248,7 +263,9 @@ class AzQueueListener(StreamingQueryListener):
         self._take(event.progress.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Keep the metrics of an idle query. The event has none, so read the last progress."""
+        """Keep the metrics of an idle query. The event has no metrics, so the last progress is
+        read.
+        """
         if self.spark is None:
             return
         try:
@@ -308,7 +325,7 @@ class AzQueueListener(StreamingQueryListener):
             trigger = (metrics.run_id, metrics.timestamp)
             is_repeated = bool(kept) and (kept[-1].run_id, kept[-1].timestamp) == trigger
             if kept and _nothing_happened(kept[-1], metrics):
-                kept.pop()  # otherwise idle hours would displace the batches
+                kept.pop()  # otherwise, metrics of idle hours would displace those of batches
             kept.append(metrics)
             self._kept.move_to_end(metrics.query)
             if metrics.messages and not is_repeated:
@@ -355,12 +372,16 @@ class AzQueueListener(StreamingQueryListener):
                 kept[-1] = replace(kept[-1], **found.metrics())
 
     def _reads_queues(self, query_id: str) -> bool:
-        """False if the query's plan names no azqueue source; True if that is unknown."""
+        """False if the query's plan has no azqueue source. True if it has one, or if the plan is
+        unknown.
+        """
         plan = self._in_jvm(query_id, lambda query: query.analyzedPlan().toString())
         return plan is None or "azqueue" in plan.lower()
 
     def _in_jvm(self, query_id: str, ask: Callable[[Any], Any]) -> str | None:
-        """Return an answer of a query in the JVM; None if there is none, as with Spark Connect."""
+        """Call `ask` with a query in the JVM and return the result. Return None if there is no such
+        query, as with Spark Connect.
+        """
         try:
             query = self.spark.streams.get(query_id)  # type: ignore[union-attr]
             return str(ask(query._jsq.streamingQuery()))
@@ -370,9 +391,11 @@ class AzQueueListener(StreamingQueryListener):
 
 
 class SeldomRead:
-    """Reads the log for a query at most every 30 seconds, and keeps the answer. Thread-safe.
+    """Reads the transaction log at most every 30 seconds for each query, and keeps the result.
+    Thread-safe.
 
-    If a log is unreadable, only these metrics are missing; a warning is logged once per query.
+    If a log is unreadable, only the metrics of transactions are missing. A warning is logged once
+    per query.
     """
 
     def __init__(self, read: ReadTransaction, clock: Callable[[], float] = time.monotonic) -> None:
@@ -383,7 +406,9 @@ class SeldomRead:
         self._warned: set[str] = set()
 
     def of(self, query_id: str) -> TransactionReport | None:
-        """Return the newest transaction of this query, at most 30 seconds old; None without one."""
+        """Return the newest transaction of this query from a read in the last 30 seconds. Return
+        None if there is no transaction.
+        """
         with self._lock:
             known = self._known.get(query_id)
         if known and self._clock() - known[0] < TRANSACTION_EVERY_S:
@@ -391,7 +416,7 @@ class SeldomRead:
         return self.now(query_id)
 
     def now(self, query_id: str) -> TransactionReport | None:
-        """Read and return the newest transaction of this query."""
+        """Read the log, and return the newest transaction of this query."""
         found = None
         try:
             found = self._read(query_id)
@@ -408,18 +433,18 @@ class SeldomRead:
 
 
 def _is_temporary(checkpoint: str) -> bool:
-    """True for a folder that Spark made itself because the query named none."""
+    """True for a temporary folder that Spark made because the query has no checkpoint location."""
     return checkpoint.rstrip("/").rpartition("/")[2].startswith("temporary-")
 
 
 def _nothing_happened(before: QueryMetrics, now: QueryMetrics) -> bool:
-    """True if nothing but a poll happened in between."""
+    """True if only a poll happened between the two metrics."""
     same = replace(before, timestamp=now.timestamp, batch_seconds=now.batch_seconds)
     return replace(same, requests=now.requests) == now
 
 
 def line(metrics: QueryMetrics) -> str:
-    """Return one batch as a line for the log."""
+    """Return the metrics of one batch as a line for the log."""
     parts = [
         f"query '{metrics.query}' batch {metrics.batch_id}: {metrics.messages} messages in"
         f" {metrics.batch_seconds:.1f} s ({metrics.messages_per_second:.0f}/s)"

@@ -1,6 +1,7 @@
-"""The listeners of this process, for code that waits until they are notified of the end of a run.
+"""Registry of this process's listeners, for code that waits until a listener is notified of a run's
+end.
 
-Pure, so that decisions about restarts need no Spark.
+This module does not import Spark, so that decisions about restarts need no Spark.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ class Observer(Protocol):
         """True if the observer gets the events of this run."""
 
     def wait_for_end(self, query: Any, timeout_s: float) -> bool:
-        """Wait until the observer was notified of the end of this run; False after `timeout_s`
-        seconds.
+        """Wait until the observer is notified of the end of this run. Return False after
+        `timeout_s` seconds.
         """
 
 
@@ -28,7 +29,7 @@ _all: WeakSet[Observer] = WeakSet()
 
 def register(observer: Observer) -> None:
     """Add an observer for `observers_of`. The observer is dropped when no other object refers to
-    it.
+    the observer.
     """
     with _lock:
         _all.add(observer)

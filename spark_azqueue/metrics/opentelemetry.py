@@ -2,10 +2,11 @@
 
     export_to_opentelemetry(AzQueueListener.attach(spark))
 
-If OpenTelemetry's conventions for messaging name a metric, it has that name (`messaging.…`). All
-other metrics have the names, labels and meanings that Prometheus has (docs/metrics.md). Gauges and
-counters are read from the listener at each collection; histograms are recorded when a query
-reports. The reader and exporter of your MeterProvider decide where the metrics are sent.
+If OpenTelemetry's conventions for messaging have a name for a metric, this name is used
+(`messaging.…`). All other metrics have the same names, labels and meanings as in Prometheus
+(docs/metrics.md). Gauges and counters are read from the listener at each collection. Histograms are
+recorded when a query reports. The reader and exporter of your MeterProvider decide where the
+metrics are sent.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .query_metrics import QueryMetrics
 from .report import OTHERS
 
 SYSTEM = "azure_storage_queue"
-"""The conventions have no name for Azure Storage Queues."""
+"""Value of `messaging.system`. The conventions have no value for Azure Storage Queues."""
 
 _OPERATION_TYPES = {"dequeue": "receive", "delete": "settle", "put": "send"}
 
@@ -35,7 +36,7 @@ Attributes = dict[str, str]
 def export_to_opentelemetry(listener: AzQueueListener, meter: Meter | None = None) -> None:
     """Observe the listener's metrics with a meter (default: one of the global MeterProvider).
 
-    Call this once per meter: OpenTelemetry cannot undo it.
+    Call this function once per meter, because OpenTelemetry cannot undo the call.
     """
     meter = meter or get_meter("spark_azqueue", __version__)
     for metric in METRICS:
@@ -76,8 +77,8 @@ def _consumed(listener: AzQueueListener, _: CallbackOptions) -> Iterator[Observa
 def _attributes(
     query: str, operation: str, error: str = "", destination: str = OTHERS, template: str = ""
 ) -> Attributes:
-    """Return the attributes of an observation. template: patterns, used in place of names, which
-    may become many.
+    """Return the attributes of an observation. template: patterns of queues, which replace the
+    names of queues, because there may be many names.
     """
     found = {
         "messaging.system": SYSTEM,
@@ -92,10 +93,10 @@ def _attributes(
 
 
 class _Recording:
-    """Records new values of each query's histograms, and the rows that sinks wrote."""
+    """Records new values of each query's histograms, and the number of rows that sinks wrote."""
 
     def __init__(self, meter: Meter, sends: Callable[[str], bool]) -> None:
-        """sends: returns True for a query whose rows become messages."""
+        """sends: function that returns True for a query whose sink is a queue."""
         self._sends = sends
         self._known: dict[str, Latencies] = {}
         self._sent_at: dict[str, str] = {}

@@ -3,7 +3,7 @@
     export_to_prometheus(AzQueueListener.attach(spark))
     prometheus_client.start_http_server(9464, addr="127.0.0.1")
 
-Metrics are read from the listener at each scrape, and not stored here.
+Metrics are read from the listener at each scrape. This module does not store metrics.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 class MetricsCollector(Collector):
     """The newest metrics of each query, as Prometheus metrics.
 
-    Gauges exist while the query runs, or its queues are watched; counters stay after it has ended.
+    Gauges are exported while the query runs or its queues are watched. Counters remain after the
+    query has ended.
     """
 
     def __init__(self, now: Callable[[], Snapshot]) -> None:
-        """now: returns the current values; called at each scrape."""
+        """now: function that is called at each scrape and returns the current values."""
         self._now = now
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that registering the collector does not collect."""
+        """Return no metrics, so that registering the collector does not collect metrics."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -58,7 +59,9 @@ class MetricsCollector(Collector):
 def served(
     now: Callable[[], Snapshot], address: str, port: int
 ) -> contextlib.AbstractContextManager[None]:
-    """Serve only these metrics until the context is left. Raises OSError if it cannot listen."""
+    """Serve these metrics until the context is left. Raises OSError if the port cannot be
+    opened.
+    """
     registry = CollectorRegistry()
     registry.register(MetricsCollector(now))
     server, thread = start_http_server(port, address, registry)
@@ -81,7 +84,9 @@ _IDLE_S = 5.0
 
 
 def _bounded(handler: Any) -> Any:
-    """Return a handler that closes idle connections, and any beyond 32: each has a thread."""
+    """Return a handler that closes idle connections, and connections beyond 32. (Each connection
+    has a thread.)
+    """
     free = threading.BoundedSemaphore(_CONNECTIONS)
 
     class Bounded(handler):  # type: ignore[misc]
@@ -102,9 +107,9 @@ def _bounded(handler: Any) -> Any:
 def export_to_prometheus(
     listener: AzQueueListener, registry: CollectorRegistry = REGISTRY
 ) -> MetricsCollector:
-    """Register the listener's metrics with a registry (default: Prometheus's own).
+    """Register the listener's metrics with a registry. The default is Prometheus's own registry.
 
-    To undo this, pass the returned collector to `registry.unregister`.
+    To remove the metrics, pass the returned collector to `registry.unregister`.
     """
     collector = MetricsCollector(partial(Snapshot.of, listener))
     registry.register(collector)

@@ -1,6 +1,6 @@
 """Metrics from one progress event of a query that reads queues.
 
-The metrics are computed from Spark's progress JSON, see `source_progress.py`.
+The metrics are computed from Spark's progress JSON; see `source_progress.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Seconds = float | None
 ByQueue = Mapping[str, int] | None
 
 TOTAL = "total"
-"""Marks a counter per name, which starts from zero in each run."""
+"""Marks a map of counters by name. The counters start from zero in each run."""
 
 _NO_COLUMNS = ("counters", "latencies", "template")
 
@@ -37,11 +37,11 @@ _DDL: Mapping[Any, str] = {
 
 @dataclass(frozen=True, slots=True)
 class QueryMetrics:
-    """The metrics of one query at the end of a batch, or while it is idle (messages = 0).
+    """The metrics of one query at the end of a batch, or while the query is idle (messages = 0).
 
-    Only azqueue sources count; several sources are added together. Each field declares a metric:
-    its meaning, the metric's name (after `azqueue_`), for a map the metric's second label, and
-    TOTAL for a counter. `metrics_of` computes the values. Columns and exported metrics follow from
+    Only azqueue sources count. The values of several sources are added. Each field declares a
+    metric: the meaning, the name after `azqueue_`, the second label of a map, and TOTAL for a
+    counter. `metrics_of` computes the values. The columns and the exported metrics are derived from
     the declarations. `report.py` declares the maps and counters of the source.
     """
 
@@ -138,7 +138,9 @@ class QueryMetrics:
     ] = None
 
     def plus(self, before: QueryMetrics | None) -> QueryMetrics:
-        """Return these metrics plus the counters of earlier runs. before: None without any."""
+        """Return these metrics with the counters of earlier runs added. before: metrics of the
+        earlier runs, or None.
+        """
         if before is None:
             return self
         both = [each.counters for each in (before, self) if each.counters]
@@ -153,18 +155,18 @@ class QueryMetrics:
 
     @property
     def began(self) -> float:
-        """`timestamp` in seconds since 1970."""
+        """The field `timestamp` in seconds since 1970."""
         return seconds_since_1970(self.timestamp)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """Return the meaning of each metric, by name, without counters and latencies."""
+        """Return the meaning of each metric by name. Counters and latencies are left out."""
         hints = hints_of(cls).items()
         return {name: hint.__metadata__[0] for name, hint in hints if name not in _NO_COLUMNS}
 
     @classmethod
     def columns(cls) -> str:
-        """Return the columns of `as_dict` as Spark's DDL."""
+        """Return the columns of `as_dict` as DDL for Spark."""
         hints = {name: hint.__origin__ for name, hint in hints_of(cls).items()}
         columns = {name: _DDL[hints[name]] for name in cls.meanings()} | {"timestamp": "timestamp"}
         columns |= dict.fromkeys(Counters.meanings(), "bigint")
@@ -173,7 +175,7 @@ class QueryMetrics:
     def as_dict(self) -> dict[str, Any]:
         """Return a flat dict of metrics and counters.
 
-        None for values that Spark's release does not show.
+        A value is None if Spark's release does not report it.
         """
         flat = {name: getattr(self, name) for name in self.meanings()}
         unknown = dict.fromkeys(Counters.meanings())
@@ -184,9 +186,9 @@ RATE_OVER_S = 600.0
 
 
 def rate_of(kept: Sequence[QueryMetrics]) -> float | None:
-    """Return messages per second in the batches of the ten minutes up to the end of the newest.
+    """Return messages per second over the ten minutes before the end of the newest batch.
 
-    kept: oldest first. None if there were no messages.
+    kept: metrics in order of time. Returns None if there were no messages.
     """
     if not kept:
         return None
@@ -202,10 +204,11 @@ def metrics_of(
     transaction_of: Callable[[str], TransactionReport | None] | None = None,
     carried: Carried | None = None,
 ) -> QueryMetrics | None:
-    """Return the metrics of one progress event (parsed JSON); None if the query reads no queue.
+    """Return the metrics of one progress event (parsed JSON). Return None if the query reads no
+    queue.
 
-    transaction_of: returns the newest transaction of a query, by its id. carried: reports from
-    earlier events of the same run; this call updates it.
+    transaction_of: function that returns the newest transaction of the query with this id. carried:
+    reports from earlier events of the same run. This call updates `carried`.
     """
     began = seconds_since_1970(str(progress["timestamp"]))
     carried = {} if carried is None else carried
@@ -230,11 +233,11 @@ def metrics_of(
         messages=messages,
         batch_seconds=seconds,
         messages_per_second=round(messages / seconds, 3) if seconds else 0.0,
-        # The clocks of the driver and the service may differ; an age is never negative.
+        # The clocks of the driver and the service may differ, so negative ages become 0.
         oldest_seconds=None if oldest is None else max(0.0, round(began - oldest, 3)),
         **_reported(report, is_current=is_current),
         template=report.template if report else "",
-        # Negative if the first message has expired meanwhile.
+        # Negative if the first message has expired since then.
         expires_seconds=None if expires is None or not messages else round(expires - began, 3),
         sink_rows=_sink_rows(progress),
         **(transaction.metrics() if transaction else {}),
@@ -249,13 +252,17 @@ def _added(before: ByQueue, now: ByQueue) -> ByQueue:
 
 
 def _sink_rows(progress: Mapping[str, Any]) -> int | None:
-    """Return the rows that the sink wrote in this batch; None without a count (foreachBatch)."""
+    """Return the number of rows that the sink wrote in this batch. Return None if there is no
+    number (foreachBatch).
+    """
     rows = (progress.get("sink") or {}).get("numOutputRows")
     return None if rows is None or int(rows) < 0 else int(rows)
 
 
 def _reported(report: Report | None, *, is_current: bool) -> dict[str, Any]:
-    """Return the metrics that the source reports. is_current: otherwise only the counted values."""
+    """Return the metrics that the source reports. is_current: if False, return only the
+    counters.
+    """
     if report is None:
         return {}
     if not is_current:

@@ -1,4 +1,6 @@
-"""Facts in a progress event about the queues that its batch read, and a skip of its sink."""
+"""Parses facts from a progress event about the queues that a batch read. Detects a batch that the
+sink skipped.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,24 @@ _DEQUEUE = "dequeue"
 
 
 class Read(NamedTuple):
-    """Facts in one progress event about the queues that its batch read.
+    """Facts from one progress event about the queues that the event's batch read.
 
-    batch: its run and number. sources: number of sources that read queues. messages: number of
-    messages that gave rows. is_new: there was a new batch of at least one source, perhaps without
-    rows. is_repeated: Spark repeated the batch after a failure, and asked for no new batch.
-    is_old_spark: the event is from Spark 4.0 or 4.1, where `availableNow` runs a single batch; None
-    if unknown, as for a repeated batch. ends: the offsets at the end of each source's batch.
+    batch: run and number of the batch. sources: number of sources that read queues. messages:
+    number of messages whose rows the batch has. is_new: True if at least one source had a new
+    batch, perhaps without rows. is_repeated: True if Spark repeated the batch after a failure, and
+    requested no new batch. is_old_spark: True if the event is from Spark 4.0 or 4.1, where
+    `availableNow` runs a single batch; None if unknown, for example for a repeated batch. ends: the
+    offsets at the end of each source's batch.
 
-    oldest: for each source with a batch, its account, and the earliest insertion time of its
-    messages (seconds since 1970, by the service's clock), None if unknown; with leaseOn=executors,
-    the time of the batch before, which is the newest known.
+    oldest: for each source with a batch, the account and the earliest insertion time of the
+    messages, in seconds since 1970 by the service's clock; None if unknown. With leaseOn=executors,
+    the time is that of the previous batch, which is the newest known time.
 
-    seconds: duration of the trigger. visibility_timeout: of new leases, 0 if unknown. hides:
-    messages may be hidden, because tasks were killed, or a dequeue of the run got no answer.
-    counters: of the run so far, None if they are not reported. unread: number of messages of the
-    batch if it is new and no row of it was read, which means that its sink skipped it.
+    seconds: duration of the trigger. visibility_timeout: visibility timeout of new leases, or 0 if
+    unknown. hides: True if messages may be invisible, because tasks were killed or a dequeue of the
+    run got no answer. counters: counters of the run so far, or None if they are not reported.
+    unread: number of messages in a new batch of which no row was read, which means that the sink
+    skipped the batch; otherwise 0.
     """
 
     batch: tuple[str, int]
@@ -49,12 +53,13 @@ class Read(NamedTuple):
 
     @property
     def places(self) -> list[tuple[str, frozenset[str]]]:
-        """For each source its account, and the names of the queues in its batch."""
+        """For each source, the account and the names of the queues in the batch."""
         return [(str(end["account"]), _queues_in(end)) for end in self.ends]
 
 
 def read_of(progress: Mapping[str, Any]) -> Read | None:
-    """Parse the facts about queues in a progress event (JSON); None if the query reads no queue.
+    """Parse the facts about queues in a progress event (JSON). Return None if the query reads no
+    queue.
 
     Never raises.
     """
@@ -78,7 +83,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
     is_new = [
         bool(start != end and end["batch"] and CLOSING not in end) for start, end, _ in offsets
     ]
-    # A report in an offset belongs to the run that made the offset.
+    # A report in an offset is about the run that made the offset.
     reports = [
         ours.report if ours.report and (latest and (ours.made_at is None or new)) else None
         for (_, ours), new in zip(found, is_new, strict=True)
@@ -90,7 +95,7 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
         sum(ours.messages for _, ours in found),
         any(is_new),
         not latest,
-        # The end of the batch, in place of the source's report.
+        # Use the end of the batch in place of the source's report.
         all({"batch", "account"} <= each.keys() for each in latest) if latest else None,
         tuple(end for _, end, _ in offsets),
         tuple(
@@ -111,11 +116,13 @@ def _read(progress: Mapping[str, Any]) -> Read | None:
 
 
 _LOST = frozenset(f"{_DEQUEUE} {each}" for each in (NO_ANSWER, 500, 502, 504))
-"""Answers after which a dequeue may have leased messages, as `Report.latencies` names them."""
+"""Outcomes of a failed dequeue after which messages may be leased, by their names in
+`Report.latencies`.
+"""
 
 
 def _loses(report: Report) -> bool:
-    """True if dequeues of the run were sent and not answered; they may still be under way."""
+    """True if dequeues of the run were sent but not answered. Some may still be under way."""
     answered = sum(
         each.count
         for name, each in report.latencies.items()
@@ -125,7 +132,9 @@ def _loses(report: Report) -> bool:
 
 
 def skipped(read: Read) -> str:
-    """Return a warning for a batch with messages of which no row was read; otherwise ""."""
+    """Return a warning for a batch that has messages but of which no row was read. Return "" for
+    other batches.
+    """
     if not read.unread:
         return ""
     number = read.batch[1]
@@ -150,8 +159,8 @@ def skipped(read: Read) -> str:
 
 
 def _messages_in(end: Mapping[str, Any]) -> int:
-    """Return the number of messages in the batch of this offset; 0 for a plan, whose tasks lease
-    them.
+    """Return the number of messages in the batch of this offset. Return 0 for a plan, because its
+    tasks lease the messages later.
     """
     if "slots" in end:
         return 0

@@ -1,7 +1,7 @@
-"""Reports of the source: backlog, leases and counters; and of a sink's transaction log.
+"""Reports of a source (backlog, leases and counters), and of a sink's transaction log.
 
-Spark shows the `Report` as JSON in the progress, next to the offsets. It does not survive a
-restart: every run of a query counts from zero.
+Spark shows the `Report` as JSON in the progress, next to the offsets. A report does not survive a
+restart, so every run of a query counts from zero.
 """
 
 from __future__ import annotations
@@ -19,38 +19,45 @@ from .latency import Latencies, added, latencies_from_json, latencies_to_json
 REPORT_VERSION = 1
 
 MOST_QUEUES_REPORTED = 100
-"""Most queues with metrics of their own, except for the backlog: each is a time series."""
+"""Maximum number of queues that have their own metrics, because each queue is a time series. The
+backlog has no such limit.
+"""
 
 AT = "at"
-"""Field of a report in an offset: when it was made, in seconds since 1970."""
+"""Field of a report in an offset: the time at which the report was made, in seconds since 1970."""
 
 BYTES_IN_AN_OFFSET = 4_096
 _MOST_IN_AN_OFFSET = (20, 10, 5, 0)
-"""Numbers of queues with their own metrics; the first number with which the report fits is used."""
+"""Candidates for the number of queues with their own metrics in an offset. The first number with
+which the report fits is used.
+"""
 
 _MOST_NAMES = 10_000
-"""Most names of a report that is accepted. A query reads at most 1,000 queues."""
+"""Maximum number of names in an accepted report. A query reads at most 1,000 queues."""
 
 OTHERS = "(others)"
-"""Name for all other queues. No queue can have this name."""
+"""Name under which all further queues are counted. No queue can have this name."""
 
 _NAME = re.compile(rf"[a-z0-9_-]{{1,63}}|{re.escape(OTHERS)}")
-"""Names that a report may have.
+"""Pattern of the names that a report may contain.
 
-It comes from a checkpoint, and names become labels and log lines.
+Names are checked because a report comes from a checkpoint, and its names become labels and parts of
+log lines.
 """
 
 _TEMPLATE = re.compile(r"[a-z0-9*?,-]{0,200}")
 
 WATCH = "watch"
-"""Marks a counter that the log line of a batch shows if it is not 0."""
+"""Marks a counter that the log line of a batch shows if the counter is not 0."""
 
 _Sum = TypeVar("_Sum", "Counters", "LogReport")
 _Counts = Mapping[str, int]
 
 
 def whole(value: Any) -> int:
-    """Return a number of a progress, within Spark's long. Raises TypeError or ValueError."""
+    """Return a whole number from a progress event, if it fits into Spark's long. Raises TypeError
+    or ValueError.
+    """
     number = int(value)
     if not -(2**63) <= number < 2**63:
         raise ValueError("a number of a report is too large")
@@ -63,18 +70,18 @@ def _plus(one: int, other: int) -> int:
 
 
 def hints_of(kind: type) -> Mapping[str, Any]:
-    """Return the `Annotated` of each field of a dataclass, by name.
+    """Return the metadata in `Annotated` for each field of a dataclass, by name.
 
-    Its first text is the meaning.
+    The first text of the metadata is the meaning of the field.
     """
     return get_type_hints(kind, include_extras=True)
 
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the query's run began, mostly of messages.
+    """Totals since the query's run began. Most are numbers of messages.
 
-    If the driver leases, its counters are guarded by the lock of its ledger.
+    With leaseOn=driver, the lock of the ledger guards the counters.
     """
 
     dequeued: Annotated[int, "Messages dequeued, copies included."] = 0
@@ -112,7 +119,9 @@ class Counters:
 
     @classmethod
     def from_json(cls, counters: Mapping[str, Any]) -> Counters:
-        """Parse counters. A missing one is 0; unknown ones (of a newer release) are ignored."""
+        """Parse counters. A missing counter is 0. Unknown counters, from a newer release, are
+        ignored.
+        """
         return cls(**{name: whole(counters.get(name, 0)) for name in cls.meanings()})
 
     def __add__(self, other: Counters) -> Counters:
@@ -120,13 +129,15 @@ class Counters:
 
 
 class CountsByQueue:
-    """Counts per queue name, for the first hundred queues, and for all others together."""
+    """Counts for each of the first hundred queues by name, and one count for all other queues
+    together.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def add(self, names: Iterable[str]) -> None:
-        """Count one for each name."""
+        """Add one to the count of each name."""
         self.add_counts(Counter(names))
 
     def add_counts(self, counts: _Counts) -> None:
@@ -157,7 +168,9 @@ class LogReport:
 
     @classmethod
     def from_json(cls, log: Mapping[str, Any]) -> LogReport:
-        """Parse a report. Raises LookupError, TypeError or ValueError for another value."""
+        """Parse a report. Raises LookupError, TypeError or ValueError if the value is not a
+        report.
+        """
         took = log.get("put_seconds")
         counts = {name: whole(log[name]) for name in hints_of(cls) if name != "put_seconds"}
         if took is not None and not math.isfinite(took := float(took)):
@@ -183,16 +196,18 @@ class TransactionReport:
     publish_seconds: float | None = None
 
     def metrics(self) -> dict[str, Any]:
-        """Return the fields under their names in `QueryMetrics`."""
+        """Return the fields, by their names in `QueryMetrics`."""
         return {f"sink_{name}": value for name, value in asdict(self).items()}
 
 
 ReadTransaction = Callable[[str], TransactionReport | None]
-"""Reads the log. Takes the query's id; returns None if the query has recorded nothing there."""
+"""Function that takes a query's id and reads the transaction log. It returns None if the log has no
+record of the query.
+"""
 
 
 class _Map(NamedTuple):
-    """Names of a map in the JSON (which leaves out an empty map) and in `QueryMetrics`."""
+    """Names of a map: in the JSON, which leaves out an empty map, and in `QueryMetrics`."""
 
     json: str
     metric: str
@@ -204,21 +219,24 @@ class _Map(NamedTuple):
 class Report:
     """The state of the source's process beside the driver.
 
-    backlog: the service's approximate count of each queue, with leased and delayed messages;
-    without queues whose count failed. held: messages leased, and not known to be gone.
-    unconfirmed_deletes: committed messages not deleted yet; each is deleted when it comes back.
-    visibility_timeout: of new leases, in seconds. log: None without a write-ahead log, and before
-    it is open. poison: the same counts of the poison queues; empty if none is used.
+    backlog: the service's approximate number of messages in each queue, including leased and
+    delayed messages. Queues whose count failed are left out. held: number of leased messages,
+    without those that the source knows to be deleted or lost. unconfirmed_deletes: number of
+    committed messages that are not deleted yet; the source deletes each when a dequeue returns it.
+    visibility_timeout: visibility timeout of new leases, in seconds. log: state of the write-ahead
+    log; None without a log, and before the log is open. poison: number of messages in each poison
+    queue; empty if no poison queue is used.
 
-    expires: when the first message of the newest batch expires, seconds since 1970; None if none
-    expires. oldest: with leaseOn=executors, insertion time of the oldest message of the newest
-    closed batch, seconds since 1970; None if unknown, or if the offset has it. hidden_for: seconds
-    for which messages of killed tasks may stay hidden.
+    expires: time at which the first message of the newest batch expires, in seconds since 1970;
+    None if no message expires. oldest: with leaseOn=executors, insertion time of the oldest message
+    of the newest closed batch, in seconds since 1970; None if unknown, or if the offset has the
+    time. hidden_for: seconds for which messages of killed tasks may stay invisible.
 
     heads: age of the first visible message of each queue, in seconds, at the last read.
-    delivered_by_queue: messages passed to Spark since the run began. requests: requests to queues
-    from the source's process, by operation; empty if tasks send requests, too. latencies: since the
-    run began, see `latency.py`. template: the option `queue` if it has patterns.
+    delivered_by_queue: number of messages passed to Spark since the run began. requests: number of
+    requests to queues from the source's process, by operation; empty if tasks send requests as
+    well. latencies: histograms since the run began, see `latency.py`. template: the option `queue`
+    if the option has patterns, otherwise "".
     """
 
     backlog: _Counts
@@ -248,11 +266,11 @@ class Report:
                 yield name, declared
 
     def metrics(self) -> dict[str, _Counts | None]:
-        """Return the maps by their names in `QueryMetrics`; None for an empty map."""
+        """Return the maps, by their names in `QueryMetrics`. An empty map becomes None."""
         return {each.metric: getattr(self, name) or None for name, each in self._maps()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value for Spark: plain dicts, no secrets, no ids."""
+        """Return the report as plain dicts for Spark, without secrets and message ids."""
         value: dict[str, Any] = {
             "version": REPORT_VERSION,
             "backlog": dict(self.backlog),
@@ -275,7 +293,8 @@ class Report:
         return value | {name: counts for name, counts in maps.items() if counts}
 
     def for_an_offset(self, now: float) -> dict[str, Any]:
-        """Return the report with its time in at most 4 KB, because offsets are copied often.
+        """Return the report with its time, shortened to at most 4 KB, because offsets are copied
+        often.
 
         now: seconds since 1970.
         """
@@ -289,7 +308,9 @@ class Report:
         return {name: each for name, each in value.items() if name != "latencies"}
 
     def counted(self) -> Report:
-        """Return only the counted values, without the values that may have changed since."""
+        """Return a report with only the counters. All other values may have changed since the
+        report was made.
+        """
         totals: dict[str, Any] = {
             name: getattr(self, name) for name, each in self._maps() if each.is_total
         }
@@ -346,7 +367,7 @@ class Report:
 
 
 def _added(one: _Sum, other: _Sum, **given: Any) -> _Sum:
-    """Add the fields one by one, except the given ones."""
+    """Add two objects field by field. Fields in `given` are set to the given values instead."""
     names = hints_of(type(one)).keys() - given.keys()
     sums: dict[str, Any] = {name: _plus(getattr(one, name), getattr(other, name)) for name in names}
     return type(one)(**sums, **given)
@@ -368,7 +389,7 @@ def _template(written: Any) -> str:
 def _shortened(
     counts: _Counts, most: int, together: Callable[[_Counts, _Counts], dict[str, int]]
 ) -> _Counts:
-    """Return the largest counts, and all others together."""
+    """Return the largest counts by name, and the sum of all other counts."""
     names = sorted(counts, key=counts.__getitem__, reverse=True)
     found: _Counts = {name: counts[name] for name in names[:most]}
     for name in names[most:]:

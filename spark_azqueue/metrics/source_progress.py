@@ -1,7 +1,7 @@
 """The part of one source in a query's progress event, parsed from Spark's progress JSON.
 
-The offsets describe the batch; `latestOffset` holds the source's own report. On Spark 4.0 and 4.1
-the offset of a new batch holds the report, see `Carried`.
+The offsets describe the batch, and `latestOffset` has the source's own report. On Spark 4.0 and
+4.1, the offset of a new batch has the report; see `Carried`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from typing import Any, NamedTuple
 from .report import AT, Report, whole
 
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""Errors that values of another origin than the source can cause."""
+"""Errors that a value may cause if the source did not write it."""
 
 CLOSING = "closing"
-"""The field of an offset that ends an empty batch: see `source/engine_calls.py`."""
+"""Field that an offset has at the end of an empty batch: see `source/engine_calls.py`."""
 
 Carried = dict[int, tuple[float, Report]]
-"""For each source, the newest report from an offset in a query's run, and its time."""
+"""For each source in a query's run, the newest report from an offset, and the time of this
+report.
+"""
 
 CARRIED_FOR_S = 60.0
-"""Seconds for which the state in such a report counts as current. Its counters stay valid."""
+"""Seconds for which the state in such a report counts as current. The counters in the report stay
+valid for longer.
+"""
 
 
 class SourceProgress(NamedTuple):
     """A source's part of a progress event.
 
-    made_at: when the report was made, in seconds since 1970, if it came with the offset.
+    made_at: time at which the report was made, in seconds since 1970, if the report is from an
+    offset.
     """
 
     messages: int
@@ -39,16 +44,17 @@ class SourceProgress(NamedTuple):
     is_current: bool = True
 
     def with_carried(self, number: int, began: float, carried: Carried) -> SourceProgress:
-        """Return this progress with the current report. began: the trigger; a new offset is made
-        later.
+        """Return this progress with the newest report. began: start of the trigger. A report that
+        was made earlier belongs to an older offset.
         """
         if self.report and self.made_at is None:
-            return self  # Spark has asked for it
+            return self  # Spark has requested this report
         if self.report and self.made_at is not None and self.made_at + 1 > began:
             carried[number] = began, self.report
             return self
         if number not in carried:
-            return self._replace(report=None)  # of an earlier run, or no report at all
+            # the report is from an earlier run, or there is no report
+            return self._replace(report=None)
         at, report = carried[number]
         if began - at <= CARRIED_FOR_S:
             return self._replace(report=report)
@@ -56,7 +62,9 @@ class SourceProgress(NamedTuple):
 
 
 def source_progress(source: Mapping[str, Any]) -> SourceProgress | None:
-    """Parse a source's part of the progress; None if it is not an azqueue source, or damaged."""
+    """Parse a source's part of the progress. Return None if the source is not an azqueue source, or
+    if the part is damaged.
+    """
     try:
         return _undamaged(source)
     except DAMAGE:
@@ -74,7 +82,8 @@ def _undamaged(source: Mapping[str, Any]) -> SourceProgress | None:
     if report is None and isinstance(in_offset := end.get("report"), dict):
         report, made_at = _report(in_offset), _made_at(in_offset)
         report = None if made_at is None else report
-    # Without a log, a batch that is replayed after a crash has no rows: they are delivered later.
+    # Without a log, a batch that Spark repeats after a crash has no rows; its messages are
+    # delivered later.
     if end == start or not source.get("numInputRows"):
         return SourceProgress(0, None, report, made_at)
     if plans:
@@ -99,16 +108,18 @@ def _made_at(report: Mapping[str, Any]) -> int | None:
 
 
 def _logged(start: Mapping[str, Any] | None, end: Mapping[str, Any], rows: int) -> int:
-    """Return the messages up to an offset in a log, which counts the messages of its own batch.
+    """Return the number of messages between two offsets of a log. An offset has the number of
+    messages of its own batch.
 
-    Spark's first batch after a restart may hold two batches on 4.0 and 4.1: then the rows count.
+    On Spark 4.0 and 4.1, the first batch after a restart may contain two batches of the log. In
+    that case, the number of rows is returned.
     """
     before = start.get("batch") if start else None
     return whole(end["messages"]) if before in (None, int(end["batch"]) - 1) else rows
 
 
 def offset_of(offset: Any) -> dict[str, Any] | None:
-    """Return an offset as a dict. Spark passes JSON, or text that holds JSON."""
+    """Return an offset as a dict. Spark passes JSON, or a string that contains JSON."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -118,7 +129,7 @@ def offset_of(offset: Any) -> dict[str, Any] | None:
 
 
 def seconds_since_1970(text: str) -> float:
-    """Parse an ISO 8601 time in UTC, of Spark or of this package, to seconds since 1970."""
+    """Parse an ISO 8601 time in UTC, from Spark or from this package, to seconds since 1970."""
     form = "%Y-%m-%dT%H:%M:%S.%fZ" if "." in text else "%Y-%m-%dT%H:%M:%SZ"
     moment = datetime.datetime.strptime(text, form)
     return moment.replace(tzinfo=datetime.timezone.utc).timestamp()

@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SHOWN_AT_MOST = 32
-"""Most messages of a queue that a peek shows."""
+"""Maximum number of messages that a peek returns."""
 
 _Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The contents of one query's queues, by the name of the queue. Pure.
+    """The state of one query's queues, by the name of the queue.
 
-    answers: 1 for a queue that answered the last read, else 0; 0 for a pattern whose queues could
-    not be listed. backlog: the service's count, with leased and delayed messages. poison: the same
-    for poison queues. visible: number of visible messages, without queues that showed 32, which may
-    have more. heads: age of the first visible message in seconds. expires: seconds until the first
-    visible message expires.
+    answers: 1 for a queue whose last read succeeded, else 0. A pattern whose queues could not be
+    listed has 0. backlog: the service's approximate number of messages, including leased and
+    delayed messages. poison: the same number for poison queues. visible: number of visible
+    messages. Queues for which a peek returned 32 messages are left out, because they may have more.
+    heads: age of the first visible message, in seconds. expires: seconds until the first visible
+    message expires.
     """
 
     answers: _Counts = field(default_factory=dict)
@@ -31,7 +32,7 @@ class Watched:
 
     @classmethod
     def of_all(cls, watched: Sequence[Watched]) -> Watched:
-        """Return all of these together, for the sources of one query."""
+        """Return these states combined, for the sources of one query."""
         return cls(
             **{
                 field: {
@@ -42,9 +43,10 @@ class Watched:
         )
 
     def scaling(self, held: int) -> Scaling | None:
-        """Return the waiting work; None if a queue did not answer: its messages would be missing.
+        """Return the counts for scaling. Return None if the read of a queue failed, because its
+        messages would be missing.
 
-        held: number of messages that the query has leased, as far as known.
+        held: number of messages that the query is known to have leased.
         """
         if not all(self.answers.values()):
             return None
@@ -54,7 +56,7 @@ class Watched:
             for name, count in self.backlog.items()
             if name in self.visible
         )
-        here = max(0, held - hidden)  # in the queues that do not show how many messages are hidden
+        here = max(0, held - hidden)  # in the queues whose number of invisible messages is unknown
         at_least = sum(min(count, SHOWN_AT_MOST) for count in full)
         return Scaling(
             sum(self.visible.values()) + max(at_least, sum(full) - here), max(0, hidden - held)
@@ -63,10 +65,12 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Counts for scaling. waiting: visible messages. elsewhere: leased by others, or delayed.
+    """Counts for scaling. waiting: number of visible messages. elsewhere: number of messages that
+    are delayed or that other consumers have leased.
 
-    If a queue shows 32 messages, the number of hidden messages is unknown: all messages except
-    those that the query has leased count as waiting, as with KEDA's `visibleonly`.
+    If a peek of a queue returns 32 messages, the number of invisible messages is unknown. In that
+    case, all messages except those that the query has leased count as waiting, as with KEDA's
+    `visibleonly`.
     """
 
     waiting: int
@@ -74,4 +78,6 @@ class Scaling:
 
 
 WatchQueues = Callable[[], Mapping[str, Watched]]
-"""Returns the state of queues by the name of the query. Queries with unknown state are left out."""
+"""Function that returns the state of queues, by the name of the query. Queries whose state is
+unknown are left out.
+"""

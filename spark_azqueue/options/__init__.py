@@ -1,1 +1,1 @@
-"""The options, declared on the fields of the configs of source and sink."""
+"""The options. The configs of source and sink declare them on their fields."""

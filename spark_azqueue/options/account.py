@@ -1,6 +1,7 @@
-"""The options that source and sink share: the account, its addresses and credential, bodies.
+"""The options that source and sink share: the account, its addresses and credential, and the
+encoding of bodies.
 
-This module sends nothing, and no error shows a secret.
+This module sends no requests, and its errors do not show secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ENVIRONMENT_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 
 invalid_account = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
-# Azurite's well-known account and key (see Azurite's README); they open nothing else.
+# Azurite's account and key. They are public (see Azurite's README), and valid only for Azurite.
 _AZURITE = {
     "accountname": "devstoreaccount1",
     "accountkey": (
@@ -131,7 +132,9 @@ _WAYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedConfig:
-    """Settings that source and sink share. parallelism None: chosen from the service's answers."""
+    """Settings that source and sink share. parallelism: None means chosen from the service's
+    answers.
+    """
 
     account: Account = made_of(*ACCOUNT_OPTIONS)
     encoding: Encoding = option(
@@ -160,10 +163,12 @@ class SharedConfig:
 
 
 def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
-    """Find the only credential in parsed options (by canonical name).
+    """Return the account, with the single credential in parsed options. values: options by
+    canonical name.
 
-    environment: as `os.environ`; used if the options name no account, or a provider. Raises
-    InvalidOption if there is no credential, more than one, or a forbidden one.
+    environment: environment variables, such as `os.environ`, which are used if the options name no
+    account, or name a provider. Raises InvalidOption if there is no credential, more than one
+    credential, or a forbidden credential.
     """
     given = {name: value for name, value in options.items() if value is not None}
     text = given.get("secret.connectionString")
@@ -201,7 +206,9 @@ def read_account(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _is_of_a_user(ways: Sequence[str], given: Mapping[str, Any]) -> bool:
-    """True for a SAS that may be bound to a user, if a source of the user's token is set."""
+    """True if the credential is a SAS that may be bound to a user, and the options also have a
+    source of the user's token.
+    """
     sas, *others = ways
     if others not in (["credential"], ["credentialProvider"]):
         return False
@@ -264,7 +271,7 @@ _NEEDED = {
     IdentityKind.FABRIC: (),
 }
 _DETAILS = {
-    # Options that only some credentials allow, each with the credential.
+    # Options that are allowed only with some credentials, each with these credentials.
     **dict.fromkeys(_ENTRA, "a Microsoft Entra identity"),
     "clientSecret": "credential=servicePrincipal",
     "serviceCredential": "credential=databricks",
@@ -274,7 +281,9 @@ _DETAILS = {
 def _check_details(
     given: Mapping[str, Any], way: str, allowed: Sequence[str] = (), needed: Sequence[str] = ()
 ) -> None:
-    """Raise InvalidOption for a detail that this credential does not allow, or that is missing."""
+    """Raise InvalidOption if an option is not allowed with this credential, or if a needed option
+    is missing.
+    """
     for name in needed:
         if name not in given:
             raise invalid_account(f"{way} needs '{name}' as well")
@@ -284,9 +293,10 @@ def _check_details(
 
 
 def from_connection_string(text: str, source: str, service: str = "queue") -> Account:
-    """Return the account in a connection string; `url` is its endpoint of `service`.
+    """Return the account in a connection string. Its `url` is the endpoint of `service`.
 
-    source: origin of the text, for errors. service: "queue" or "blob". Raises InvalidOption.
+    source: origin of the text, for error messages. service: "queue" or "blob". Raises
+    InvalidOption.
     """
     parts = connection_string_parts(text, source)
     if parts.get("usedevelopmentstorage", "").lower() == "true":
@@ -303,7 +313,8 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
     url = checked_url(url, f"{named} of the {source}", service)
     if not (key or sas):
         raise invalid_account(f"the {source} has neither AccountKey nor SharedAccessSignature")
-    # If the queues are not at the usual address (such as an emulator's), neither are the blobs.
+    # If the queues are not at the usual address, as in an emulator, the blobs are not at the usual
+    # address either.
     unusual = "queueendpoint" in parts and "blobendpoint" not in parts
     return Account(
         name or account_name(url),
@@ -315,7 +326,9 @@ def from_connection_string(text: str, source: str, service: str = "queue") -> Ac
 
 
 def account_key(text: str, source: str) -> str:
-    """Return an account key. Raises InvalidOption for other texts. source: names it in errors."""
+    """Return an account key. Raises InvalidOption if the text is not a key. source: origin of the
+    text, for error messages.
+    """
     if _is_base64(text):
         return text
     bare = text.rstrip("=")
@@ -338,7 +351,7 @@ def _is_base64(text: str) -> bool:
 def sas_token(text: str, source: str) -> str:
     """Return a SAS without "?".
 
-    Raises InvalidOption for other texts. source: names it in errors.
+    Raises InvalidOption if the text is not a SAS. source: origin of the text, for error messages.
     """
     sas = text.lstrip("?").strip()
     if "sig=" not in sas:
@@ -352,9 +365,10 @@ def sas_token(text: str, source: str) -> str:
 
 
 def checked_url(url: str, source: str, service: str = "queue") -> str:
-    """Return an account's URL without a trailing slash, its scheme in lower case.
+    """Return an account's URL without a trailing slash, and with the scheme in lower case.
 
-    source: names the option in errors. service: "queue" or "blob". Raises InvalidOption.
+    source: option with the URL, for error messages. service: "queue" or "blob". Raises
+    InvalidOption.
     """
     url = url.rstrip("/")
     if "?" in url or "#" in url:
@@ -381,7 +395,9 @@ def _port_is_legal(found: re.Match[str] | None) -> bool:
 
 
 def _masked(url: str) -> str:
-    """Describe a text that is not an address. Hide the text if it may contain a secret."""
+    """Describe a text that is not an address, for an error. The text is hidden if it may contain a
+    secret.
+    """
     if _HARMLESS.fullmatch(url) and ("." in url or "://" in url):
         return repr(url)
     if "=" in url:
@@ -394,7 +410,7 @@ def _masked(url: str) -> str:
 def account_name(url: str) -> str:
     """Return the account's name.
 
-    Azurite and IP addresses have it in the path, Azure in the host name.
+    The name is in the path for Azurite and for IP addresses, and in the host name for Azure.
     """
     parts = urlsplit(url)
     if path := parts.path.strip("/"):
@@ -414,7 +430,9 @@ def blob_url_beside(queue_url: str) -> str | None:
 
 
 def connection_string_parts(text: str, source: str) -> dict[str, str]:
-    """Return the fields by lower-case name. Raises InvalidOption, which never quotes the text."""
+    """Return the fields of a connection string by lower-case name. Raises InvalidOption, which
+    never shows the text.
+    """
     parts: dict[str, str] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(";"))):
         name, equals, value = piece.partition("=")
@@ -428,7 +446,9 @@ def connection_string_parts(text: str, source: str) -> dict[str, str]:
 
 
 def endpoint(parts: Mapping[str, str], service: str) -> str | None:
-    """Return the endpoint in a connection string, or the endpoint of its account name, or None."""
+    """Return the endpoint in a connection string. If there is none, derive the endpoint from the
+    account name. Return None if that is missing, too.
+    """
     if url := parts.get(f"{service}endpoint", "").rstrip("/"):
         return url
     if not (name := parts.get("accountname")):

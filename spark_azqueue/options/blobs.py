@@ -55,7 +55,8 @@ _BLOB_ACCOUNT = (
 class ClaimCheck:
     """Storage of large bodies.
 
-    account: its `url` is the blob endpoint. delete: delete a blob when its message is settled.
+    account: the account; its `url` is the blob endpoint. delete: True to delete a blob when its
+    message is settled.
     """
 
     container: str = option(
@@ -79,9 +80,9 @@ BLOB_OPTIONS = (_LARGE_BODY, *options_of(ClaimCheck))
 
 
 def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimCheck | None:
-    """Return the settings for large bodies; None with largeBody=fail. Raises InvalidOption.
+    """Return the settings for large bodies, or None with largeBody=fail. Raises InvalidOption.
 
-    account: account of the queues; None if the blobs have their own.
+    account: account of the queues, or None if the blobs are in an account of their own.
     """
     if values["largeBody"] is LargeBody.FAIL:
         logs = [values[name] for name in ("writeAheadLog", "transactionLog", "readLog")]
@@ -97,7 +98,8 @@ def read_claim_check(values: ParsedOptions, account: Account | None) -> ClaimChe
 
 
 def read_blob_account(options: Mapping[str, Any], account: Account | None) -> Account:
-    """Return the account of the blobs: the queue's, or a separate one. `url` is its blob endpoint.
+    """Return the account of the blobs: the account of the queues, or a separate account. Its `url`
+    is the blob endpoint.
 
     account: account of the queues, needed without 'secret.blobConnectionString'. Raises
     InvalidOption if the address is unknown or contradictory.
@@ -141,10 +143,11 @@ def section(
     account: Account,
     invalid: Callable[[str], InvalidOption],
 ) -> T | None:
-    """Return a log's settings with its account; None if the first option of `config` is not set.
+    """Return a log's settings with the log's account. Return None if the first option of `config`
+    is not set.
 
-    The first option is the log's place. account: account of the queues. invalid: makes the error if
-    another option of `config` is set without a place.
+    The first option is the log's place. account: account of the queues. invalid: function that
+    makes the error if another option of `config` is set without a place.
     """
     place = values[next(options_of(config)).name]
     if place is None:

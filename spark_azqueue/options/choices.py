@@ -1,4 +1,4 @@
-"""The options' enumerations."""
+"""Enumerations of the values of options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OnUndecodable(str, enum.Enum):
 
 
 class PoisonFormat(str, enum.Enum):
-    """Form of a message in a poison queue."""
+    """Format of a message in a poison queue."""
 
     COPY = "copy"
     ENVELOPE = "envelope"
@@ -36,7 +36,7 @@ class LargeBody(str, enum.Enum):
 
 
 class QueuePriority(str, enum.Enum):
-    """Distribution of one stream's batches among several queues."""
+    """How a stream's batches are divided among several queues."""
 
     FAIR = "fair"
     STRICT = "strict"
@@ -79,7 +79,7 @@ class Operation(str, enum.Enum):
 
 
 class MessageFormat(str, enum.Enum):
-    """Form in which the sink sends a row's body."""
+    """Format in which the sink sends a row's body."""
 
     TEXT = "text"
     CLOUD_EVENTS = "cloudevents"

@@ -1,4 +1,6 @@
-"""The options of the write-ahead log, and of `leaseOn=executors`. Nothing is sent or opened."""
+"""The options of the write-ahead log and of `leaseOn=executors`. This module sends no requests and
+opens no files.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _invalid = partial(InvalidOption, condition=Condition.INVALID_LOG_OPTION)
 _invalid_executors = partial(InvalidOption, condition=Condition.INVALID_EXECUTORS_OPTION)
 
 MOST_STORED_BYTES = 256 * 2**20
-"""With a log, most bytes of a batch or slot, because it is stored in one piece."""
+"""Maximum size, in bytes, of a batch or slot with a log, because a batch or slot is stored as one
+object.
+"""
 
 _EXPECTED = "blob:<container>/<folder>, or file:/<folder> (an absolute path)"
 _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
@@ -30,17 +34,19 @@ _BLOB_FOLDER = re.compile(r"[0-9A-Za-z._/-]{1,200}")
 
 @dataclass(frozen=True)
 class LogPlace:
-    """A folder. container: None for a folder in a file system (an absolute path)."""
+    """A folder for a log. container: None for a folder in a file system, whose path is absolute."""
 
     container: str | None
     folder: str
 
-    def __str__(self) -> str:  # as in the option
+    def __str__(self) -> str:  # the text as in the option
         return f"blob:{self.container}/{self.folder}" if self.container else f"file:{self.folder}"
 
 
 def log_place(value: str) -> LogPlace:
-    """Parse the option. Raises ValueError with the rules; InvalidOption if a policy forbids it."""
+    """Parse the option. Raises ValueError with the rules. Raises InvalidOption if a policy forbids
+    the folder.
+    """
     scheme, _, rest = value.strip().partition(":")
     if scheme == "blob":
         return _blob_folder(rest)
@@ -87,16 +93,16 @@ FAIL_ON_DATA_LOSS = Option(
     " without these rows, or with a batch that may be written twice.",
     default=True,
 )
-"""Option of the source's log and of the sink's."""
+"""Option for the log of a source and for the log of a sink."""
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """The write-ahead log's settings.
 
-    account: for a place in blobs, its account, whose `url` is the blob endpoint. start: first batch
-    for a new checkpoint if the log has committed batches; None: refuse the start. delete_after:
-    when the messages of a batch are deleted.
+    account: for a log in blobs, the account, whose `url` is the blob endpoint. start: first batch
+    for a new checkpoint if the log has committed batches; None means that such a start is refused.
+    delete_after: time at which the messages of a batch are deleted.
     """
 
     place: LogPlace = option(
@@ -136,7 +142,7 @@ class LogConfig:
 
 
 def read_log(values: ParsedOptions, account: Account) -> LogConfig | None:
-    """Return the settings of the log; None without `writeAheadLog`. Raises InvalidOption.
+    """Return the settings of the log, or None without `writeAheadLog`. Raises InvalidOption.
 
     account: account of the queues.
     """
@@ -177,9 +183,9 @@ def check_log(
 # ── leaseOn=executors ─────────────────────────────────────────────────────────────────────────────
 
 SHORTEST_LEASE_S = 30
-"""Shortest lease in seconds.
+"""Minimum visibility timeout in seconds.
 
-A task leases for a sixth of it, then stores and deletes the messages.
+A task dequeues messages for a sixth of this time, and then stores and deletes them.
 """
 
 LEASE_ON = Option(
@@ -197,9 +203,9 @@ LEASE_ON = Option(
 class ExecutorsConfig:
     """The settings of leaseOn=executors.
 
-    slots: most tasks of a micro-batch, each with its own queues; None: as many as run at the same
-    time. max_bytes: the option `maxBytesPerTrigger`, if it was set; None: each slot may have the
-    default.
+    slots: maximum number of tasks of a micro-batch, each with its own queues. None means as many as
+    can run at the same time. max_bytes: the option `maxBytesPerTrigger`, or None if it was not set.
+    If it is None, the default applies to each slot.
     """
 
     slots: int | None = option(
@@ -216,7 +222,7 @@ class ExecutorsConfig:
 def check_place(values: ParsedOptions) -> None:
     """Raise InvalidOption for leaseOn=executors without a log.
 
-    The other options of the log are checked later.
+    Other functions check the other options of the log.
     """
     if values["leaseOn"] is LeaseOn.EXECUTORS and values["writeAheadLog"] is None:
         raise _invalid_executors(
@@ -226,9 +232,9 @@ def check_place(values: ParsedOptions) -> None:
 
 
 def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsConfig | None:
-    """Return the settings; None with leaseOn=driver.
+    """Return the settings, or None with leaseOn=driver.
 
-    Raises InvalidOption. log: of the same query.
+    Raises InvalidOption. log: settings of the same query's log.
     """
     if values["leaseOn"] is LeaseOn.DRIVER:
         if idle := values.idle(ExecutorsConfig):
@@ -253,7 +259,7 @@ def read_executors(values: ParsedOptions, log: LogConfig | None) -> ExecutorsCon
 def check_executors(visibility_timeout: int | None) -> None:
     """Raise InvalidOption if other settings of the source conflict with leaseOn=executors.
 
-    visibility_timeout: in seconds, None for auto.
+    visibility_timeout: visibility timeout in seconds, or None for auto.
     """
     if visibility_timeout is not None and visibility_timeout < SHORTEST_LEASE_S:
         raise _invalid_executors(

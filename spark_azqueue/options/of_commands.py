@@ -1,7 +1,7 @@
 """The options that each command uses: one table, for commands, docs/commands.md and tests.
 
-For each option, a command uses it, refuses it, or reports it as one without effect: no option is
-silently dropped. Every command accepts an option that asks for what the command does anyway
+A command uses an option, refuses the option, or reports that the option has no effect. No option is
+silently dropped. Every command accepts an option whose value is what the command does anyway
 (`operation=enqueue`).
 """
 
@@ -20,7 +20,7 @@ from .parse import OPTIONS, parse
 
 
 class Use(enum.Enum):
-    """Treatment of an option by a command; the value is for docs/commands.md."""
+    """Treatment of an option by a command. The value is the text in docs/commands.md."""
 
     TAKEN = "used:"
     ARGUMENT = "an argument instead:"
@@ -43,14 +43,16 @@ _BLOBS = (*_LOGS, "send", "finish", "certify")
 
 
 class OptionRow(NamedTuple):
-    """Options that all commands treat alike. A command in no column has no use for them."""
+    """Options that have the same treatment by each command. A command that is in no column has no
+    use for the options.
+    """
 
     options: tuple[str, ...]
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     argument: tuple[str, ...] = ()
     instead: str = ""
-    """With `refused`: what to do."""
+    """For `refused`: the advice."""
 
 
 ROWS = (
@@ -117,11 +119,11 @@ ROWS = (
         instead="use --batch, --from and --to-time, with --log",
     ),
 )
-"""An option without a row is about a query's own run: no command has a use for it."""
+"""An option without a row is about the run of a query, so no command has a use for it."""
 
 
 def use_of(command: str, option: str) -> Use:
-    """Return what a command does with an option. command: of `COMMANDS`."""
+    """Return the treatment of an option by a command. command: one of `COMMANDS`."""
     row = _row_of(option)
     for commands, use in (
         (row.taken, Use.TAKEN),
@@ -138,19 +140,21 @@ def _row_of(option: str) -> OptionRow:
 
 
 def rest() -> Iterator[str]:
-    """Return the options that no command has a use for."""
+    """Return the options for which no command has a use."""
     return (each.name for each in OPTIONS if not any(each.name in row.options for row in ROWS))
 
 
 class CommandOptions(NamedTuple):
-    """taken: parsed, with defaults for all others. idle: names of the options without effect."""
+    """taken: the parsed options that the command uses; all other options have their defaults. idle:
+    names of the options without effect.
+    """
 
     taken: ParsedOptions
     idle: tuple[str, ...]
 
 
 def for_command(command: str, given: Mapping[str, str]) -> CommandOptions:
-    """Parse options, and keep those that the command uses. command: of `COMMANDS`.
+    """Parse options, and keep the options that the command uses. command: one of `COMMANDS`.
 
     Raises InvalidOption for an option that `parse` or the command refuses.
     """

@@ -1,11 +1,11 @@
-"""Declaration of an option: once, on the field of the config that takes its value.
+"""Declaration of options. Each option is declared once, on the config's field that takes the value.
 
     max_bytes: int = option("maxBytesPerTrigger", byte_size(2**16, 2**31), "…", default=2**25)
 
-An option without its own field is an `Option` beside the code that uses it, and in `made_of` of the
-field that this code fills. The declarations are the source of `parse.OPTIONS`, the defaults, the
-suggestions for an unknown option, and docs/options.md (by tools/reference.py, in the groups of
-tools/option_groups.py).
+An option without a field of its own is declared as an `Option` next to the code that uses it. The
+field that this code fills also names the option in `made_of`. From the declarations come
+`parse.OPTIONS`, the defaults, the suggestions for an unknown option, and docs/options.md (by
+tools/reference.py, in the groups of tools/option_groups.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ T = TypeVar("T")
 class Option:
     """One option, spelled as users see it. Spark passes names in lower case.
 
-    parse: takes the text; raises ValueError with the rules. default: a parsed value. shown: the
-    default as users write it, if `default` does not show it. side: for an option of one side, on a
-    config that both sides have.
+    parse: function that parses the text, and raises ValueError with the rules. default: a parsed
+    value. shown: the default as users write it, if this differs from `default`. side: source or
+    sink, if an option of only one side is declared on a config of both sides.
     """
 
     name: str
@@ -65,13 +65,13 @@ def shared(declared: Option) -> Any:
 def made_of(*options: Option) -> Any:
     """Return a dataclass field without a default.
 
-    The code that builds the config makes the field's value from these options.
+    The code that builds the config computes the field's value from these options.
     """
     return field(metadata={"options": options})
 
 
 def options_of(config: type) -> Iterator[Option]:
-    """Yield the options on the fields of a config, in their order."""
+    """Yield the options on the fields of a config, in order of the fields."""
     for each in fields(config):
         if "option" in each.metadata:
             yield each.metadata["option"]
@@ -79,7 +79,9 @@ def options_of(config: type) -> Iterator[Option]:
 
 
 def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that fields of the config take unchanged. values: by the option's name."""
+    """Return the values that the config's fields take unchanged. values: parsed values by the
+    option's name.
+    """
     return {
         each.name: values[each.metadata["option"].name]
         for each in fields(config)
@@ -90,7 +92,7 @@ def taken(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
 class ParsedOptions(dict[str, Any]):
     """Parsed values, or defaults, of all options by name.
 
-    written: the texts of the options that were set.
+    written: the original texts of the options that were set.
     """
 
     def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
@@ -102,7 +104,8 @@ class ParsedOptions(dict[str, Any]):
         return f"{type(self).__name__}({', '.join(self.written)})"
 
     def idle(self, config: type, besides: Iterable[Option] = ()) -> str:
-        """Return an option of a config that is set although the config is not made; "" if none is.
+        """Return an option that is set although its config is not used. Return "" if there is no
+        such option.
 
         besides: options of the config that other code uses.
         """

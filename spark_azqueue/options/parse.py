@@ -21,7 +21,7 @@ from .source_config import SourceConfig, read_source
 
 
 def _declared() -> Iterator[Option]:
-    """Yield every option that a config declares, once, with its side; shared options come first."""
+    """Yield each declared option once, with its side. Shared options are first."""
     source = (QUEUE, *options_of(SourceConfig), *options_of(ReplayConfig))
     sink = (QUEUE, *options_of(SinkConfig))
     found = [
@@ -39,7 +39,7 @@ def _side_of(source: bool, sink: bool) -> Side:
 OPTIONS = tuple(_declared())
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 
-# Spark passes some of its own options on to sources and sinks; they are ignored here.
+# Spark passes some of its own options to sources and sinks. These options are ignored here.
 _SPARKS_OWN = frozenset(
     {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "partitionoverwritemode"}
     # Properties of a table: CREATE TABLE … USING azqueue.
@@ -49,7 +49,8 @@ _SPARKS_OWN = frozenset(
 
 _TABLES_COPY = "option."  # Spark passes each option of a table a second time, with this prefix
 
-# Options of other sources that users try here, in lower case, with the alternative.
+# Options of other sources that users may try with this source, in lower case. Each has the
+# alternative.
 _NO_OFFSETS = (
     "a queue has no offsets: a query reads what is in it, from the oldest on. Remove the option"
 )
@@ -97,14 +98,16 @@ _REMOVED = {
 def source_config(
     given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
 ) -> SourceConfig:
-    """Make the config of a source (stream or peek) from its options. See `parse`; sends nothing."""
+    """Make the config of a source (stream or peek) from its options. See `parse`. Sends no
+    request.
+    """
     return read_source(parse(given, Side.SOURCE), environment)
 
 
 def source_configs(
     options: Mapping[str, object] | Sequence[Mapping[str, object]],
 ) -> list[SourceConfig]:
-    """Return the configs of a query's sources. options: as a program passed them to its readers.
+    """Return the configs of a query's sources. options: the options of the query's readers.
 
     Raises InvalidOption, and TypeError for values that cannot be options.
     """
@@ -121,7 +124,7 @@ def source_configs(
 
 
 def as_texts(options: Mapping[str, object]) -> dict[str, str]:
-    """Return options as Spark's reader passes them."""
+    """Convert options to texts, as Spark's reader does."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
@@ -132,23 +135,24 @@ def as_texts(options: Mapping[str, object]) -> dict[str, str]:
 def replay_config(
     given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
 ) -> ReplayConfig:
-    """Make the config of a read of a log from its options. See `parse`; sends nothing."""
+    """Make the config of a read of a log from its options. See `parse`. Sends no request."""
     return read_replay(parse(given, Side.SOURCE), environment)
 
 
 def sink_config(
     given: Mapping[str, str] | ParsedOptions, environment: Mapping[str, str] = os.environ
 ) -> SinkConfig:
-    """Make the config of a sink from its options. See `parse`; sends nothing."""
+    """Make the config of a sink from its options. See `parse`. Sends no request."""
     return read_sink(parse(given, Side.SINK), environment)
 
 
 def account_options(
     given: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> tuple[ParsedOptions, Account]:
-    """Return the account that options of a source or a sink name, and these options parsed.
+    """Return the account in the options of a source or a sink, and the parsed options.
 
-    Raises InvalidOption; sends nothing. Options of either side are accepted, but not of both.
+    Raises InvalidOption. Sends no request. The options may be for a source or for a sink, but not
+    for both.
     """
     known = [_BY_LOWER_NAME.get(key.lower()) for key in given]
     is_for_the_sink = any(option and option.side is Side.SINK for option in known)
@@ -157,10 +161,11 @@ def account_options(
 
 
 def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions:
-    """Parse options as Spark passes them, unless they are parsed already.
+    """Parse options in the form in which Spark passes them. Parsed options are returned unchanged.
 
-    Raises InvalidOption for an unknown name (the text suggests the nearest known name), an option
-    of the other side, or a bad value (the text has the rules, and never shows a secret).
+    Raises InvalidOption for an unknown name, an option of the other side, or a bad value. For an
+    unknown name, the error suggests the nearest known name. For a bad value, the error has the
+    rules, and never shows a secret.
     """
     if isinstance(given, ParsedOptions):
         for name in given.written:
@@ -178,7 +183,7 @@ def parse(given: Mapping[str, str] | ParsedOptions, side: Side) -> ParsedOptions
         text = found.written[option.name] = str(value)
         try:
             found[option.name] = option.parse(text)
-        except InvalidOption as error:  # from a policy
+        except InvalidOption as error:  # raised because of a policy
             text = f"option '{option.name}': {error.sentence}"
             raise InvalidOption(text, condition=error.condition) from None
         except ValueError as error:
@@ -197,7 +202,7 @@ def _check_side(option: Option, side: Side) -> None:
 
 
 def _masked(value: str, option: Option) -> str:
-    """Return a forbidden value for an error, hidden if it may contain a secret."""
+    """Return a forbidden value for an error. A value that may contain a secret is hidden."""
     if option.secret:
         return "its value (not shown)"
     if looks_like_connection_string(value):

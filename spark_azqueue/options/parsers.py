@@ -32,7 +32,7 @@ _UNITS_S = {
 _PATTERN = re.compile(r"[a-z0-9*?-]{1,63}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_FIRST_YEAR = 1971  # so that no zone leads to a time before 1970
+_FIRST_YEAR = 1971  # one day, so that the time is not before 1970 in any zone
 _MOST_BATCHES = 10**12 - 1
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)i?b?\Z", re.IGNORECASE)
 
@@ -41,7 +41,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 def text(value: str) -> str:
-    """Parse a text that is not blank; return it stripped."""
+    """Parse a text that is not blank. Return the stripped text."""
     if not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()
@@ -56,7 +56,7 @@ def flag(value: str) -> bool:
 
 
 def one_of(kind: type[E]) -> Callable[[str], E]:
-    """Return a parser of an enum's member, by its value, in any case."""
+    """Return a parser of an enum's member by its value. The case does not matter."""
 
     def parse(value: str) -> E:
         for member in kind:
@@ -80,7 +80,9 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def or_auto(parse: Callable[[str], T], *words: str) -> Callable[[str], T | None]:
-    """Return a parser like `parse`, with None for one of these words (default: `auto`)."""
+    """Return a parser like `parse` that also accepts these words, for which it returns None. The
+    default word is `auto`.
+    """
     words = words or ("auto",)
 
     def parse_or_none(value: str) -> T | None:
@@ -119,7 +121,7 @@ def seconds(value: str) -> float:
 def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str], Any]:
     """Return a parser of a duration from `low` to `high`, in seconds.
 
-    `whole`: only whole seconds.
+    whole: True to accept only whole seconds.
     """
 
     def parse(value: str) -> float:
@@ -133,7 +135,7 @@ def duration(low: float, high: float, *, whole: bool = False) -> Callable[[str],
 
 
 class Retention(NamedTuple):
-    """Retention of a log: a number of batches behind the newest committed one, or a time."""
+    """Retention of a log: a number of batches before the newest committed batch, or a time."""
 
     batches: int = 100
     seconds: int | None = None
@@ -155,9 +157,10 @@ def retention(value: str) -> Retention:
 
 
 class Bound(NamedTuple):
-    """First or last batch of a range: a batch number or a time of storage; both None: no bound.
+    """First or last batch of a range: a batch number, or the time at which a batch was stored. If
+    both are None, there is no bound.
 
-    at: microseconds since 1970.
+    at: the time, in microseconds since 1970.
     """
 
     batch: int | None = None
@@ -175,7 +178,7 @@ def bound(value: str) -> Bound:
 
 
 def in_words(duration_s: float) -> str:
-    """Return a duration in words: 604800 -> "7 days"."""
+    """Return a duration as text: 604800 -> "7 days"."""
     for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
         if duration_s >= size and duration_s % size == 0:
             count = int(duration_s // size)
@@ -201,7 +204,7 @@ def instant(value: str) -> int:
 
 
 def time_to_live(value: str) -> int:
-    """Parse whole seconds, or -1 for no end."""
+    """Parse whole seconds, or -1, which means that a message never expires."""
     if value.strip() == str(NEVER_EXPIRES):
         return NEVER_EXPIRES
     try:

@@ -1,4 +1,6 @@
-"""The options of `readLog`: a write-ahead log as a table. Nothing is sent or opened."""
+"""The options of `readLog`: a write-ahead log as a table. This module sends no requests and opens
+no files.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,9 @@ _ALSO = frozenset(
 class ReplayConfig:
     """The log to read, and its range. Spark pickles this config for the processes that read.
 
-    account: for a place in blobs, None for files. start, end: both included. encoding: None: the
-    encoding with which each batch was logged. claim_check: set with largeBody=blob.
+    account: the account of a log in blobs, or None for a log in files. start, end: first and last
+    batch, both included. encoding: None means the encoding with which each batch was logged.
+    claim_check: set with largeBody=blob.
     """
 
     place: LogPlace = made_of(READ_LOG)
@@ -82,12 +85,14 @@ class ReplayConfig:
 
     @property
     def has_start(self) -> bool:
-        """True if the options set the first batch, so that no later batch may be missing."""
+        """True if the options set the first batch. If so, a missing batch in the range is an
+        error.
+        """
         return self.start != parsers.Bound()
 
 
 def check_no_replay(values: ParsedOptions) -> None:
-    """Raise InvalidOption for `readLog`, or options of it, on a read of queues."""
+    """Raise InvalidOption if a read of queues has `readLog` or an option of `readLog`."""
     if READ_LOG.name in values.written:
         raise _invalid(
             "'readLog' reads a write-ahead log and no queue: it is for spark.read and"
@@ -104,7 +109,7 @@ def check_no_replay(values: ParsedOptions) -> None:
 def read_replay(values: ParsedOptions, environment: Mapping[str, str]) -> ReplayConfig:
     """Make the config from parsed options that have 'readLog'. Raises InvalidOption.
 
-    environment: as `os.environ`, for the account of a log in blobs.
+    environment: environment variables, such as `os.environ`, for the account of a log in blobs.
     """
     _check_combination(values)
     place: LogPlace = values["readLog"]

@@ -15,14 +15,14 @@ from itertools import takewhile
 from spark_azqueue.service.messages import QueueRef
 
 POISON_SUFFIX = "-poison"
-"""Azure Functions uses the same suffix."""
+"""Suffix of the names of poison queues. Azure Functions uses the same suffix."""
 
 
 @dataclass(frozen=True)
 class QueueSelection:
-    """The names and patterns of the option `queue`, in its order.
+    """The names and patterns in the option `queue`, in the order of the option.
 
-    account: the name of the account. poison_queue: of the option `poisonQueue`.
+    account: name of the account. poison_queue: value of the option `poisonQueue`.
     """
 
     account: str
@@ -36,29 +36,32 @@ class QueueSelection:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The patterns; none if the option has only names."""
+        """The patterns. Empty if the option has only names."""
         return tuple(filter(is_pattern, self.parts))
 
     @property
     def patterns_in_words(self) -> str:
-        """The patterns in words: "'orders-*', 'returns-*'"."""
+        """The patterns as text: "'orders-*', 'returns-*'"."""
         return ", ".join(f"'{pattern}'" for pattern in self.patterns)
 
     @property
     def template(self) -> str:
-        """The option for a report, "" without patterns: at most 200 characters."""
+        """The option `queue` for a report, cut to 200 characters; "" if the option has no
+        patterns.
+        """
         return ",".join(self.parts)[:200] if self.patterns else ""
 
     @property
     def prefix(self) -> str:
-        """The common beginning of all matching queues' names; often empty."""
+        """The common prefix of the names of all matching queues. Often empty."""
         starts = [re.split("[*?]", pattern)[0] for pattern in self.patterns] or [""]
         first, last = min(starts), max(starts)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
         return "".join(letter for letter, _ in same)
 
     def among(self, names: Iterable[str]) -> tuple[QueueRef, ...]:
-        """Return the queues to read if the account has these: in the option's order, then by name.
+        """Return the queues to read. names: names of the account's queues. The result is in the
+        order of the option, then by name.
 
         Named queues are always included.
         """
@@ -74,21 +77,23 @@ class QueueSelection:
         return tuple(QueueRef(self.account, name) for name in found)
 
     def poison_queue_for(self, queue: QueueRef) -> QueueRef:
-        """Return the queue for this queue's poison messages, in the same account."""
+        """Return the poison queue of this queue, in the same account."""
         return QueueRef(queue.account, self.poison_queue or queue.name + POISON_SUFFIX)
 
     def includes(self, queue: QueueRef) -> bool:
-        """True if this queue is read, provided that it exists."""
+        """True if the source reads this queue when the queue exists."""
         return queue.account == self.account and (
             queue.name in self.parts or self.comes_and_goes(queue)
         )
 
     def not_read(self, queues: Iterable[QueueRef]) -> list[str]:
-        """Return the names of the queues among these that are not read, each once."""
+        """Return the names of those queues that the source does not read. Each name occurs once."""
         return sorted({queue.name for queue in queues if not self.includes(queue)})
 
     def comes_and_goes(self, queue: QueueRef) -> bool:
-        """True if only a pattern matches this queue, so that it is read while it exists."""
+        """True if the option does not name this queue and a pattern matches it. Such a queue may be
+        created and deleted during the run.
+        """
         return queue.name not in self.parts and any(
             self._matches(pattern, queue.name) for pattern in self.patterns
         )

@@ -23,14 +23,16 @@ from .selection import is_pattern
 from .transaction import TransactionConfig, check_delay, life_of, read_transaction
 
 _FIXED_PARALLELISM = 32
-"""With parallelism=auto, requests at once for work that does not use the limits."""
+"""Number of concurrent requests, with parallelism=auto, for work to which the learned limits do not
+apply.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkConfig(SharedConfig):
-    """The sink's settings. Times in seconds.
+    """The sink's settings. Times are in seconds.
 
-    `queue` None: each row names its queue, or goes to the default_queue.
+    If `queue` is None, each row names its queue, or is sent to `default_queue`.
     """
 
     queue: str | None
@@ -108,24 +110,26 @@ class SinkConfig(SharedConfig):
 
     @property
     def queue_if_none_is_named(self) -> str | None:
-        """The queue for rows that name none; None if there is no such queue."""
+        """The queue for rows that do not name a queue, or None if there is no such queue."""
         return self.queue or self.default_queue
 
     @property
     def transaction_queues(self) -> frozenset[str] | None:
-        """The queues of its transactions' messages; None if each row names its own."""
+        """The queues of the transactions' messages, or None if each row names its queue."""
         if self.queue is None:
             return None
         return frozenset(filter(None, (self.queue, self.row_error_queue)))
 
     @property
     def fixed_parallelism(self) -> int:
-        """Requests at once for work that does not use the limits: storing bodies."""
+        """Number of concurrent requests to store bodies. The learned limits do not apply to these
+        requests.
+        """
         return self.parallelism or _FIXED_PARALLELISM
 
 
 def read_sink(values: ParsedOptions, environment: Mapping[str, str]) -> SinkConfig:
-    """Make the config of a sink from its parsed options. Raises InvalidOption; sends nothing."""
+    """Make the config of a sink from its parsed options. Raises InvalidOption. Sends no request."""
     account = read_account(values, environment)
     queues = values["queue"] or (None,)
     if any(map(is_pattern, filter(None, queues))):
@@ -221,7 +225,7 @@ def _check_combination(config: SinkConfig) -> None:
 
 
 def _check_transaction(config: SinkConfig) -> None:
-    """Raise InvalidOption for settings that conflict with `transactionLog`."""
+    """Raise InvalidOption if a setting conflicts with `transactionLog`."""
     invalid = partial(InvalidOption, condition=Condition.INVALID_TRANSACTION_OPTION)
     try:
         life_of(config.time_to_live)

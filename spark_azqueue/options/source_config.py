@@ -39,7 +39,9 @@ from .replay import check_no_replay
 from .selection import POISON_SUFFIX, QueueSelection, is_pattern
 
 QUEUE_DECIDES = ("visibilityTimeout", "maxDequeueCount", "onUndecodable")
-"""With settingsFromQueue, the options that a queue's metadata can set (the last indirectly)."""
+"""Options that a queue's metadata can set with settingsFromQueue. The last option is set
+indirectly.
+"""
 
 _OF_POISON = {"maxDequeueCount", "poisonQueue", "poisonFormat"}
 
@@ -48,18 +50,19 @@ _LONGEST_S: Mapping[str, tuple[int, str]] = {
     "maxPollInterval": (60, "A message that comes into an empty queue waits for so long"),
     "maxTriggerDelay": (3600, "A message may wait for others for so long"),
 }
-"""Durations that may be meant in milliseconds: the number of seconds above which a number without a
-unit causes a warning, and its effect.
+"""For each duration that users may give in milliseconds by mistake: the number of seconds above
+which a number without a unit causes a warning, and the effect of such a value.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(SharedConfig):
-    """The source's settings. Times in seconds, sizes in bytes.
+    """The source's settings. Times are in seconds, sizes in bytes.
 
-    visibility_timeout, max_messages, messages_per_partition None: chosen from the duration of
-    batches. max_dequeue_count None: poison messages are not detected. asks_for_poison: the options
-    or a queue's metadata ask for dead-lettering, so a start without it fails.
+    visibility_timeout, max_messages, messages_per_partition: None means that the source chooses the
+    value from the duration of batches. max_dequeue_count: None means that poison messages are not
+    detected. asks_for_poison: True if the options or a queue's metadata require dead-lettering. If
+    so, a start without dead-lettering fails.
     """
 
     selection: QueueSelection
@@ -153,7 +156,9 @@ class SourceConfig(SharedConfig):
             default=False,
         )
     )
-    """With settingsFromQueue: names of the options that the queues' metadata may still set."""
+    """With settingsFromQueue: names of the options that the user did not set, so that the queues'
+    metadata may set them.
+    """
     max_dequeue_count: int | None = shared(
         Option(
             "maxDequeueCount",
@@ -239,11 +244,13 @@ class SourceConfig(SharedConfig):
     """Set with largeBody=blob."""
     asks_for_poison: bool = False
     doubts: tuple[str, ...] = ()
-    """Warnings for the start."""
+    """Warnings that are logged at the start."""
 
     @property
     def queues(self) -> tuple[QueueRef, ...]:
-        """The queues that the option names. Queues that match a pattern are found at run time."""
+        """The queues named in the option `queue`. Queues that match a pattern are found at run
+        time.
+        """
         return self.selection.named
 
     @property
@@ -252,7 +259,9 @@ class SourceConfig(SharedConfig):
         return self.max_dequeue_count is not None or self.on_undecodable is OnUndecodable.POISON
 
     def poison_queues_of(self, queues: Iterable[QueueRef]) -> tuple[QueueRef, ...]:
-        """Return the poison queues of these queues, each once; none if messages are never moved."""
+        """Return the poison queues of these queues, each once. Return no queues if messages are
+        never moved.
+        """
         if not self.uses_poison_queues:
             return ()
         return tuple(dict.fromkeys(map(self.poison_queue_for, queues)))
@@ -265,7 +274,7 @@ class SourceConfig(SharedConfig):
 def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> SourceConfig:
     """Make the config of a source (stream or peek) from its parsed options.
 
-    Raises InvalidOption; sends nothing.
+    Raises InvalidOption. Sends no request.
     """
     account = read_account(values, environment)
     if not values["queue"]:
@@ -284,8 +293,8 @@ def read_source(values: ParsedOptions, environment: Mapping[str, str]) -> Source
     if as_they_are["on_undecodable"] is None:
         as_they_are["on_undecodable"] = on_undecodable_for(as_they_are["max_dequeue_count"])
     if write_ahead_log and "maxDequeueCount" not in values.written:
-        # The sink may have the rows of a failing batch. Under another batch number they would come
-        # twice.
+        # The sink may already have rows of a failing batch. If these rows were delivered again
+        # under another batch number, the sink would have them twice.
         as_they_are["max_dequeue_count"] = None
     config = SourceConfig(
         account=account,
@@ -329,7 +338,7 @@ def check_combination(config: SourceConfig) -> None:
             config.write_ahead_log,
             delete_on_commit=config.delete_on_commit,
             max_dequeue_count=None if config.executors else config.max_dequeue_count,
-            max_bytes=0 if config.executors else config.max_bytes,  # a slot has its own limit
+            max_bytes=0 if config.executors else config.max_bytes,  # each slot has its own limit
         )
     _check_poison_queues(config)
     if config.left_to_queue and config.selection.patterns:
@@ -345,7 +354,7 @@ def on_undecodable_for(max_dequeue_count: int | None) -> OnUndecodable:
 
 
 def _check_poison_queues(config: SourceConfig) -> None:
-    """Raise InvalidOption for a poison queue that is forbidden, or that would never be used."""
+    """Raise InvalidOption if a poison queue is forbidden, or would never be used."""
     if not config.uses_poison_queues:
         idle = "poisonQueue" if config.poison_queue else "poisonFormat"
         is_set = config.poison_queue or config.poison_format is not PoisonFormat.ENVELOPE
@@ -359,7 +368,7 @@ def _check_poison_queues(config: SourceConfig) -> None:
         poison = config.poison_queue_for(queue)
         source = QueueRef(queue.account, queue.name.removesuffix(POISON_SUFFIX))
         if source != queue and config.poison_queue is None and config.selection.includes(source):
-            poison = queue  # the poison queue of a queue that a pattern matches
+            poison = queue  # for the queues that match a pattern
         if poison in config.queues:
             raise InvalidOption(
                 f"the poison queue '{poison.name}' is one of the queues to read; set another"
@@ -369,7 +378,7 @@ def _check_poison_queues(config: SourceConfig) -> None:
 
 
 def check_poison_name(poison: QueueRef) -> None:
-    """Raise InvalidOption if the default poison queue of a queue would have no legal name."""
+    """Raise InvalidOption if the name of a queue's default poison queue is not legal."""
     try:
         queue_name(poison.name)
     except ValueError:
@@ -380,7 +389,7 @@ def check_poison_name(poison: QueueRef) -> None:
 
 
 def _doubts_of(values: ParsedOptions) -> Iterator[str]:
-    """Yield warnings for the start: a sentence for each, with what to write instead."""
+    """Yield warnings for the start: one sentence each, with the text to write instead."""
     for name, (longest_s, effect) in _LONGEST_S.items():
         text = values.written.get(name, "").strip()
         if not re.fullmatch(r"\d{1,7}", text) or int(text) <= longest_s:

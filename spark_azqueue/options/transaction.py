@@ -1,4 +1,4 @@
-"""The options of the transactional sink. Nothing is sent or opened."""
+"""The options of the transactional sink. This module sends no requests and opens no files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _LONGEST_ID = 200
 _DAY_S = 24 * 3600
 
 VISIBLE_AT_LEAST_S = 60
-"""Shortest time in seconds for which a message of a transaction is visible, with any delay."""
+"""Minimum time, in seconds, between the moment when a message of a transaction becomes visible and
+its expiry.
+"""
 
 
 def app_id(value: str) -> str:
@@ -37,7 +39,7 @@ def app_id(value: str) -> str:
 class TransactionConfig:
     """The settings of a transactional sink.
 
-    account: for a place in blobs, its account, whose `url` is the blob endpoint. app_id, version:
+    account: for a log in blobs, the account, whose `url` is the blob endpoint. app_id, version:
     identify the transaction of a batch write; None for a stream, whose batches have numbers.
     """
 
@@ -69,7 +71,8 @@ class TransactionConfig:
 
 
 def read_transaction(values: ParsedOptions, account: Account) -> TransactionConfig | None:
-    """Return the settings of the transaction; None without `transactionLog`. Raises InvalidOption.
+    """Return the settings of the transaction, or None without `transactionLog`. Raises
+    InvalidOption.
 
     account: account of the queues.
     """
@@ -83,7 +86,7 @@ def _idle(name: str) -> InvalidOption:
 
 
 def check_stream(config: TransactionConfig | None) -> None:
-    """Raise InvalidOption for settings of a stream that are for batch writes."""
+    """Raise InvalidOption if a stream has settings that are only for batch writes."""
     if config and (config.app_id is not None or config.version is not None):
         raise _invalid(
             "'txnAppId' and 'txnVersion' are for df.write: in a stream, the query's id and the"
@@ -103,10 +106,11 @@ def check_batch(config: TransactionConfig | None) -> None:
 
 
 def life_of(ttl_s: int | None) -> int:
-    """Return the time to live with which a message of a transaction is put, in seconds.
+    """Return the time to live, in seconds, with which a message of a transaction is put.
 
-    ttl_s: the row's time to live. The message lives a day longer: for its batch, and for a restart
-    until it is published. Raises ValueError for a time that a hidden message cannot have.
+    ttl_s: the row's time to live. The message lives a day longer, so that it does not expire before
+    it is published, even after a restart. Raises ValueError if a prepared message cannot have this
+    time to live.
     """
     ttl_s = WEEK_S if ttl_s is None else ttl_s
     if ttl_s == NEVER_EXPIRES or ttl_s > WEEK_S:
@@ -119,7 +123,7 @@ def life_of(ttl_s: int | None) -> int:
 
 
 def check_delay(delay_s: int, ttl_s: int | None) -> None:
-    """Raise ValueError for a delay after which a hidden message would hardly be visible.
+    """Raise ValueError if a message would expire too soon after the delay.
 
     ttl_s: the row's time to live.
     """

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 
 class IdentityKind(str, enum.Enum):
-    """Source of a Microsoft Entra credential: azure-identity, Unity Catalog or Fabric."""
+    """The library or platform that provides a Microsoft Entra credential."""
 
     DEFAULT = "default"
     MANAGED_IDENTITY = "managedIdentity"
@@ -37,7 +37,7 @@ class EntraIdentity:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     argument: str | None = None
-    """Argument for the provider; None: call the provider without arguments."""
+    """Argument for the provider. If None, the provider is called without arguments."""
     service_credential: str | None = None
     """Name of the service credential in Unity Catalog. Set only with DATABRICKS."""
 
@@ -46,7 +46,8 @@ class EntraIdentity:
 class SasProvider:
     """A callable of the user that returns a SAS.
 
-    path: `package.module:callable`. argument: the callable's argument; None: no argument.
+    path: `package.module:callable`. argument: the callable's argument, or None for a call without
+    arguments.
     """
 
     path: str
@@ -57,10 +58,11 @@ class SasProvider:
 class Account:
     """Endpoint of a storage account, with exactly one of key, sas, sas_provider, identity.
 
-    Exception: a SAS that is bound to a user needs a token of that user, so `identity` is set, too.
+    Exception: a SAS that is bound to a user also needs a token of that user, so `identity` is set
+    as well.
 
-    `url`: the queue endpoint (the blob endpoint in the result of `read_blob_account`). `blob_url`:
-    the blob endpoint, or None if it is unknown.
+    `url`: the queue endpoint. (In the result of `read_blob_account`, the blob endpoint.)
+    `blob_url`: the blob endpoint, or None if it is unknown.
     """
 
     name: str
@@ -75,14 +77,18 @@ class Account:
 
     @property
     def host_and_port(self) -> str:
-        """Destination of requests, for an error: "shop.queue.core.windows.net, port 443"."""
+        """Host and port of the account, for error messages: "shop.queue.core.windows.net, port
+        443".
+        """
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return f"{parts.hostname}, port {port}"
 
 
 API_VERSION = "2021-12-02"
-"""REST version. Azurite supports this version, and it allows 64 KiB messages that never expire."""
+"""REST version of all requests. Azurite supports this version. The version allows messages of 64
+KiB and messages that never expire.
+"""
 
 
 _LETTERS = "raup"
@@ -94,8 +100,8 @@ def queue_sas(
 ) -> str:
     """Return a SAS for one queue, as a URL's query part (REST reference, "Create a service SAS").
 
-    letters: the permissions. key: the account key, base64. expiry: in UTC. https: if true, the
-    service accepts the SAS over TLS only.
+    letters: the permissions, as in the SAS parameter `sp`. key: the account key, base64. expiry:
+    time in UTC. https: if true, the service accepts the SAS over TLS only.
     """
     expires, protocol = _expires(expiry), "https" if https else ""
     resource = f"/queue/{account}/{queue}"

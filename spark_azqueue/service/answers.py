@@ -16,7 +16,7 @@ from .redaction import shown
 # For an unknown or foreign receipt, the service answers 404 MessageNotFound, and Azurite answers
 # 400 PopReceiptMismatch. A receipt that does not parse gets 400 InvalidQueryParameterValue, which
 # names the parameter. The connector's receipts come from the service or from a checkpoint, so this
-# answer also means that the receipt is no longer valid.
+# answer, too, means that the receipt is no longer valid.
 _DEAD_RECEIPT_CODES = frozenset({"PopReceiptMismatch", "InvalidPopReceipt"})
 _BAD_VALUE = "InvalidQueryParameterValue"
 _RECEIPT = "popreceipt"
@@ -25,9 +25,9 @@ _RECEIPT = "popreceipt"
 _BUSY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 THROTTLED = frozenset({429, 503})
-"""Statuses with which the service asks for fewer requests."""
+"""HTTP statuses of a throttled request."""
 
-# Permissions that requests to a queue need, in words for an error.
+# Permissions that requests to a queue need, as text for error messages.
 PROCESSOR = "the SAS letter 'p' or the role 'Storage Queue Data Message Processor'"
 CONTRIBUTOR = "the SAS letter 'u' or the role 'Storage Queue Data Contributor'"
 SENDER = "the SAS letter 'a' or the role 'Storage Queue Data Message Sender'"
@@ -48,7 +48,7 @@ LISTER = (
 _LONGEST_CODE = 64
 
 UNUSABLE_PROOF = (400, "InvalidAuthenticationInfo")
-"""Status and code if the service cannot parse a token or its header."""
+"""HTTP status and error code of the answer to a token that the service cannot parse."""
 
 
 _WAIT = "Wait until the deletion has finished (a minute or so), then start again."
@@ -149,11 +149,11 @@ _WHY = (
 def classify(
     status: int | None, code: str = "", *, by_receipt: bool = False, parameter: str = ""
 ) -> Outcome:
-    """Return the meaning of an answer. No other code decides this.
+    """Return the meaning of an answer. Only this function interprets statuses and error codes.
 
-    status: HTTP status, None if the connection failed. code: `x-ms-error-code`. by_receipt: the
-    request named a message by its pop receipt (delete, update). parameter: the query parameter that
-    the answer names as wrong, "" for none.
+    status: HTTP status, or None if the connection failed. code: the answer's `x-ms-error-code`.
+    by_receipt: True if the request named a message by its pop receipt (delete, update). parameter:
+    the query parameter that the answer calls invalid, or "" if there is none.
     """
     if status is None or status in _BUSY_STATUSES:
         return Outcome.RETRY
@@ -187,12 +187,12 @@ def service_error(
 ) -> ServiceError:
     """Make the error for an answer that is not a success.
 
-    doing: the action, such as "dequeue from queue 'orders'". needs: the role or SAS letter that the
-    action needs. denial: the service's reason for refusing a credential. The error does not show
-    this text, because it may contain signatures. by_key: the credential is an account key.
-    by_receipt, parameter: see `classify`. retry_after: seconds that the service asks to wait. date:
-    the answer's Date header. sent: False if no byte of the request was sent. address: destination
-    of the request. request_id: see `ServiceError`.
+    doing: the action, such as "dequeue from queue 'orders'". needs: the role or SAS permission that
+    the action needs. denial: the service's reason for refusing a credential. The error does not
+    show this text, because it may contain signatures. by_key: True if the credential is an account
+    key. by_receipt, parameter: see `classify`. retry_after: seconds that the service asks to wait.
+    date: the answer's Date header. sent: False if no byte of the request was sent. address:
+    destination of the request. request_id: see `ServiceError`.
     """
     code = shown(code, _LONGEST_CODE)
     outcome = classify(status, code, by_receipt=by_receipt, parameter=parameter)
@@ -227,7 +227,9 @@ def service_error(
 
 
 def _meaning(status: int | None, code: str, denial: str, *, by_key: bool) -> tuple[Condition, str]:
-    """Return the condition of a refusal, and its remedy, "" if no remedy is known."""
+    """Return the error condition for a refused request, and the remedy. The remedy is "" if none is
+    known.
+    """
     if (status, code) in _REFUSALS:
         return _REFUSALS[status, code]
     if status in (401, 403):
@@ -242,7 +244,7 @@ def _meaning(status: int | None, code: str, denial: str, *, by_key: bool) -> tup
 def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
     """Make the error for an answer that does not follow the protocol.
 
-    The request can be retried. As after a missing answer, the request may have taken effect.
+    The request can be retried, although it may have taken effect.
     """
     return ServiceUnavailable(
         f"could not {doing}: the answer cannot be read ({detail})",
@@ -252,7 +254,7 @@ def unreadable_answer(doing: str, detail: str) -> ServiceUnavailable:
 
 
 def not_the_service(doing: str, detail: str) -> ServiceError:
-    """Make the error for a success status whose content the service would not send.
+    """Make the error for a success answer that did not come from Azure Storage.
 
     A retry does not help.
     """

@@ -2,8 +2,8 @@
 
 The user's Python process and the processes of sources run beside the driver's JVM, on the same
 machine and as the same user. The name of a file contains the user's id and the JVM's process id.
-Every user may write into the temporary folder, so only regular files of this user count, and
-opening a file never blocks.
+Other users may also write into the temporary folder. So this module ignores all files except
+regular files of this user, and opening a file never blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = re.compile(r"spark-azqueue-(\d+)-(\d+)-(\d*)\.[a-z]+")
 
 
 def file_of(pid: int, ending: str) -> Path:
-    """Return the path of this JVM's file with this ending, such as ".json".
+    """Return the path of this JVM's file with this file extension, such as ".json".
 
     The file may not exist.
     """
@@ -31,7 +31,7 @@ def file_of(pid: int, ending: str) -> Path:
 def open_own(file: Path, flags: int) -> int:
     """Open a file and return its descriptor. Never blocks, and does not follow links.
 
-    flags: as of `os.open`. Raises OSError if the file is not a regular file of this user.
+    flags: flags of `os.open`. Raises OSError if the file is not a regular file of this user.
     """
     descriptor = open_plain(str(file), flags)
     if os.fstat(descriptor).st_uid != os.getuid():
@@ -41,7 +41,7 @@ def open_own(file: Path, flags: int) -> int:
 
 
 def files_of_ended(ending: str) -> list[Path]:
-    """Return this user's files with this ending whose JVM has ended."""
+    """Return this user's files with this file extension whose JVM has exited."""
     ended = []
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:

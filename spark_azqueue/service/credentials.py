@@ -1,4 +1,5 @@
-"""Authentication of requests. Each process makes its credential once, and renews it in time.
+"""Authentication of requests. Each process makes its credential once, and renews it before it
+expires.
 
 An account key does not sign every request. The key signs a SAS for one queue or container, and the
 URLs of requests carry this SAS.
@@ -35,7 +36,7 @@ _LONGEST_REASON = 4_000
 
 
 class Plane(enum.Enum):
-    """A service of the account; the value is the service's letter in an account SAS."""
+    """A service of the account. The value is the service's letter in the SAS parameter `ss`."""
 
     QUEUES = "q"
     BLOBS = "b"
@@ -47,20 +48,21 @@ class Authority:
     def sign(self, scope: str, url: str, headers: dict[str, str]) -> str:
         """Return the URL with the credential, and add headers if needed.
 
-        url: has a query part already. scope: the queue or container, "" for the account.
+        url: a URL that already has a query part. scope: name of the queue or container, or "" for
+        the account.
         """
         raise NotImplementedError
 
     def refresh(self) -> bool:
-        """Drop a proof that the service refused.
+        """Drop the SAS or token that the service refused.
 
-        Returns True if the next request gets a new one.
+        Returns True if the next request gets a new SAS or token.
         """
         return False
 
 
 def join_sas(url: str, sas: str) -> str:
-    """Append a SAS to a URL that has a query part, even an empty one."""
+    """Append a SAS to a URL that has a query part. The query part may be empty."""
     return url + ("" if url.endswith("?") else "&") + sas
 
 
@@ -100,13 +102,14 @@ class _KeyedSas(Authority):
             make = queue_sas if self._plane is Plane.QUEUES else container_sas
             sas = make(name, key, scope, expiry, https=https)
         at = time.monotonic()
-        with self._lock:  # queues come and go, so expired SAS are dropped
+        with self._lock:  # expired SAS are dropped, because queues may be deleted
             self._made = {name: made for name, made in self._made.items() if made[1] > at}
             self._made[scope] = (sas, at + _SAS_LIFE_S / 2)
         return sas
 
     def refresh(self) -> bool:
-        # The monotonic clock may stop while a machine sleeps, but the SAS still expires
+        # A SAS may expire too early for this process: its monotonic clock may stop while a machine
+        # sleeps
         with self._lock:
             self._made.clear()
         return True
@@ -149,14 +152,16 @@ class _Bearer(Authority):
             if time.time() >= self._best_before:
                 token = self._token()
                 self._header = f"Bearer {token.token}"
-                # A token with a life shorter than the margin is used for half of its life.
+                # A token whose lifetime is shorter than the margin is used for half of its
+                # lifetime.
                 life = token.expires_on - time.time()
                 self._best_before = time.time() + max(life - _REFRESH_EARLY_S, life / 2)
             headers["Authorization"] = self._header
         return url
 
     def _token(self) -> AccessToken:
-        from azure.core.exceptions import AzureError  # 0.03 s to import, not needed with a key
+        # imported here, because the import takes 0.03 s and a key does not need it
+        from azure.core.exceptions import AzureError
 
         giver = type(self._credential).__name__
         try:
@@ -201,7 +206,7 @@ def authority_for(account: Account, plane: Plane = Plane.QUEUES) -> Authority:
 
     Raises InvalidOption for a bad provider.
 
-    plane: the service whose endpoint is the account's `url`.
+    plane: the service at the account's `url`.
     """
     made: Authority | None = None
     if account.sas:
@@ -224,7 +229,8 @@ def token_credential(identity: EntraIdentity) -> TokenCredential:
         return service_credential(identity.service_credential or "")
     if identity.kind is IdentityKind.FABRIC:
         return FabricCredential()
-    import azure.identity as kinds  # 0.15 s to import, and most users have a key or a SAS
+    # imported here, because the import takes 0.15 s and most users have a key or a SAS
+    import azure.identity as kinds
 
     client: dict[str, Any] = {"client_id": identity.client_id} if identity.client_id else {}
     tenant: dict[str, Any] = {"tenant_id": identity.tenant_id} if identity.tenant_id else {}

@@ -1,8 +1,9 @@
-"""Service credentials of Unity Catalog, by either of their two public functions.
+"""Service credentials of Unity Catalog, from either of Databricks' two public functions.
 
 `databricks.service_credentials` is for code that runs in a task. In other processes, such as the
-one beside the driver, this module may exist but refuse. `dbutils.credentials` is for notebooks. So
-`dbutils.credentials` is tried if the first module is missing or refuses.
+Python process beside the driver, the module may exist but refuse calls. `dbutils.credentials` is
+for notebooks. If `databricks.service_credentials` is missing or refuses, `dbutils.credentials` is
+tried.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _LONGEST_REASON = 1_000
 def service_credential(name: str) -> TokenCredential:
     """Return the credential object for the service credential with this name.
 
-    Raises InvalidOption outside of Databricks, and AccessDenied if Databricks returns no
-    credential.
+    Raises InvalidOption if this process does not run on Databricks. Raises AccessDenied if
+    Databricks returns no credential.
     """
     missing: list[Exception] = []
     refused: list[Exception] = []

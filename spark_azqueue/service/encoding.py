@@ -1,4 +1,4 @@
-"""Conversion between a body and the text of a message that stores the body.
+"""Conversion between a row's body and the stored text of a message.
 
 Each text is decoded strictly and separately, so one bad body does not affect the other messages of
 its page.
@@ -14,7 +14,7 @@ import re
 from spark_azqueue.errors import InvalidRow, UndecodableBody
 
 MAX_STORED_BYTES = 65_536
-"""64 KiB: largest text of one message, in bytes of UTF-8."""
+"""64 KiB: maximum size of a message's text, in bytes of UTF-8."""
 
 # XML 1.0 cannot contain these characters, so the service refuses them at put (400
 # InvalidXmlDocument).
@@ -22,12 +22,14 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 class Encoding(str, enum.Enum):
-    """Form in which a message's text stores a body."""
+    """Encoding of a body in a message's text."""
 
     NONE = "none"
     BASE64 = "base64"
     AUTO = "auto"
-    """For reading only: base64 if the text looks like base64, otherwise none (see `decode`)."""
+    """For reading only. A text that looks like base64 is decoded as base64; any other text is the
+    body (see `decode`).
+    """
 
 
 class BodyType(str, enum.Enum):
@@ -43,14 +45,16 @@ def utf8_size(text: str) -> int:
 
 
 def can_be_put(text: str) -> bool:
-    """False if the service refuses the text: it is too long, or has a character that XML cannot
-    hold.
+    """False if the service refuses the text, because it is too long or has a character that XML
+    cannot hold.
     """
     return utf8_size(text) <= MAX_STORED_BYTES and not unwritable(text)
 
 
 def unwritable(text: str) -> str:
-    """Return the first character that XML cannot hold, as "U+0001"; "" if there is none."""
+    """Return the first character that XML cannot hold, in the form "U+0001". Return "" if there is
+    none.
+    """
     found = _NOT_XML.search(text)
     return f"U+{ord(found[0]):04X}" if found else ""
 
@@ -63,10 +67,11 @@ def writable(text: str) -> str:
 def decode(text: str, encoding: Encoding, body_type: BodyType) -> str | bytes:
     """Decode the text of a message into the body of a row.
 
-    With AUTO, a text counts as base64 if it is canonical base64 (RFC 4648, with padding), is not
-    empty and, for a string body, decodes to UTF-8. Any other text is itself the body. Some plain
-    texts look like base64 ("Zm9v", or "12345678" as binary); AUTO decodes these texts, too. Raises
-    UndecodableBody with the reason, but without the text (it may be confidential).
+    With AUTO, a text counts as base64 if it is not empty and is canonical base64 (RFC 4648, with
+    padding). For a string body, the decoded bytes must also be UTF-8. Any other text is itself the
+    body. Some plain texts look like base64 ("Zm9v", or "12345678" as binary), and AUTO decodes
+    these texts as well. Raises UndecodableBody with the reason, but without the text, which may be
+    confidential.
     """
     if encoding is Encoding.AUTO:
         encoding = Encoding.BASE64 if looks_like_base64(text, body_type) else Encoding.NONE
@@ -103,9 +108,9 @@ def looks_like_base64(text: str, body_type: BodyType) -> bool:
 def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
     """Encode a row's body as the text of a message.
 
-    Raises InvalidRow if the service would refuse the text: more than 64 KiB as stored (48 KiB
-    before base64); or, without base64, bytes that are not UTF-8 or a character that XML cannot
-    hold.
+    Raises InvalidRow if the service would refuse the text. The service refuses a text of more than
+    64 KiB (with base64, a body of more than 48 KiB). Without base64, it also refuses bytes that are
+    not UTF-8, and characters that XML cannot hold.
     """
     size = stored_size(body, encoding)
     if size > MAX_STORED_BYTES:
@@ -127,13 +132,13 @@ def encode(body: str | bytes | bytearray, encoding: Encoding) -> str:
 
 
 def stored_size(body: str | bytes | bytearray, encoding: Encoding) -> int:
-    """Return the size of this body in the queue, in bytes."""
+    """Return the size of this body's message text in the queue, in bytes."""
     size = utf8_size(body) if isinstance(body, str) else len(body)
     return (size + 2) // 3 * 4 if encoding is Encoding.BASE64 else size
 
 
 def raw_bytes(body: str | bytes | bytearray) -> bytes:
-    """Return the bytes of a body; a text is encoded as UTF-8."""
+    """Return the bytes of a body. A string is encoded as UTF-8."""
     return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
 
 

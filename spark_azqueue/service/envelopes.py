@@ -16,10 +16,11 @@
 `settle(dead=…)`, the source and `replay --mark` write envelopes. `envelope_of` and `stored_text`
 read them.
 
-A user's own JSON may have the same field names, and opening it would lose its other fields. So a
-text is an envelope only if `written_by` says so. An older text without `written_by` is an envelope
-only if it equals, character for character, what this package writes, and its message id has the
-form that the service uses.
+A user's own JSON may have the same field names, and its other fields would be lost if the JSON were
+opened as an envelope. So a text is an envelope only if its field `written_by` names this package. A
+text without `written_by` may be an envelope of an older version. Such a text is an envelope only if
+it equals, character for character, what this package writes, and if its message id has the
+service's form.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ from .messages import Message
 from .redaction import shown
 
 LONG_REASON = 1000
-"""Characters that are kept of a reason if the full reason leaves no room for the body."""
+"""Number of characters to which a reason is cut if the full reason leaves no room for the body."""
 
 _PIECE_BYTES = MAX_STORED_BYTES - 12 * LONG_REASON - 2_000
-"""Most bytes of one part of a body, as JSON. The rest of the envelope needs the other bytes."""
+"""Maximum size of one part of a body, in bytes of JSON. The other fields of the envelope need the
+remaining bytes.
+"""
 
 _WRITTEN_BY, _WRITER = "written_by", "spark-azqueue"
 
@@ -62,13 +65,15 @@ _FIELDS: dict[str, type] = {
 """All fields that an envelope may have, in the order in which they are written."""
 
 _OF_PARTS: dict[str, type] = {"complete": bool, "part": int, "parts": int}
-"""Fields of an envelope that has only a part of a body. Such an envelope names its writer, too."""
+"""Further fields of an envelope that has only a part of a body. Such an envelope also has
+`written_by`.
+"""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
-# In JSON these characters occur within strings only, and XML cannot hold them.
+# XML cannot hold these characters. In JSON they occur only within strings.
 _NOT_XML = re.compile("[\ufffe\uffff\ud800-\udfff]")
 
 
@@ -82,10 +87,11 @@ class BodyEncoding(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterEnvelope:
-    """A parsed envelope. queue, message_id: as the envelope's writer says, without proof.
+    """A parsed envelope. queue, message_id: as stated in the envelope, which any sender can forge.
 
-    unknown: a field that this version does not know, "" if there is none. is_part: the envelope has
-    only a part of the body. row: row of a packed message; None if the body is a whole message.
+    unknown: name of a field that this version of the package does not know, or "". is_part: True if
+    the envelope has only a part of the body. row: number of the row in a packed message, or None if
+    the body is a whole message.
     """
 
     queue: str
@@ -106,7 +112,9 @@ def envelope_text(
     body_encoding: BodyEncoding,
     **more: str | int,
 ) -> str:
-    """Return the text of an envelope, one line of JSON. more: further fields, before the body."""
+    """Return the text of an envelope: one line of JSON. more: further fields, which precede the
+    body.
+    """
     fields: dict[str, str | int] = {} if reason is None else {"reason": reason}
     fields |= {"queue": queue, "message_id": message_id, **more}
     return _written(
@@ -119,9 +127,10 @@ def _written(fields: Mapping[str, Any]) -> str:
 
 
 def poison_envelope(message: Message, reason: str) -> str | None:
-    """Return the envelope of a poison message, with the stored body; None if it would not fit.
+    """Return the envelope of a poison message, with the body as stored. Return None if the envelope
+    would be too large.
 
-    A long reason is shortened if the envelope then fits.
+    A long reason is shortened if this makes the envelope fit.
     """
     for shortened in dict.fromkeys((reason, reason[:LONG_REASON])):
         envelope = _poison_envelope(message, shortened, message.text)
@@ -131,10 +140,11 @@ def poison_envelope(message: Message, reason: str) -> str | None:
 
 
 def poison_envelopes(message: Message, reason: str) -> list[str]:
-    """Return the envelope of a poison message whose text no queue can hold (from a damaged answer).
+    """Return the envelopes of a poison message whose text, from a damaged answer, no queue can
+    hold.
 
-    If one envelope is too small, returns several. Each envelope has a part of the text, and
-    `redrive` leaves these envelopes in the poison queue.
+    Returns one envelope if the text fits. Otherwise returns several envelopes, each with a part of
+    the text. `redrive` leaves such parts in the poison queue.
     """
     if envelope := poison_envelope(message, reason):
         return [envelope]
@@ -159,7 +169,8 @@ def _poison_envelope(message: Message, reason: str, body: str, **more: int) -> s
 
 
 def times_of(insertion_time: int | None, dequeue_count: int | None) -> dict[str, str | int]:
-    """Return the fields for the time and the count. None leaves a field out.
+    """Return the envelope's fields `insertion_time` and `dequeue_count`. A field whose value is
+    None is left out.
 
     insertion_time: microseconds since 1970.
     """
@@ -173,7 +184,7 @@ def times_of(insertion_time: int | None, dequeue_count: int | None) -> dict[str,
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Split a text into parts that each fit into an envelope, even after JSON escaping."""
+    """Split a text into parts. Each part fits into an envelope, even after JSON escaping."""
     start = size = 0
     for place, character in enumerate(text):
         size += len(_NOT_XML.sub(_escaped, json.dumps(character, ensure_ascii=False)).encode()) - 2
@@ -184,7 +195,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def envelope_of(text: str) -> DeadLetterEnvelope | None:
-    """Parse a text as an envelope. Returns None for any other text. Never raises."""
+    """Parse an envelope. Returns None if the text is not an envelope. Never raises."""
     if not text.startswith("{") or '"body_encoding"' not in text:
         return None
     try:
@@ -225,11 +236,11 @@ def _is_envelope(fields: Mapping[str, Any], text: str) -> bool:
 
 
 def stored_text(envelope: DeadLetterEnvelope, encoding: Encoding) -> str:
-    """Return the original text of the dead-lettered message, as its sender stored it.
+    """Return the original text of the dead-lettered message, as the message's sender stored it.
 
-    encoding: `messageEncoding` of the queue, for a body that `settle` had decoded. Raises
-    InvalidRow if the text cannot be restored, or if a field would be lost that this version does
-    not know.
+    encoding: `messageEncoding` of the queue, used if `settle` had decoded the body. Raises
+    InvalidRow if the text cannot be restored. Also raises InvalidRow if the envelope has an unknown
+    field, which would be lost.
     """
     if envelope.is_part:
         raise InvalidRow(

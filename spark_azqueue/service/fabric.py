@@ -1,7 +1,7 @@
 """Tokens of Microsoft Fabric, from Fabric's module `notebookutils`.
 
 Fabric documents `notebookutils.credentials.getToken(audience)` for notebooks and job definitions.
-This function returns the token as a text. The expiry is a claim in the token.
+`getToken` returns the token as a string. The expiry is a claim in the token.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _get_token() -> Callable[[str], Any]:
 
 
 def _end_of(token: str) -> int:
-    """Return the expiry of this token in seconds since 1970; without a readable claim, 10 minutes
-    from now.
+    """Return the expiry of this token in seconds since 1970. If the claim is not readable, return
+    the time 10 minutes from now.
     """
     try:
         _, claims, _ = token[:_LONGEST_TOKEN].split(".")

@@ -1,7 +1,7 @@
 """Parsers for ids, receipts, counts, times and pauses in the service's answers.
 
-Each parser accepts any text and never raises. For a text that the service would not send, a parser
-returns None, False or "".
+Each parser accepts any text and never raises. If the service could not have sent the text, the
+parser returns None, False or "".
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from spark_azqueue.errors.conditions import Condition
 
 MAX_ID = 64
 MAX_RECEIPT = 512
-"""Most characters. The service's ids are GUIDs of 36, its receipts base64 of fewer than 100."""
+"""Maximum length of an id or a receipt, in characters. The service's ids are GUIDs of 36
+characters, and its receipts are base64 of fewer than 100 characters.
+"""
 
 # Ids and receipts become parts of a URL, so a text such as ".." would change the address. A receipt
 # is opaque: any printable characters except those that JSON would have to escape.
@@ -33,17 +35,17 @@ _LONGEST_PAUSE_S = 86_400.0
 
 
 def is_message_id(text: str) -> bool:
-    """True if the text can be the id of a message."""
+    """True if the text has the form of a message id."""
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
 def is_receipt(text: str) -> bool:
-    """True if the text can be a pop receipt."""
+    """True if the text has the form of a pop receipt."""
     return _RECEIPT.fullmatch(text) is not None
 
 
 def request_id(text: str) -> str:
-    """Return the service's id of a request; "" for a text that cannot be an id."""
+    """Return the service's id of a request, or "" if the text cannot be an id."""
     return text if is_message_id(text) else ""
 
 
@@ -58,14 +60,16 @@ def count(text: str, most: int) -> int | None:
 def moment(text: str) -> int | None:
     """Parse an HTTP date (RFC 1123) to seconds since 1970.
 
-    Returns None if it is malformed or earlier.
+    Returns None if the date is malformed or before 1970.
     """
     return _moment(text) if len(text) == _HTTP_DATE_LENGTH else None
 
 
 @functools.lru_cache(maxsize=4096)
 def _moment(text: str) -> int | None:
-    """Cached, because messages of the same second share the text."""
+    """Parse an HTTP date. The result is cached, because all messages of one second have the same
+    date.
+    """
     found = _HTTP_DATE.fullmatch(text)
     if not found or found[2] not in _MONTHS:
         return None
@@ -82,7 +86,7 @@ def _moment(text: str) -> int | None:
 def pause_s(text: str, now: float) -> float | None:
     """Parse a `Retry-After` (a number or an HTTP date) to seconds, at most a day.
 
-    None if unreadable.
+    Returns None if the text is not readable.
 
     `now`: seconds since 1970.
     """
@@ -93,16 +97,18 @@ def pause_s(text: str, now: float) -> float | None:
 
 
 _MARK = "deleteOnCommit=true "
-"""Prefix of a receipt in rows. It cannot begin a receipt, because base64 has no space."""
+"""Prefix of receipts in rows of a source that deletes on commit. No receipt begins with this
+prefix, because base64 has no space.
+"""
 
 
 def marked(receipt: str) -> str:
-    """Return this receipt with the prefix for rows of a source that deletes on commit."""
+    """Return this receipt with the prefix that marks rows of a source that deletes on commit."""
     return _MARK + receipt
 
 
 def check_usable(message_id: object, receipt: object) -> None:
-    """Check the receipt of a row that is to be updated or deleted.
+    """Check the receipt of a row whose message will be updated or deleted.
 
     Raises InvalidRow if the row has no receipt. Raises InvalidOption if the receipt has the prefix
     of a source that deletes on commit: the stream's options are wrong, so a retry of the write

@@ -1,4 +1,4 @@
-"""An answer from libcurl: received with limits on headers and body, and then held as a value."""
+"""Receives an HTTP answer from libcurl, with limits on headers and body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MOST_HEADER_BYTES = 64 * 2**10
-"""Most header bytes of one answer, including headers before it (of a proxy, of 1xx answers)."""
+"""Maximum number of header bytes of one answer. Headers of a proxy and of 1xx answers before the
+answer count, too.
+"""
 
 HEADERS_TOO_LARGE = f"the answer's headers are larger than {MOST_HEADER_BYTES:,} bytes"
 
@@ -19,9 +21,8 @@ class Answer(NamedTuple):
     """An HTTP answer. `sent_at`: monotonic time at which the request was sent.
 
     head: header lines of the answer. A status line and the headers of earlier answers may precede
-    them. repeated: libcurl sent the request twice: first on a kept connection that turned out to be
-    dead, and then on another connection. took_s: seconds from request to answer, as libcurl
-    measured them.
+    them. repeated: True if libcurl sent the request twice, because the first connection was dead.
+    took_s: seconds from request to answer, measured by libcurl.
     """
 
     status: int
@@ -47,8 +48,9 @@ class NoAnswer:
 
     `untrusted`: the server's certificate is not trusted.
 
-    too_large: an answer was cut off, because the service never sends an answer this large. sent:
-    False if no byte of the request was sent over any connection. repeated, took_s: as in `Answer`.
+    too_large: the part of the answer that exceeded its limit, or "". The service never sends such
+    an answer. sent: False if no byte of the request was sent over any connection. repeated, took_s:
+    see `Answer`.
     """
 
     reason: str
@@ -62,26 +64,27 @@ class NoAnswer:
 class Incoming:
     """An answer as it arrives. libcurl calls `header` and `write`.
 
-    libcurl passes on all headers: first the headers of a proxy's answer to CONNECT and of 1xx, last
-    the headers after the body. Only the last headers before the body belong to the answer.
+    libcurl passes all headers to `header`: those of a proxy's answer to CONNECT, of 1xx answers, of
+    the answer itself, and the trailers after the body. The answer's own headers are the last ones
+    before the body.
     """
 
     def __init__(self, most_bytes: int, most_of_error: int | None = None) -> None:
-        """Prepare for the first answer. most_bytes: of a body. most_of_error: of a body with an
-        error status.
+        """Prepare for the first answer. most_bytes: maximum size of a body. most_of_error: maximum
+        size of the body of an answer with an error status.
         """
         self.bound(most_bytes, most_bytes if most_of_error is None else most_of_error)
         self.received = bytearray()
-        """All headers as they come.
+        """All header bytes, in order of arrival.
 
         libcurl may call `received.extend` in place of `header`, which costs less per line. Only
-        libcurl's own limit (300 KiB) then applies, so the caller has to check the size.
+        libcurl's own limit (300 KiB) applies in that case, so the caller has to check the size.
         """
         self.body = bytearray()
         self.clear()
 
     def bound(self, most_bytes: int, most_of_error: int) -> None:
-        """Set the most bytes of the next answer's body. See `__init__`."""
+        """Set the maximum size of the next answer's body. See `__init__`."""
         self._most, self._most_of_error = most_bytes, most_of_error
 
     def clear(self) -> None:
@@ -89,19 +92,19 @@ class Incoming:
         self.received.clear()
         self.body.clear()
         self.too_large = ""
-        """What was too large, in words; "" if nothing was."""
+        """The part of the answer that exceeded its limit, as text for errors; "" if no part did."""
         self.excess = False
-        """True if the body was too large. Such a body is dropped."""
-        self._before_body: int | None = None  # header bytes that came before the body
+        """True if the body exceeded its limit. Such a body is dropped."""
+        self._before_body: int | None = None  # number of header bytes before the body
 
     @property
     def head(self) -> bytes:
-        """The headers that came before the body, for `lines_of`."""
+        """The headers before the body, for `lines_of`."""
         return bytes(self.received[: self._before_body])
 
     @property
     def status(self) -> int:
-        """The HTTP status; 0 if no readable status has come."""
+        """The HTTP status, or 0 if no readable status has arrived."""
         found = _STATUS.match(next(iter(lines_of(self.head)), b""))
         return int(found[1]) if found else 0
 
@@ -112,13 +115,13 @@ class Incoming:
 
     @property
     def most(self) -> int:
-        """Most bytes that the body may have."""
+        """Maximum size of the body in bytes."""
         if self._most == self._most_of_error:
             return self._most
         return self._most if self.succeeded else self._most_of_error
 
     def header(self, line: bytes) -> int:
-        """Accept a header line. Returns its length, or -1 to make libcurl stop."""
+        """Accept a header line. Returns the length of the line, or -1 to make libcurl stop."""
         if len(self.received) + len(line) > MOST_HEADER_BYTES:
             self.too_large = HEADERS_TOO_LARGE
             return -1
@@ -126,7 +129,7 @@ class Incoming:
         return len(line)
 
     def write(self, data: bytes) -> int:
-        """Accept a part of the body. Returns its length, or -1 to make libcurl stop."""
+        """Accept a part of the body. Returns the length of the part, or -1 to make libcurl stop."""
         if self._before_body is None:
             self._before_body = len(self.received)
         if len(self.body) + len(data) > self.most:

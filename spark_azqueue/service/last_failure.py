@@ -1,10 +1,10 @@
-"""The last error of a query's code, passed from `run_until_done` to the source's next process.
+"""Passes the last error of a query's code from `run_until_done` to the source's next process.
 
 Spark does not report to a source why its batch failed. So the supervisor writes the error to a file
-beside the driver's JVM (`beside_jvm.py`), and the source's next process reads it to give a reason
-for a dead letter. The supervisor's process removes the file when it ends. If it does not, the next
-process that writes an error does. With Spark Connect, or if a step fails, the reason lacks the
-error.
+beside the driver's JVM (`beside_jvm.py`). If the source's next process dead-letters a message, it
+adds the error to the reason. The supervisor's process removes the file at its end. If that fails,
+the next process that stores an error removes the file. With Spark Connect, or if one of these steps
+fails, the reason does not have the error.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ _AT_MOST = 65_536
 _ERROR_AT_MOST = 500
 _KEPT = 16
 _OFFSET = re.compile(r'"(?:segment|nonce|leases)": ?"([0-9A-Za-z+/=]{16,64})')
-"""The part of an offset that no other offset has: of a log, of a plan, and of leases."""
+"""Pattern for the part of an offset that is unique to the offset. The key depends on the kind of
+offset.
+"""
 
 
 def leave(error: str, text: str) -> None:
     """Store the error of this JVM's failed batch. Never raises.
 
-    text: the failure's text, which contains the offsets of the batch.
+    text: message of the failure, which contains the offsets of the batch.
     """
     with contextlib.suppress(Exception):
         pid = _jvm()
@@ -52,7 +54,8 @@ def leave(error: str, text: str) -> None:
 
 
 def found(offset: Mapping[str, Any] | str, pid: int | None = None) -> str:
-    """Return the error of the batch with this offset, "" if none is stored. Never raises.
+    """Return the stored error of the batch with this offset, or "" if no error is stored. Never
+    raises.
 
     pid: process id of the JVM; by default the parent of this process.
     """
@@ -64,7 +67,7 @@ def found(offset: Mapping[str, Any] | str, pid: int | None = None) -> str:
 
 
 def _jvm() -> int | None:
-    """Return the process id of the JVM of the active Spark session, None if there is no session."""
+    """Return the process id of the active Spark session's JVM, or None if there is no session."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     jvm = getattr(context, "_jvm", None)
     return None if jvm is None else int(jvm.java.lang.ProcessHandle.current().pid())
@@ -76,7 +79,9 @@ def _remove(file: Path) -> None:
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Read the stored errors. Only a small file of this user counts, and only texts in it."""
+    """Read the stored errors. Ignores files that are large or belong to another user, and values
+    that are not strings.
+    """
     try:
         handle = open_own(file, os.O_RDONLY)
     except OSError:

@@ -1,7 +1,7 @@
 """Parser for the XML of an answer, with limits on its tags.
 
-A parsed tree takes a hundred times the bytes of its tags, so 16 MiB of tags would take more memory
-than a driver has.
+A parsed tree takes a hundred times as many bytes as its tags. So 16 MiB of tags would take more
+memory than a driver has.
 """
 
 from __future__ import annotations

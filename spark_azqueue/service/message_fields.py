@@ -1,4 +1,4 @@
-"""Declarations of a message's fields, each in the class that has the field.
+"""Types with which the classes of a message declare their fields.
 
 The parser of the service's answers, the columns and rows of the source, and the logs all use these
 declarations.
@@ -24,7 +24,7 @@ class Form(Enum):
     RECEIPT = auto()
     TEXT = auto()
     TIME = auto()
-    """Microseconds since 1970; UNKNOWN_TIME if the answer's time is not readable."""
+    """Microseconds since 1970, or UNKNOWN_TIME if the time in the answer is not readable."""
     MAYBE_TIME = auto()
     """Microseconds since 1970; None if there is no time."""
     COUNT = auto()
@@ -35,10 +35,11 @@ class Form(Enum):
 class Field:
     """Declaration of a field: `dequeue_count: Annotated[int, Field(Form.COUNT, "DequeueCount")]`.
 
-    element: element of the service's answers, "" for none. column: column of the source, "" if it
-    has the name of the field, None for none. since: version of the log's columns that introduced
-    the field. A field with a version above 1 needs a default, because older logs do not have it.
-    `declared_in` sets the other fields. default: None if the field has no default.
+    element: XML element in the service's answers, or "" if there is none. column: column of the
+    source; "" means the name of the field, None means no column. since: version of the log's
+    columns that introduced the field. A field with a version above 1 needs a default, because older
+    logs do not have the field. `declared_in` sets the other fields. default: None if the field has
+    no default.
     """
 
     form: Form
@@ -51,7 +52,7 @@ class Field:
 
 
 def declared_in(*kinds: type[Any]) -> tuple[Field, ...]:
-    """Return the declared fields of these classes, in their order."""
+    """Return the declared fields of these classes, in order of declaration."""
     return tuple(each for kind in kinds for each in _marked(kind))
 
 

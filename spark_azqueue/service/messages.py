@@ -10,16 +10,17 @@ from .encoding import unwritable, utf8_size
 from .message_fields import Field, Form, declared_in
 
 MAX_PER_REQUEST = 32
-"""Most messages that the service returns for one request."""
+"""Maximum number of messages that the service returns for one request."""
 
 MAX_DEQUEUE_COUNT = 2**31 - 1
-"""Highest dequeue count: the column `dequeue_count` is an int."""
+"""Maximum dequeue count, because the column `dequeue_count` is an int."""
 
 UNKNOWN_TIME = 0
-"""A time that is not readable in the service's answer; null in a row."""
+"""Value for a time that is not readable in the service's answer. A row has null for such a time."""
 
 LAST_US = 2_000_000
-"""In microseconds: the last second of a message's life, and one second of rounding by the service.
+"""Two seconds, in microseconds: the last second of a message's lifetime, and one second because the
+service rounds times.
 """
 
 
@@ -40,8 +41,8 @@ class Message(NamedTuple):
 
     `intact` is False if the answer was damaged inside this message; `text` then counts as
     undecodable. If the only damage is a character that XML cannot hold, the text is complete (see
-    `is_whole`). Otherwise `text` is only what could be recovered, times may be UNKNOWN_TIME, and
-    the dequeue count may be 0. Fields with a default are optional in an answer.
+    `is_whole`). Otherwise, `text` has only the part that could be recovered, times may be
+    UNKNOWN_TIME, and the dequeue count may be 0. Fields with a default are optional in an answer.
     """
 
     queue: Annotated[QueueRef, Field(Form.QUEUE)]
@@ -55,7 +56,7 @@ class Message(NamedTuple):
 
     @property
     def key(self) -> MessageKey:
-        """Key of this message, which does not depend on its text and receipt."""
+        """Key of this message: its queue and id, without text and receipt."""
         return MessageKey(self.queue, self.message_id)
 
     @property
@@ -65,14 +66,14 @@ class Message(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the text as stored."""
+        """Size of the stored text, in bytes."""
         return utf8_size(self.text)
 
     def is_in_its_last(self, answered_at: int | None) -> bool:
         """True if the message is about to expire, so that a transaction may have abandoned it.
 
-        False if a time is unknown. answered_at: `Date` of the answer with the message, in
-        microseconds since 1970, if known.
+        False if a time is unknown. answered_at: the header `Date` of the answer that contained the
+        message, in microseconds since 1970, or None if unknown.
         """
         if answered_at is None or self.expiration_time == UNKNOWN_TIME:
             return False
@@ -80,10 +81,11 @@ class Message(NamedTuple):
 
 
 def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
-    """Return why the service would refuse this pair; None if it accepts it.
+    """Return the reason why the service would refuse this delay with this time to live. Return None
+    if the service accepts both.
 
-    "Put Message" requires delay < time to live. Both in seconds. ttl_s None: the service's default,
-    7 days.
+    "Put Message" requires that the delay is shorter than the time to live. Both are in seconds.
+    ttl_s: None means the service's default, 7 days.
     """
     ttl = WEEK_S if ttl_s is None else ttl_s
     if ttl == NEVER_EXPIRES or delay_s < ttl:
@@ -92,19 +94,17 @@ def delay_not_below_ttl(delay_s: int, ttl_s: int | None) -> str | None:
 
 
 class VisibleAt(NamedTuple):
-    """A delay until this moment, in seconds since 1970, independent of when the request is sent."""
+    """A point in time at which a message becomes visible, in seconds since 1970."""
 
     moment: float
 
 
 Delay: TypeAlias = int | VisibleAt
-"""Delay until a message is visible: seconds from the request on, or until a moment."""
+"""Delay until a message is visible: a number of seconds after the request, or a point in time."""
 
 
 def seconds_of(delay: Delay, now: float) -> int:
-    """Return the delay for a request that is sent now, in whole seconds, rounded up, at most 7
-    days.
-    """
+    """Return the delay of a request that is sent now: whole seconds, rounded up, at most 7 days."""
     if isinstance(delay, int):
         return delay
     return min(max(0, math.ceil(delay.moment - now)), MAX_VISIBILITY_S)
@@ -128,8 +128,8 @@ class Lease(NamedTuple):
     """The right to delete or update one message.
 
     A renewal or another dequeue makes a new receipt and invalidates this one. The ledger has the
-    newest receipt. An offset has the receipt of the time when it was written, for use after a
-    restart.
+    newest receipt. An offset, for use after a restart, has the receipt that was the newest when the
+    offset was written.
     """
 
     queue: QueueRef
@@ -159,9 +159,9 @@ WEEK_S = 7 * 24 * 3600
 NEVER_EXPIRES = -1
 
 ENDLESS_US = 250_000_000_000_000_000
-"""Expiry in microseconds (in the year 9892) above which a message never expires.
+"""Limit in microseconds, in the year 9892. A message with a later expiry never expires.
 
-A message that never expires has the end of the year 9999 as its expiration time.
+The service sends the end of the year 9999 as the expiry of a message that never expires.
 """
 
 
@@ -188,10 +188,10 @@ def is_queue_name(value: str) -> bool:
 
 
 MOST_IN_A_BATCH = 100_000
-"""Most leases in a micro-batch (the highest `maxMessagesPerTrigger`)."""
+"""Maximum number of leases in a micro-batch (the highest `maxMessagesPerTrigger`)."""
 
 MOST_IN_A_PLAN = 100 * MOST_IN_A_BATCH
-"""Most messages of a batch with leaseOn=executors, if no option sets a limit."""
+"""Maximum number of messages in a batch with leaseOn=executors, if no option sets a limit."""
 
 
 def container_name(value: str) -> str:

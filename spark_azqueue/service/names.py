@@ -1,7 +1,7 @@
 """Names of objects in a folder of a log, for every kind of store, and the kinds of logs.
 
-The name of an object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So no name
-leads out of the folder, and no name is `.tmp-…`, the name of an incomplete object.
+The name of an object is `log.json` or `<folder>/<name>`, such as `seg/000000000001`. So a name
+cannot lead out of the folder. A name cannot be `.tmp-…`, which is the name of an incomplete object.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ _TO_READ = "the SAS letters 'r' and 'l' for blobs or the role 'Storage Blob Data
 
 
 class Kind(NamedTuple):
-    """A kind of log. name: in the log's identity. option: option that names its folder.
+    """A kind of log. name: name of the kind in the log's identity. option: option that names the
+    folder.
 
-    words: the kind in words. last_resort: what to do if an object cannot be restored. needs:
-    permissions for a folder in blobs. mounted: where a folder in a file system has to be mounted.
-    version: format version of object names and keys, which the log's identity contains.
+    words: the kind as text for errors. last_resort: advice for an object that cannot be restored.
+    needs: permissions that a folder in blobs needs. mounted: text for errors that says on which
+    machines a folder in a file system has to be mounted. version: format version of object names
+    and keys, which the log's identity contains.
     """
 
     name: str
@@ -32,7 +34,7 @@ class Kind(NamedTuple):
     version: int = 2
 
     def for_reading(self) -> Kind:
-        """Return this kind with the texts for a reader of the log."""
+        """Return a copy of this kind whose texts suit a program that only reads the log."""
         last_resort = "leave its batch out with 'startingAt' and 'endingAt'"
         return self._replace(option="readLog", last_resort=last_resort, needs=_TO_READ)
 
@@ -67,17 +69,19 @@ FILES = Kind(
 )
 
 MOST_NAMES = 200_000
-"""Most names in a folder of a log. For a folder with more, `names` of a store raises an error."""
+"""Maximum number of names in a folder of a log. If a folder has more names, `names` of a store
+raises an error.
+"""
 
 _FOLDER = re.compile(r"[a-z-]{1,20}")
 _NAME = re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class Stored(NamedTuple):
-    """An object in a listing. Only the name is reliable; the other fields are informative.
+    """An object in a listing. Only the name is reliable. The other fields are for information.
 
-    size: in bytes. written: time of the write, in seconds since 1970; 0 if unknown. tier: the
-    access tier that was set for the object, "" if none was.
+    size: size in bytes. written: time of the write, in seconds since 1970, or 0 if unknown. tier:
+    the access tier that was set for the object, or "" if no tier was set.
     """
 
     name: str
@@ -102,5 +106,7 @@ def checked_folder(folder: str) -> str:
 
 
 def is_listed(name: str) -> bool:
-    """True if the text may follow the slash of a name. A listing leaves out all other names."""
+    """True if the text is a legal last part of an object's name. A listing leaves out all other
+    names.
+    """
     return _NAME.fullmatch(name) is not None

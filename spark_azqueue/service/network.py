@@ -19,13 +19,13 @@ _LONGEST_WAIT_S = 1.0
 _NAP_S = 0.001
 
 UNTRUSTED = (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE)
-"""Errors of libcurl for a server whose certificate is not trusted."""
+"""Error codes of libcurl for a server whose certificate is not trusted."""
 
 
 def new_handle(url: str) -> pycurl.Curl:
     """Make a libcurl handle for requests to the server of this URL.
 
-    Raises ServiceError if the environment names a proxy that is not an address.
+    Raises ServiceError if the proxy in the environment is not a valid address.
     """
     curl = pycurl.Curl()
     curl.setopt(pycurl.NOSIGNAL, 1)  # libcurl must not use signals in multi-threaded programs
@@ -36,7 +36,8 @@ def new_handle(url: str) -> pycurl.Curl:
     curl.setopt(pycurl.FOLLOWLOCATION, 0)
     curl.setopt(pycurl.CAINFO, trusted_authorities())
     curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
-    curl.setopt(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # the proxy gets none of our headers
+    # keep our headers, such as the credential, from the proxy
+    curl.setopt(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)
     proxy = proxy_for(url)
     curl.setopt(pycurl.PROXY, proxy.address)
     if proxy.user is not None:
@@ -46,28 +47,30 @@ def new_handle(url: str) -> pycurl.Curl:
 
 
 def wait_for_sockets(multi: pycurl.CurlMulti, seconds: float) -> None:
-    """Wait until a request can continue, at most one second.
+    """Wait at most one second until a request can continue.
 
-    libcurl does not return on a signal, so Python has to check for signals between waits.
+    libcurl ignores signals while it waits, so Python has to check for signals between waits.
     """
     try:
         ready = multi.select(min(seconds, _LONGEST_WAIT_S))
-    except pycurl.error:  # a signal interrupted it, or there are too many files for `select`
+    except pycurl.error:  # a signal interrupted the wait, or there are too many files for `select`
         ready = 0
     if not ready:
         time.sleep(_NAP_S)  # libcurl may be waiting only for a timer
 
 
 def trusted_authorities() -> str:
-    """Return the path of the file of trusted authorities: from the environment, else certifi's."""
+    """Return the path of the file of trusted certificate authorities. The environment may name the
+    file; the default is certifi's file.
+    """
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     return next(filter(None, map(os.environ.get, names)), None) or certifi.where()
 
 
 class Proxy(NamedTuple):
-    """A proxy. `address` is "" for no proxy.
+    """A proxy. `address` is "" if there is no proxy.
 
-    The login is separate: libcurl's errors quote the address.
+    The login is a separate field, because libcurl's errors quote the address.
     """
 
     address: str
@@ -76,9 +79,10 @@ class Proxy(NamedTuple):
 
 
 def proxy_for(url: str) -> Proxy:
-    """Return the proxy that the environment names for this URL.
+    """Return the proxy that the environment sets for this URL.
 
-    Raises ServiceError, without the text, if the environment names a proxy that is not an address.
+    Raises ServiceError if the proxy in the environment is not a valid address. The error does not
+    show the proxy, which may contain a password.
     """
     parts = urlsplit(url)
     named = urllib.request.getproxies().get(parts.scheme)

@@ -10,8 +10,8 @@ import stat
 def open_plain(path: str, flags: int) -> int:
     """Open a regular file and return its descriptor. Never blocks, and does not follow links.
 
-    flags: as of `os.open`. A new file is readable by this user only. Raises OSError for a pipe, a
-    device or a folder, too.
+    flags: flags of `os.open`. A new file is readable by this user only. Raises OSError if the path
+    is a pipe, a device or a folder.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     mode = os.fstat(descriptor).st_mode

@@ -1,8 +1,8 @@
 """An administrator's policy: the providers, hosts and folders that a query's options may name.
 
-Options are part of a query, so anyone who can run a query, even in SQL only, sets them. The policy
-is a JSON object in the environment variable AZQUEUE_POLICY, or a dict `POLICY` in the installed
-module `azqueue_policy`. If both exist, both apply. An unreadable policy allows nothing.
+Options are part of a query. So anyone who can run a query, even only in SQL, can set options. The
+policy is a JSON object in the environment variable AZQUEUE_POLICY, or a dict `POLICY` in the
+installed module `azqueue_policy`. If both exist, both apply. An unreadable policy allows nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ not_allowed = partial(InvalidOption, condition=Condition.NOT_ALLOWED)
 VARIABLE = "AZQUEUE_POLICY"
 MODULE = "azqueue_policy"
 PROVIDERS = "AZQUEUE_CREDENTIAL_PROVIDERS"
-"""Environment variable with a policy of providers only: their paths, separated by commas."""
+"""Environment variable with a policy that restricts only providers. Its value is a list of provider
+paths, separated by commas.
+"""
 
 _LISTS = ("providers", "hosts", "logRoots")
 _LONGEST = 100_000
@@ -54,11 +56,13 @@ _AZURE = re.compile(
 
 @dataclass(frozen=True)
 class Policy:
-    """Values that options may name. A field that is None does not restrict the defaults.
+    """An administrator's limits on values of options. A field that is None adds no limit to the
+    built-in rules.
 
-    source: the place of the policy, in words. providers: `package.module:callable`. hosts: names,
-    or `*.` and a suffix, with or without `:port`; https unless `http://` precedes. log_roots:
-    absolute folders that must contain every `file:` log.
+    source: where the policy was read, as text for errors. providers: allowed providers, as
+    `package.module:callable`. hosts: allowed host names, or `*.` and a suffix, with or without
+    `:port`. A host must use https unless its entry begins with `http://`. log_roots: absolute paths
+    of folders. Every `file:` log must be in one of these folders.
     """
 
     source: str
@@ -67,7 +71,7 @@ class Policy:
     log_roots: tuple[str, ...] | None = None
 
     def in_words(self) -> str:
-        """Return the whole policy in words, for the doctor."""
+        """Return the whole policy as text, for the output of `doctor`."""
         lists = zip(
             ("providers", "hosts", "folders of file: logs"),
             (self.providers, self.hosts, self.log_roots),
@@ -81,7 +85,9 @@ class Policy:
         return f"the policy in {self.source} allows {'; '.join(said) or 'what the defaults allow'}"
 
     def allows_host(self, url: str) -> bool | None:
-        """Return whether a request may go to this URL; None if the policy has no hosts."""
+        """Return True if a request may be sent to this URL, else False. Return None if the policy
+        has no hosts.
+        """
         if self.hosts is None:
             return None
         parts = urlsplit(url)
@@ -99,9 +105,11 @@ class Policy:
 
 
 def policies(environment: Mapping[str, str]) -> list[Policy]:
-    """Return the policies of this process. Every policy has to allow a value of an option.
+    """Return the policies of this process. A value of an option is allowed only if every policy
+    allows the value.
 
-    environment: as `os.environ`. Raises InvalidOption if a policy is unreadable.
+    environment: environment variables, such as `os.environ`. Raises InvalidOption if a policy is
+    unreadable.
     """
     found = []
     if (listed := environment.get(PROVIDERS)) is not None:
@@ -115,7 +123,9 @@ def policies(environment: Mapping[str, str]) -> list[Policy]:
 
 
 def check_provider_allowed(path: str, option: str, environment: Mapping[str, str]) -> None:
-    """Raise InvalidOption unless every policy allows this `package.module:callable`."""
+    """Raise InvalidOption if a policy does not allow the provider at this
+    `package.module:callable`.
+    """
     for policy in policies(environment):
         if policy.providers is not None and path not in policy.providers:
             raise not_allowed(
@@ -125,14 +135,14 @@ def check_provider_allowed(path: str, option: str, environment: Mapping[str, str
 
 
 def check_destination(account: Account, option: str, environment: Mapping[str, str]) -> None:
-    """Raise InvalidOption unless this account's credential may be sent to its `url`.
+    """Raise InvalidOption if this account's credential must not be sent to the account's `url`.
 
-    option: the option that names the URL, for the error.
+    option: the option that names the URL. The error names this option.
 
-    A credential of the environment is sent only to the endpoint in its own connection string, so it
-    is always allowed. Without a policy of hosts, a key, SAS or client secret in the options may be
-    sent to any host that the options name. A token of a machine's identity, or a SAS of a provider,
-    may be sent only to Azure's own hosts, over https.
+    A credential of the environment is always allowed, because it is sent only to the endpoint in
+    its own connection string. Without a policy of hosts, a key, SAS or client secret in the options
+    may be sent to any host that the options name. A token of a machine's identity, or a SAS of a
+    provider, may be sent only to Azure's own hosts, over https.
     """
     held = policies(environment)  # also read here: an unreadable policy allows nothing
     if account.of_environment:
@@ -161,9 +171,9 @@ def check_destination(account: Account, option: str, environment: Mapping[str, s
 
 
 def check_log_root(path: str, environment: Mapping[str, str]) -> None:
-    """Raise InvalidOption unless every policy allows a log in this folder.
+    """Raise InvalidOption if a policy does not allow a log in this folder.
 
-    Links are followed, in the path and in the policy.
+    Symbolic links are followed, both in the path and in the policy.
     """
     for policy in policies(environment):
         if policy.log_roots is None:
@@ -190,7 +200,7 @@ def _of_text(text: str) -> Policy:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object.
+    """Return the pairs of a JSON object as a dict.
 
     Raises ValueError if a name occurs twice, because either could be meant.
     """
@@ -204,7 +214,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def installed_policy() -> Policy | None:
     """Return the policy of the installed module.
 
-    Only folders of installed packages are searched.
+    The module is searched only in folders of installed packages.
     """
     source = f"the module {MODULE}"
     spec = _module()
@@ -221,14 +231,14 @@ def installed_policy() -> Policy | None:
 
 
 def _module() -> ModuleSpec | None:
-    """Return the module's spec, found by path or import hook, as for an editable install."""
+    """Return the module's spec, found by path or, for an editable install, by import hook."""
     if (spec := PathFinder.find_spec(MODULE, trusted_path())) is not None:
         return spec
     for finder in sys.meta_path:
         find = None if finder is PathFinder else getattr(finder, "find_spec", None)
         if not find or not (spec := find(MODULE, None)):
             continue
-        # Some hooks search the path themselves; their result may be the file that was skipped
+        # Some import hooks search the path themselves, and may return the file that was skipped
         # above.
         if PathFinder.find_spec(MODULE) is None or (spec.origin and is_trusted(spec.origin)):
             return cast("ModuleSpec", spec)
@@ -269,7 +279,7 @@ def _unreadable(source: str, why: str) -> InvalidOption:
 
 
 def check_installed(module: str, credential: str) -> None:
-    """Raise InvalidOption if importing this module would run a file that a query brought.
+    """Raise InvalidOption if importing this module would run a file that a query shipped.
 
     credential: value of the option `credential`, for the error.
     """
@@ -282,38 +292,42 @@ def check_installed(module: str, credential: str) -> None:
 
 
 def trusted_path() -> list[str]:
-    """Return `sys.path` without the working folder and the folders of Spark's files."""
+    """Return `sys.path` without the working folder and without the folders into which Spark puts
+    the files of queries.
+    """
     installed = _installed_folders()
     return [entry for entry in sys.path if entry and is_trusted(entry, installed)]
 
 
 def untrusted_file_of(module: str) -> str | None:
-    """Import a module's parents. Return the module's file if it must not run, else None.
+    """Import a module's parent packages. Return the module's file if this file must not run, else
+    None.
 
-    module: "package.module". A parent is imported only if its own file may run. Raises what the
-    import of a parent raises.
+    module: "package.module". A parent package is imported only if its own file may run. Raises the
+    error of a failed import of a parent.
     """
     installed = _installed_folders()
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         name = ".".join(parts[:count])
         if name in sys.modules and getattr(sys.modules[name], "__spec__", None) is None:
-            continue  # the module runs already, and its origin is unknown
+            continue  # the module is already imported, and its origin is unknown
         spec = importlib.util.find_spec(name)
         if spec is None:
             return None  # no such module: the import will raise the error
         if count == 1 and PathFinder.find_spec(parts[0]) is None:
-            return None  # an editable install by an import hook, which a query's files cannot bring
+            # an editable install by an import hook, which a query's files cannot install
+            return None
         if spec.has_location and spec.origin and not is_trusted(spec.origin, installed):
             return spec.origin
     return None
 
 
 def is_trusted(path: str, installed: list[str] | None = None) -> bool:
-    """True unless the path is in, or leads through, Spark's files or the working folder.
+    """False if the path is in, or leads through, the working folder or a folder of Spark's files.
 
-    installed: result of `_installed_folders`. A path in the working folder is trusted if an
-    installed folder within the working folder contains it.
+    installed: result of `_installed_folders`. Exception: a path in the working folder is trusted if
+    it is in one of these installed folders.
     """
     if _is_in(path, _spark_files()):
         return False
@@ -330,9 +344,9 @@ def is_trusted(path: str, installed: list[str] | None = None) -> bool:
 
 
 def _is_in(path: str, folders: list[str]) -> bool:
-    """True if a path, as written, leads into or through one of these folders.
+    """True if a path, with unresolved links, leads into or through one of these folders.
 
-    So a link in one of the folders counts, wherever it points.
+    So a link in one of the folders counts as a path in that folder, regardless of its target.
     """
     written = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     while True:
@@ -346,8 +360,8 @@ def _is_in(path: str, folders: list[str]) -> bool:
 
 
 def _installed_folders() -> list[str]:
-    """Return the folders of packages, and those in PYTHONPATH and `.pth` files, which an operator
-    sets.
+    """Return the folders of installed packages, and the folders that an operator names in
+    PYTHONPATH and `.pth` files.
     """
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     folders |= {*site.getsitepackages(), site.getusersitepackages()}
@@ -376,8 +390,8 @@ def _linked(folder: str) -> Iterator[str]:
 
 
 def _spark_files() -> list[str]:
-    """Return the folder into which Spark puts the files of queries in this process, if there is
-    one.
+    """Return the folder into which Spark puts the files of queries, or None if this process has no
+    such folder.
     """
     module = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
     files: Any = getattr(module, "SparkFiles", None)

@@ -1,8 +1,8 @@
-"""Credential objects of the user: which callables are providers, and the call of a provider.
+"""Finds and calls providers: callables of the user that return a credential object.
 
-Anyone who may write a query, even in SQL only, sets the option. So only a callable that declares
-that it returns a credential is called: a class with `get_token`, or a function whose return
-annotation is such a class.
+Anyone who can write a query, even only in SQL, can set the option. So only a callable that declares
+that it returns a credential is called. Such a callable is a class with `get_token`, or a function
+whose return annotation is such a class.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ if TYPE_CHECKING:
 _invalid = partial(InvalidOption, condition=Condition.INVALID_ACCOUNT)
 
 _RUNS_SPARK = ("pyspark", "__main__")
-"""Packages that are refused: `import pyspark.shell`, for example, starts another Spark."""
+"""Packages that must not contain a provider. For example, `import pyspark.shell` starts another
+Spark application.
+"""
 
 _PATH = re.compile(r"(?P<package>[^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def called(text: str) -> tuple[str, str | None]:
-    """Split `package.module:callable(text)` into the path and the text; None without a text."""
+    """Split `package.module:callable(text)` into the path and the text. The text is None if it is
+    empty or if there are no parentheses.
+    """
     path, bracket, rest = text.strip().partition("(")
     return (path, rest[:-1] or None) if bracket and rest.endswith(")") else (text, None)
 
@@ -44,9 +48,10 @@ def called(text: str) -> tuple[str, str | None]:
 def check_provider(
     path: str, environment: Mapping[str, str], option: str = "credentialProvider"
 ) -> None:
-    """Raise InvalidOption for a path that must not even be imported.
+    """Raise InvalidOption if the provider's module must not be imported.
 
-    path: `package.module:callable`. environment: as `os.environ`. option: the option that names it.
+    path: `package.module:callable`. environment: environment variables, such as `os.environ`.
+    option: the option that names the provider.
     """
     found = _PATH.fullmatch(path)
     if found is None:
@@ -61,8 +66,8 @@ def check_provider(
 def provided_sas(path: str, argument: str | None) -> str:
     """Import and call the provider of a SAS. Returns the SAS of the provider's credential.
 
-    Raises InvalidOption, without a call, if the callable is not a provider. Errors of the provider
-    pass through, and the caller removes secrets from them.
+    If the callable is not a provider, raises InvalidOption without calling it. The provider's own
+    errors are not caught, and the caller must remove secrets from them.
     """
     provider = _found(path, "sasProvider")
     if not _is_provider(provider, "AzureSasCredential", "signature"):
@@ -82,10 +87,11 @@ def provided_sas(path: str, argument: str | None) -> str:
 
 
 def provided(path: str, argument: str | None) -> TokenCredential:
-    """Import and call the provider of a credential. argument: None to call it without one.
+    """Import and call the provider of a credential. argument: the provider's argument, or None for
+    a call without arguments.
 
-    Raises InvalidOption, without a call, if the callable is not a provider. Raises InvalidOption if
-    the provider fails or returns no credential.
+    If the callable is not a provider, raises InvalidOption without calling it. Also raises
+    InvalidOption if the provider fails or returns no credential.
     """
     provider = _found(path, "credentialProvider")
     if not _is_provider(provider, "TokenCredential", "get_token"):
@@ -108,7 +114,7 @@ def provided(path: str, argument: str | None) -> TokenCredential:
 
 
 def _found(path: str, option: str) -> Any:
-    """Import the object that the path names. Raises InvalidOption."""
+    """Import the object at this path. Raises InvalidOption."""
     check_provider(path, os.environ, option)
     module, _, name = path.partition(":")
     try:
@@ -127,9 +133,10 @@ def _found(path: str, option: str) -> Any:
 
 
 def _is_provider(found: object, name: str, has: str) -> bool:
-    """True if the callable declares that it returns such a credential.
+    """True if the callable declares that it returns a credential of this class.
 
-    name: class of the credential. has: attribute of the credential.
+    name: name of the class, for an annotation that is a string. has: attribute that the class must
+    have.
     """
     if isinstance(found, type):
         return hasattr(found, has)

@@ -10,10 +10,10 @@ _SECRETS = re.compile(
     rf"|(?P<field>(?:Account|SharedAccess)(?:Key|Signature)[\"']?\s*(?:{_IS}|:)[=\s\"']*)[^;\s'\"]+"
     r"|(?P<token>\bBearer\s+)[\w.~+/-]{20,}=*"
     r"|(?P<signed>\bSharedKey(?:Lite)?\s+[^\s:]+:)[^\s'\"]+"
-    # Each match ends before the next possible beginning. Otherwise a text with many beginnings
-    # takes time that grows with the square of its length.
+    # Each match ends before the next possible start of a match. Otherwise, for a text with many
+    # possible starts, the time would grow with the square of the text's length.
     r"|(?P<jwt>\beyJ)(?:(?!-eyJ)[\w-]){8,}\.[\w.-]+"
-    r"|(?P<key>)[0-9A-Za-z+/]{86}==",  # an account key by itself
+    r"|(?P<key>)[0-9A-Za-z+/]{86}==",  # an account key without a field name
     re.IGNORECASE,
 )
 _CONNECTION_STRING = re.compile(
@@ -21,7 +21,7 @@ _CONNECTION_STRING = re.compile(
     r"|UseDevelopmentStorage|(?:Queue|Blob|Table|File)Endpoint)\s*=",
     re.IGNORECASE,
 )
-# Only up to the next address, for the same reason
+# A match ends before the next address, for the same reason
 _LOGIN = re.compile(r"(://)(?:(?!://)[^\s'\"])*@")
 _LONGEST_SECRET = 2_048
 
@@ -37,10 +37,11 @@ def looks_like_connection_string(text: str) -> bool:
 
 
 def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
-    """Prepare a text from outside for an error or a log: one line, about `most` characters.
+    """Prepare a text from outside the package for an error or a log: one line of at most about
+    `most` characters.
 
-    Hides secrets, and logins in addresses. Escapes characters that are not printable; `lines` keeps
-    line breaks and tabs.
+    Hides secrets, and logins in addresses. Escapes characters that are not printable. lines: True
+    to keep line breaks and tabs.
     """
     whole = str(text)
     cut = escaped(_LOGIN.sub(r"\1…@", hide_secrets(whole[: most + _LONGEST_SECRET]))[:most], lines)
@@ -48,9 +49,10 @@ def shown(text: object, most: int = 200, *, lines: bool = False) -> str:
 
 
 def escaped(text: str, lines: bool = False) -> str:
-    """Escape characters that are not printable, because a terminal could execute them.
+    """Escape characters that are not printable, because a terminal could interpret them as
+    commands.
 
-    lines: keep line breaks and tabs.
+    lines: True to keep line breaks and tabs.
     """
     if text.isprintable():
         return text

@@ -1,6 +1,7 @@
 """Retry policies by operation: short, capped, jittered pauses.
 
-Only answers classified as RETRY are retried. A Retry-After is respected, up to the longest pause.
+Only requests whose answer is classified as RETRY are retried. The pause is at least the answer's
+Retry-After, but never longer than the maximum pause.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class RetryPolicy:
-    """A policy: no attempt begins later than `seconds` after the first.
+    """A retry policy. No attempt begins later than `seconds` after the first attempt.
 
-    attempt_s: an attempt without an answer ends after this many seconds, so that another attempt
-    has time. None: only the transport's limit of 40 s applies.
+    attempt_s: maximum duration of an attempt in seconds, so that time remains for another attempt.
+    None means that only the transport's limit of 40 s applies.
     """
 
     def __init__(
         self, seconds: float, attempt_s: float | None = None, note: Note | None = None
     ) -> None:
-        """note: called with each error that leads to a retry, in the thread of the attempt."""
+        """note: function that is called with each error that leads to a retry, in the thread of the
+        attempt.
+        """
         self.attempt_s = attempt_s
         self._seconds = seconds
         self._note = note
@@ -46,16 +49,17 @@ class RetryPolicy:
         return RetryPolicy(self._seconds, self.attempt_s, note)
 
     def repeated(self, error: ServiceError) -> None:
-        """Report to `note` a repeat that the transport made itself because of this error."""
+        """Call `note` with the error because of which the transport repeated the request."""
         if self._note:
             self._note(error)
 
     def attempts(self, begun_at: float) -> Attempts:
-        """Count the attempts of one call, which began at this monotonic time."""
+        """Return a counter for the attempts of a call that began at this monotonic time."""
         return Attempts(self._retrying, begun_at, self._note)
 
     def __call__(self, work: Callable[..., T], *arguments: object) -> T:
-        """Call work(*arguments) until it succeeds, fails for good, or the time is over.
+        """Call work(*arguments) until it succeeds, until an error is not retryable, or until the
+        time is over.
 
         Raises the last ServiceError when the time is over. Raises any other error immediately.
         """
@@ -85,7 +89,8 @@ class Attempts:
     def failed(self, error: ServiceError) -> float | None:
         """Record a failed attempt.
 
-        Returns the seconds to wait before the next attempt; None to stop.
+        Returns the seconds to wait before the next attempt, or None if no further attempt should
+        follow.
         """
         self.in_doubt |= error.may_have_taken_effect
         state = self._state
@@ -107,7 +112,8 @@ def _worth_retrying(error: BaseException) -> bool:
 
 
 _backoff = tenacity.wait_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S)
-_chance = random.Random()  # not the module's generator, whose state belongs to the user
+# not the generator of the module `random`, because the user may have set its seed
+_chance = random.Random()
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
@@ -118,28 +124,34 @@ def _pause(state: tenacity.RetryCallState) -> float:
 
 
 RECEIVE = RetryPolicy(120.0)
-"""Dequeues. If the service is unreachable for two minutes, the query fails; no message is lost."""
+"""Policy for dequeues. If the service is unreachable for two minutes, the query fails. No message
+is lost.
+"""
 
 SETTLE = RetryPolicy(30.0, attempt_s=10.0)
-"""Deletes in the background.
+"""Policy for deletes in the background.
 
-After 30 s without success, the source remembers the message and deletes it when it returns. If an
-answer is lost, a repeat is refused, which shows that the first delete probably worked. So the limit
-of one attempt (10 s) leaves time for a repeat.
+If a delete does not succeed within 30 s, the source remembers the message, and deletes the message
+when a later dequeue returns it. If an answer is lost, the repeat is refused, which shows that the
+first delete probably worked. So the limit of one attempt (10 s) leaves time for a repeat.
 """
 
 REPLAY = RetryPolicy(120.0)
-"""Deletes and releases that a restart must finish before it resumes."""
+"""Policy for deletes and releases that a restarted query must finish before it resumes."""
 
 RENEW = RetryPolicy(10.0)
-"""Renewals. After 10 s without success, the ledger decides when to try again."""
+"""Policy for renewals. If a renewal does not succeed within 10 s, the ledger decides when to try
+again.
+"""
 
 LAST_WORDS_S = 3.0
 LAST_WORDS = RetryPolicy(LAST_WORDS_S)
-"""Releases while the process stops. Spark may leave only seconds for them."""
+"""Policy for releases while the process stops. Spark may allow only seconds for the releases."""
 
 SEND = RetryPolicy(60.0)
-"""Puts. After 60 s without success, the task fails, and Spark may retry it."""
+"""Policy for puts. If a put does not succeed within 60 s, the task fails, and Spark may retry the
+task.
+"""
 
 CONTROL = RetryPolicy(30.0)
-"""Checks and peeks."""
+"""Policy for checks and peeks."""

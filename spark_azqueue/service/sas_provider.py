@@ -1,4 +1,4 @@
-"""A SAS from a callable of the user, renewed before it expires.
+"""Gets a SAS from a callable of the user, and renews the SAS before it expires.
 
 A SAS that is made with a user delegation key expires after at most seven days. A query that runs
 for longer needs a new SAS.
@@ -23,13 +23,15 @@ from .redaction import shown
 _EARLY_S = 300.0
 _AGAIN_S = 30.0
 _WITHOUT_AN_END_S = 3600.0
-"""Time after which a SAS without an expiry is renewed. Its stored access policy has the expiry."""
+"""Seconds after which a SAS without an expiry is renewed. The expiry of such a SAS is in a stored
+access policy.
+"""
 _SAS = re.compile(r"[!-~]+")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
 
 
 class RenewedSas:
-    """The SAS of one provider. Thread-safe. now: returns seconds since 1970."""
+    """The SAS of one provider. Thread-safe. now: function that returns seconds since 1970."""
 
     def __init__(self, provider: SasProvider, now: Callable[[], float] = time.time) -> None:
         self._provider = provider
@@ -42,10 +44,10 @@ class RenewedSas:
     def current(self) -> str:
         """Return the SAS to use, without "?".
 
-        Calls the provider five minutes before the SAS expires; if the SAS is valid for less than
-        ten minutes, after half of its life. If the call fails, the current SAS is used until it
-        expires, and the provider is called again every 30 seconds. Raises AccessDenied,
-        InvalidOption.
+        Calls the provider five minutes before the SAS expires. If the SAS is valid for less than
+        ten minutes, calls the provider after half of this time. If the call fails, the current SAS
+        is used until it expires, and the provider is called again every 30 seconds. Raises
+        AccessDenied, InvalidOption.
         """
         with self._lock:
             now = self._now()
@@ -100,9 +102,10 @@ class RenewedSas:
 
 
 def end_of(sas: str) -> float | None:
-    """Return the expiry of a SAS or its user delegation key, in seconds since 1970.
+    """Return the expiry of a SAS or of its user delegation key, whichever is earlier, in seconds
+    since 1970.
 
-    None: unknown.
+    Returns None if the expiry is unknown.
     """
     fields = dict(parse_qsl(sas))
     ends = [_seconds(fields[name]) for name in ("se", "ske") if name in fields]

@@ -1,4 +1,4 @@
-"""A pool of daemon threads, which never keep the process alive after Spark has finished.
+"""A pool of daemon threads. The threads do not keep the process alive after Spark has finished.
 
 (`concurrent.futures.ThreadPoolExecutor` joins its threads at exit.)
 """
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Submits(Protocol):
-    """Interface that runs calls: the pool below, or in tests a pool that runs them immediately."""
+    """Interface of a pool that runs calls. Tests use a pool that runs each call immediately."""
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run call(*arguments); the future holds its result or exception."""
+        """Run call(*arguments). Return a future with the call's result or exception."""
 
 
 class MakeWorkers(Protocol):
-    """Factory of a pool of threads (tests use one that runs calls immediately)."""
+    """Factory of a pool. (In tests, the pool runs each call immediately.)"""
 
     def __call__(self, count: int, name: str) -> Submits:
         """Make a pool of up to `count` threads."""
@@ -43,7 +43,7 @@ class Workers:
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Run call(*arguments) in a thread; the future holds its result or exception.
 
-        Raises RuntimeError if no thread can be started; the call then does not run.
+        Raises RuntimeError if no thread can be started. In that case, the call does not run.
         """
         future: Future[T] = Future()
 
@@ -67,7 +67,9 @@ class Workers:
         return future
 
     def close(self) -> None:
-        """End the threads when the submitted calls are done. Submit no call after this."""
+        """End the threads when the submitted calls are done. No call may be submitted after
+        `close`.
+        """
         with self._lock:
             for _ in range(self._threads):
                 self._work.put(None)
@@ -82,18 +84,20 @@ class Workers:
             except RuntimeError:
                 if not self._threads:
                     raise
-                return  # the existing threads will run it
+                return  # the existing threads will run the call
             self._threads += 1
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             work()
-            del work  # otherwise, all that it refers to would stay alive while this thread waits
+            # otherwise, the objects that the call refers to would stay alive while this thread
+            # waits
+            del work
             self._idle.release()
 
 
 def freeze_loaded_modules() -> None:
-    """Exclude all objects that exist now from garbage collections. Takes effect once per process.
+    """Exclude all existing objects from garbage collection. Only the first call takes effect.
 
     Spark's worker collects garbage after each task. With Spark's and Arrow's modules loaded, each
     collection took 30 ms, most of the cost of a small task. Later objects are collected as before.
@@ -103,7 +107,8 @@ def freeze_loaded_modules() -> None:
 
 
 def collect_seldom() -> None:
-    """In the source's own process, collect garbage after 20,000 new objects, not after 700.
+    """Make Python collect garbage after 20,000 new objects instead of 700, in the source's own
+    process.
 
     A batch is some 100,000 objects without cycles that live for seconds. Checking them repeatedly
     took a tenth of the process's time.

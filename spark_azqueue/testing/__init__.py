@@ -1,4 +1,4 @@
-"""A strict fake of Azure Queue Storage, for tests of code that consumes or fills queues.
+"""A strict fake of Azure Queue Storage, for tests of code that reads or fills queues.
 
     with FakeQueueService() as service:
         service.create_queue("orders")

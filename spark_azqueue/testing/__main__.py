@@ -1,4 +1,4 @@
-"""Serve a fake queue service until interrupted; print the connection string first."""
+"""Print the connection string of a fake queue service, and serve it until interrupted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .server import FakeQueueService
 
 
 def main() -> None:
-    """Run the command line; ends cleanly on SIGINT and SIGTERM."""
+    """Run the command line. It ends cleanly on SIGINT and SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m spark_azqueue.testing", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 (default): any free port")
     parser.add_argument("--queue", action="append", default=[], help="queue to create; repeatable")

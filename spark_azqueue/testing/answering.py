@@ -1,4 +1,6 @@
-"""Answers a request: routes it, applies faults and permissions, renders the bytes, counts it."""
+"""Answers a request: routes and counts the request, applies faults and permissions, and renders the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ NO_ANSWER = 0
 """Status of a request whose connection ends without an answer."""
 
 _BEFORE_VERSIONS = (400, "InvalidAuthenticationInfo")
-"""The only answer that names no version: the service sends it before it reads the version
-(recorded).
+"""Status and code of the only answer without a version. The service sends it before it reads the
+request's version (recorded).
 """
 
 _FAILURES_AT_MOST = 100
@@ -45,9 +47,9 @@ class LogEntry(NamedTuple):
     op: str
     queue: str
     id: str
-    """The message id in the URL (update, delete), else empty."""
+    """The message id in the URL (update, delete). Empty for other operations."""
     status: int
-    """The HTTP status, 0 if there was no answer."""
+    """The HTTP status, or 0 if there was no answer."""
 
 
 class Records:
@@ -78,7 +80,7 @@ class Records:
 
 
 class Answering:
-    """Answers requests, one at a time, and keeps records of them."""
+    """Answers requests, one at a time, and keeps records of the requests."""
 
     def __init__(
         self, model: ModelAccount, gate: Gate, faults: FaultScript, records: Records
@@ -89,7 +91,9 @@ class Answering:
         self._records = records
 
     def answer(self, request: HttpRequest, now: float, *, number: int, revoked: bool) -> HttpAnswer:
-        """Answer one request; `number` makes its id. Never raises, see `Records.failures`."""
+        """Answer one request. Never raises; see `Records.failures`. number: number from which the
+        request's id is made.
+        """
         call, fault, delay = UNKNOWN, None, 0.0
         request_id = f"{number:08x}-0000-4000-8000-000000000000"
 
@@ -109,7 +113,7 @@ class Answering:
             except Refusal as error:
                 reply = rest.refusal(error, request_id, now)
             if fault is not None and fault.kind == "reply_lost":
-                # This applies to a refusal, too: the client does not get it either.
+                # This also applies to a refusal, which the client does not get either.
                 reply = rest.Reply(NO_ANSWER, "")
             data = rendered(reply)
         except Exception as problem:
@@ -122,7 +126,7 @@ class Answering:
 
 
 def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
-    """Return whether the call is a dequeue that would lease a message."""
+    """Return True if the call is a dequeue that would lease a message."""
     try:
         return call.op == "dequeue" and account.queue(call.queue).has_visible(now=now)
     except Refusal:
@@ -130,7 +134,7 @@ def finds_messages(call: RoutedCall, account: ModelAccount, now: float) -> bool:
 
 
 def carry_out(job: rest.Job, fault: Fault | None, gate: Gate, *, revoked: bool) -> rest.Reply:
-    """Carry out the request, or the fault. Refusals raise `Refusal`."""
+    """Carry out the request or its fault. Raises `Refusal` if the request is refused."""
     if fault is not None:
         if fault.kind == "reset":
             return rest.Reply(NO_ANSWER, "")
@@ -154,7 +158,7 @@ def to_bytes(
     fault: Fault | None,
     served: frozenset[str],
 ) -> bytes:
-    """Render a reply with the headers that every reply of the service has."""
+    """Render a reply, with the headers that all replies of the service have."""
     headers = [
         *reply.headers,
         ("Server", "spark-azqueue-fake"),
@@ -171,7 +175,7 @@ def to_bytes(
         reply.reason,
         headers,
         reply.body,
-        # As the service does: documents in chunks, refusals with their length.
+        # Like the service: documents are sent in chunks, refusals with their length.
         chunked=bool(reply.body) and reply.status < 300,
         head_only=request.method == "HEAD",
     )

@@ -1,8 +1,8 @@
 """Authentication and permissions: checks credentials, and the permission for each operation.
 
-The fake checks the audience and the time of a bearer token. The signature is not checked, because
-no test has an authority's key. A text that is not a JSON Web Token gets 400, as on the service
-(recorded).
+The fake checks the audience and the validity period of a bearer token. It does not check the
+signature, because no test has an authority's key. A text that is not a JSON Web Token gets 400, as
+on the service (recorded).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Need(NamedTuple):
     type: str
     """The resource type: s(ervice), c(ontainer, a queue) or o(bject, a message)."""
     letters: str
-    """Letters, of which one is enough."""
+    """Permissions of which the credential needs one."""
 
 
 # REST reference, "Create an account SAS", its table of permissions by operation.
@@ -51,9 +51,9 @@ _SIGNED = (
 
 
 class Gate:
-    """Admits requests, or refuses them as the service would.
+    """Checks requests, and refuses requests that the service would refuse.
 
-    `time`: returns the time at which credentials are checked, in unix seconds.
+    `time`: function that returns the time for the check of credentials, in unix seconds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Gate:
         self.key = key
 
     def allow(self, letters: Iterable[str]) -> None:
-        """Set the permissions of callers. Raises ValueError for an unknown letter."""
+        """Set the permissions of callers. Raises ValueError for an unknown permission."""
         chosen = frozenset(letters)
         if not chosen <= ALL_PERMISSIONS:
             raise ValueError(f"no such permissions: {sorted(chosen - ALL_PERMISSIONS)}")
@@ -99,7 +99,7 @@ class Gate:
             raise errors.not_permitted()
 
     def _check_header(self, request: HttpRequest) -> dict[str, Any]:
-        """Verify the Authorization header; return the claims of a token."""
+        """Verify the Authorization header. Return the claims of a token."""
         scheme, _, credential = request.fields["authorization"].partition(" ")
         if scheme in ("SharedKey", "SharedKeyLite"):
             shared_key.verify(request, self.account, self.secret, self.time())
@@ -110,7 +110,7 @@ class Gate:
         return {}
 
     def _sas_grant(self, call: RoutedCall, need: _Need) -> tuple[frozenset[str], str]:
-        """Return the letters of a SAS, and the user that it is bound to."""
+        """Return the permissions of a SAS, and the user to whom the SAS is bound."""
         query = call.query
         grant = _read(
             tuple(map(query.get, _SIGNED)), self.account, call.queue, self.secret, self.versions
@@ -127,7 +127,8 @@ class Gate:
         return grant.letters, ""
 
 
-# A client sends the same SAS with every request, so most signatures are verified once.
+# A client sends the same SAS with every request, so results are cached, and most signatures are
+# verified only once.
 @functools.lru_cache(maxsize=256)
 def _read(
     values: tuple[str | None, ...],
@@ -141,13 +142,17 @@ def _read(
 
 
 def make_token(now: float, life: float = 3600.0, **claims: object) -> str:
-    """Return a token that expires `life` seconds after `now`. claims: added ones, such as `oid`."""
+    """Return a token that expires `life` seconds after `now`. claims: further claims, such as
+    `oid`.
+    """
     payload = {"aud": _AUDIENCE, "iat": int(now), "nbf": int(now), "exp": int(now + life), **claims}
     return ".".join([_encoded_part(_TOKEN_HEADER), _encoded_part(payload), "c2lnbmVk"])
 
 
 def _check_token(token: str, now: float) -> dict[str, Any]:
-    """Return the claims. Raises Refusal: 400 if it is not a token, 401 if it is not valid here."""
+    """Return the claims of a token. Raises Refusal: 400 if the text is not a token, 401 if the
+    token is not valid for this service.
+    """
     parts = token.split(".")
     header, claims = (
         (_decoded_part(part) for part in parts[:2]) if len(parts) == 3 else (None, None)

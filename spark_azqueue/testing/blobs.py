@@ -2,11 +2,11 @@
 
     with FakeBlobService() as blobs:
         blobs.faults.add(Fault("put_blob", "reply_lost", every=10))
-        ...  # blobs.url is the account's blob endpoint, as option `blobAccountUrl` takes it
+        ... # blobs.url is the account's blob endpoint, for the option `blobAccountUrl`
 
-Blobs are put in one request, read, listed and deleted. An existing blob is never overwritten. The
-fake checks only the letters of a SAS (`sp`), and every container exists (with `containers=…`: only
-these, and created ones).
+Blobs can be put in one request, read, listed and deleted. An existing blob is never overwritten.
+The fake checks only the permissions of a SAS (`sp`). Every container exists. With `containers=…`,
+only these containers and created containers exist.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class _BlobReply(NamedTuple):
 class FakeBlobService:
     """A blob service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
-    account: its name. faults: of the operations put_blob, get_blob, list_blobs and delete_blob;
-    "late" delays the effect of a put, whose answer is lost. clock: for this delay, in seconds.
-    latency_s: added to each answer. requests: number of requests of each operation. The blobs live
-    as long as this object.
+    account: name of the account. faults: faults of the operations put_blob, get_blob, list_blobs
+    and delete_blob. The fault "late" delays the effect of a put and loses the answer. clock:
+    function that returns a time in seconds, for this delay. latency_s: seconds by which each answer
+    is delayed. requests: number of requests of each operation. The blobs exist as long as this
+    object.
     """
 
     def __init__(
@@ -68,19 +69,19 @@ class FakeBlobService:
         self._clock = clock
         self._blobs: dict[str, bytes] = {}
         self._containers = None if containers is None else set(containers)
-        self._began = time.time()  # when all blobs were written, according to a listing
+        self._began = time.time()  # time of the last write, which a listing shows for all blobs
         self._late: list[tuple[float, str, bytes]] = []
         self._lock = threading.Lock()
         self._port = 0
         self._server = HttpServer(self._respond, _BODY_AT_MOST)
 
     def start(self) -> FakeBlobService:
-        """Start the server; return self. Raises OSError if its port is in use meanwhile."""
+        """Start the server, and return self. Raises OSError if its port is now in use."""
         self._port = self._server.start(self._port)
         return self
 
     def stop(self) -> None:
-        """Stop the server; the blobs stay. Does nothing if it is not running."""
+        """Stop the server. The blobs remain. Does nothing if the server is not running."""
         self._server.stop()
 
     def __enter__(self) -> FakeBlobService:
@@ -150,7 +151,9 @@ class FakeBlobService:
         return _part(self._blobs[path], wanted)
 
     def _refused(self, op: str, path: str, fields: dict[str, str]) -> _BlobReply | None:
-        """Return the refusal of a SAS without the required letter; None for an allowed request."""
+        """Return a refusal if the SAS lacks the required permission. Return None if the request is
+        allowed.
+        """
         given = fields.get("sp", "") if "sig" in fields else _ALL_LETTERS
         if not {*_LETTERS.get(op, _ALL_LETTERS)} & {*given}:
             return _BlobReply(403, code="AuthorizationPermissionMismatch")
@@ -193,7 +196,9 @@ class FakeBlobService:
         ).encode()
 
     def _land(self) -> None:
-        """Let the late puts take effect that are due, if their names are free."""
+        """Carry out the late puts that are due. If a blob with the name exists, the put has no
+        effect.
+        """
         now = self._clock()
         for due, path, data in self._late:
             if due <= now:
@@ -227,7 +232,7 @@ def _operation(method: str, fields: dict[str, str]) -> str:
 
 
 def _part(data: bytes, wanted: str) -> _BlobReply:
-    """Return the requested range of a blob, the whole blob without a range."""
+    """Return the requested range of a blob, or the whole blob if no range is requested."""
     found = _RANGE.fullmatch(wanted)
     headers = (
         *_ETAG,
@@ -260,5 +265,5 @@ def _rendered(reply: _BlobReply) -> bytes:
         headers += [("x-ms-error-code", reply.code), ("Content-Type", "application/xml")]
         body = f"<Error><Code>{reply.code}</Code><Message>{reply.code}</Message></Error>".encode()
     reason = _REASONS.get(reply.status, reply.code)
-    # As the service does: lists in chunks, blobs and refusals with their length.
+    # Like the service: lists are sent in chunks, blobs and refusals with their length.
     return render(reply.status, reason, headers, body, chunked=_XML[0] in reply.headers)

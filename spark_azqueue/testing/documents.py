@@ -21,7 +21,7 @@ _DECLARED = re.compile(r"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"']*)""")
 
 class _Strict(ElementTree.TreeBuilder):
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """Refuse a real DOCTYPE, but not the same characters in a text."""
+        """Refuse a DOCTYPE declaration, but not the same characters in a text."""
         raise errors.invalid_xml()
 
 
@@ -42,12 +42,14 @@ def _http_date(second: int) -> str:
 def parse_message(body: bytes) -> str:
     """Return the text of a `<QueueMessage><MessageText>…` document, or refuse with 400.
 
-    As on the service, it must be UTF-8 with one `MessageText`, nothing else and no DOCTYPE.
+    As on the service, the document must be UTF-8, with exactly one `MessageText`, no other elements
+    and no DOCTYPE.
     """
     try:
         document = body.decode("utf-8-sig")
         declared = _DECLARED.match(document)
-        # Without this check, the parser would recognise UTF-16 by its zero bytes and accept it.
+        # Without this check, the parser would recognise UTF-16 by its zero bytes, and accept
+        # UTF-16.
         if "\0" in document or (declared is not None and declared[1].lower() != "utf-8"):
             raise errors.invalid_xml()
         parser = _strict_parser() if "<!DOCTYPE" in document else None
@@ -71,7 +73,9 @@ def put_reply(message: MessageView) -> bytes:
 
 
 def dequeue_reply(messages: list[MessageView], *, broken: bool = False) -> bytes:
-    """Render a page of leased messages; `broken` puts a control character into the last body."""
+    """Render a page of leased messages. broken: True to put a control character into the last
+    body.
+    """
     last = len(messages) - 1
     return _message_list(
         _times(message)
@@ -94,7 +98,7 @@ def queue_list(
 ) -> bytes:
     """Render a page of queue names. asked: elements that repeat the request's parameters.
 
-    queues: names, with their metadata if the request asks for them.
+    queues: names, with the queues' metadata if the request asks for metadata.
     """
     rows = [
         _element("Name", name) + ("" if metadata is None else _of("Metadata", metadata.items()))
@@ -117,12 +121,12 @@ def _element(tag: str, text: str) -> str:
 
 
 def _element_of(tag: str, inner: str) -> str:
-    """Return an element with this markup; an empty one as the service writes it: `<Tag />`."""
+    """Return an element with this markup. An empty element has the service's form `<Tag />`."""
     return f"<{tag}>{inner}</{tag}>" if inner else f"<{tag} />"
 
 
 def error_document(error: Refusal, request_id: str, now: float) -> bytes:
-    """Render a refusal; its message ends with the request's id and time, as the service's does."""
+    """Render a refusal. As on the service, the message ends with the request's id and time."""
     at = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
     details = "".join(
         f"<{name}>{escape(NOT_XML.sub('?', text))}</{name}>" for name, text in error.details
@@ -134,7 +138,7 @@ def error_document(error: Refusal, request_id: str, now: float) -> bytes:
 
 
 def escape(text: str) -> str:
-    """Escape text for an element; CR too, which a parser would otherwise turn into LF."""
+    """Escape text for an element. CR is escaped as well, because a parser would turn it into LF."""
     return (
         text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
     )

@@ -1,4 +1,4 @@
-"""The service's refusals: one exception type, and a table of refusals.
+"""The service's refusals: an exception type, and a table of all refusals.
 
 Codes and texts: Queue Storage REST reference, "Queue service error codes", "Common REST API error
 codes" and "SAS error codes". The extra elements are the elements of the service's error body. As on
@@ -39,13 +39,13 @@ class Refusal(Exception):  # noqa: N818
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
-        # The default would call the class with only the formatted text.
+        # By default, unpickling would call the class with only the formatted text.
         return type(self), (self.status, self.code, self.message, self.details, self.hint)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of the table. Call it with the texts of its elements to make the refusal."""
+    """A row of the table. Call the row with the texts of its elements to make the refusal."""
 
     status: int
     code: str
@@ -113,14 +113,14 @@ body_too_large = _Row(
 )
 # Also for a stale receipt.
 message_not_found = _Row(404, "MessageNotFound", "The specified message does not exist.")
-# Emulators send it for a stale receipt, and the table of error codes lists it.
+# Emulators send this for a stale receipt, and the table of error codes lists it.
 pop_receipt_mismatch = _Row(
     400,
     "PopReceiptMismatch",
     "The specified pop receipt did not match the pop receipt for a dequeued message.",
 )
 _OUT_OF_RANGE_NAME = _Row(400, "OutOfRangeInput", "One of the request inputs is out of range.")
-# The service spells the text like this (recorded).
+# The service's text has this spelling (recorded).
 _INVALID_NAME = _Row(
     400, "InvalidResourceName", "The specifed resource name contains invalid characters."
 )
@@ -195,7 +195,9 @@ def invalid_header(name: str, value: str) -> Refusal:
 
 
 def invalid_xml(line: int = 1, column: int = 1) -> Refusal:
-    """Return 400 for a body that is not the expected XML. line, column: of the fault, from 1."""
+    """Return 400 for a body that is not the expected XML. line, column: position of the fault, from
+    1.
+    """
     return _INVALID_XML(line, column, "Error parsing Xml content")
 
 
@@ -210,9 +212,9 @@ def invalid_name(name: str = "") -> Refusal:
 
 
 def _shown(value: object) -> str:
-    """Return a value as text, shortened if it is long.
+    """Return a value as text. A long text is shortened.
 
-    Python refuses numbers of over 4,300 digits.
+    Python refuses to convert numbers of more than 4,300 digits.
     """
     try:
         text = str(value)

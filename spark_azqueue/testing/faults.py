@@ -1,4 +1,4 @@
-"""Faults on demand: a script and its seed decide which requests fail, and how."""
+"""Simulated faults. A script and a seed decide which requests fail, and how."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _NEEDS_MESSAGES = frozenset({"delivered_twice", "broken_xml"})
 
 @dataclass(frozen=True)
 class Fault:
-    """One line of a script: which requests fail, and how.
+    """A rule for requests that fail, and for the kind of failure.
 
     `op` is one of `OPERATIONS` or `*`, `kind` one of `KINDS`, `queue` a queue's name (default:
-    any). The fault hits the `nth` matching request (from 1), or every multiple of `every`, or each
-    with the probability `rate`, or all; at most `times` of them. `seconds`: of `slow` and `late`
-    (default: 1), of `being_deleted` (default: 40, by the clock of the messages), or the Retry-After
+    any). The fault hits the `nth` matching request (from 1), or every `every`-th, or each with the
+    probability `rate`, or all. `times`: maximum number of hits. `seconds`: duration of `slow` and
+    `late` (default: 1) and `being_deleted` (default: 40, by the fake's clock), or the Retry-After
     of `busy_503` and `busy_429` (default: none). "delivered_twice" and "broken_xml" count only
     dequeues that find messages. Raises ValueError for invalid or contradictory values.
     """
@@ -96,7 +96,9 @@ def duration_of(fault: Fault) -> float:
 
 
 def retry_after(fault: Fault | None) -> tuple[tuple[str, str], ...]:
-    """Return the header that a fault adds to its answer, in whole seconds, if any."""
+    """Return the Retry-After header that a fault adds to the answer, in whole seconds, or no
+    header.
+    """
     if fault is None or fault.seconds is None or fault.kind not in ("busy_503", "busy_429"):
         return ()
     return (("Retry-After", str(math.ceil(fault.seconds))),)
@@ -106,7 +108,7 @@ class FaultEffect(NamedTuple):
     """Effect of the faults on one request."""
 
     fault: Fault | None = None
-    """The fault that hits the request, never a "slow" one."""
+    """The fault that hits the request. Never a fault of the kind "slow"."""
     delay: float = 0.0
     """Delay of the answer in seconds: the sum of the "slow" faults that hit the request."""
 
@@ -121,7 +123,7 @@ class _Line:
         self._hits = 0
 
     def matches(self, op: str, queue: str, *, finds_messages: bool) -> bool:
-        """Return whether the fault counts this request."""
+        """Return True if the fault counts this request."""
         fault = self.fault
         return (
             fault.op in ("*", op)
@@ -131,7 +133,7 @@ class _Line:
         )
 
     def due(self) -> bool:
-        """Count one matching request; return whether the fault hits it."""
+        """Count one matching request. Return True if the fault hits the request."""
         self._matched += 1
         fault = self.fault
         if fault.nth is not None:
@@ -149,7 +151,8 @@ class _Line:
 class FaultScript:
     """The active faults. Faults can be changed while requests run. Thread-safe.
 
-    The same requests in the same order get the same faults, with random numbers from `seed`.
+    If the requests and their order are the same, the faults are the same. `seed` determines the
+    random numbers.
     """
 
     def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
@@ -174,7 +177,7 @@ class FaultScript:
 
     @property
     def injected(self) -> Counter[str]:
-        """Number of requests that each kind has hit, as a copy."""
+        """Number of requests that were hit by each kind of fault, as a copy."""
         with self._lock:
             return self._injected.copy()
 
@@ -184,9 +187,11 @@ class FaultScript:
             self._injected.clear()
 
     def judge(self, op: str, queue: str, *, finds_messages: bool) -> FaultEffect:
-        """Return the faults for a request. finds_messages: a dequeue that can lease messages.
+        """Return the faults for a request. finds_messages: True for a dequeue that can lease
+        messages.
 
-        If several faults are due, the fault that was added first applies. "slow" combines with any.
+        If several faults are due, the fault that was added first applies. "slow" combines with any
+        other fault.
         """
         if not self._lines:
             return FaultEffect()

@@ -1,9 +1,9 @@
 """A model of an account's queues: no network, no clock, no threads.
 
-Callers pass the time as `now` (unix seconds); it must not decrease from call to call. The rules
-come from the Queue Storage REST reference, pages "Put Message", "Get Messages", "Peek Messages",
-"Update Message", "Delete Message" and "Clear Messages", unless noted otherwise. Not thread-safe:
-callers that share a queue between threads must hold a lock.
+Callers pass the time as `now` (unix seconds). The time must not decrease from call to call. The
+rules come from the Queue Storage REST reference, pages "Put Message", "Get Messages", "Peek
+Messages", "Update Message", "Delete Message" and "Clear Messages", unless noted otherwise. Not
+thread-safe: callers that share a queue between threads must hold a lock.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MAX_PAGE = 32
 SEVEN_DAYS = 604_800
 MAX_MESSAGE_BYTES = 65_536
 NEVER = 253_402_300_799.0
-"""9999-12-31T23:59:59Z, the expiration time of a message that never expires (unix seconds)."""
+"""9999-12-31T23:59:59Z in unix seconds: the expiration time of a message that never expires."""
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0, and therefore a message, cannot hold."""
+"""Characters that XML 1.0 cannot hold, and so a message cannot hold either."""
 
 _TICKS = 10_000_000
 _FROM_1601 = 11_644_473_600
-# The service's receipts sometimes contain `+` and `/`, as base64 does. Here, every receipt contains
-# them (the service has `AAAA` in that place), so that code that does not escape them fails.
+# The service's receipts are base64, and sometimes contain `+` and `/`. In the fake, every receipt
+# contains both (where the service has `AAAA`), so that code fails if it does not escape them.
 _DEQUEUED = "AgAAAAMAAAAA+/AA"
 _UPDATED = "AwAAAAMAAAAA+/AA"
 _QUEUE_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
@@ -38,12 +38,12 @@ _NOT_IN_A_HEADER = re.compile(r"[^\t -~\x80-\xff]")
 
 
 class Minter:
-    """A source of ids and receipts; the same `seed` gives the same ids. Not thread-safe.
+    """A source of ids and receipts. With the same `seed`, the ids are the same. Not thread-safe.
 
-    No id or receipt is repeated. The contents of the service's receipts are recorded
-    (tests/recorded): 12 constant bytes, then the time of the answer's `TimeNextVisible` as a
-    Windows file time, to 100 ns; after an update four more bytes. So all messages of one dequeue
-    have the same receipt.
+    No id or receipt is repeated. The format of the service's receipts is known from recordings
+    (tests/recorded): 12 constant bytes, then the answer's `TimeNextVisible` as a Windows file time,
+    with a resolution of 100 ns. After an update, four more bytes follow. So all messages of one
+    dequeue have the same receipt.
     """
 
     def __init__(self, seed: int | str = 0) -> None:
@@ -56,11 +56,11 @@ class Minter:
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def receipt(self, next_visible: float, *, updated: bool = False) -> str:
-        """Return a new pop receipt: base64 text with `+`, `/` and `=` in it.
+        """Return a new pop receipt: base64 text that contains `+`, `/` and `=`.
 
-        next_visible: unix seconds. The receipt holds the whole seconds and, in place of their
-        fraction, a number that does not repeat, because a frozen clock would repeat receipts. 28
-        characters, or 32 if `updated`.
+        next_visible: unix seconds. The receipt contains the whole seconds. In place of the
+        fraction, it contains a number that does not repeat; otherwise, a frozen clock would repeat
+        receipts. A receipt has 28 characters, or 32 if `updated`.
         """
         self._minted = (self._minted + 1) % _TICKS
         tick = (int(next_visible) + _FROM_1601) * _TICKS + self._minted
@@ -80,9 +80,9 @@ class MessageView(NamedTuple):
     next_visible: float
     dequeue_count: int
     receipt: str
-    """The newest pop receipt; empty for a peek."""
+    """The newest pop receipt. Empty for a peek."""
     visible: bool
-    """Whether a dequeue at this moment could return the message."""
+    """True if a dequeue at this moment could return the message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,16 +97,16 @@ class _Message:
     """Position in the order of insertion."""
     dequeue_count: int = 0
     version: int = 0
-    """Incremented when `visible_at` is set, and at removal, so that older heap entries become
-    stale.
+    """Incremented when `visible_at` is set and when the message is removed, so that older heap
+    entries become stale.
     """
 
 
 class ModelQueue:
-    """One queue. Every refusal is a `Refusal`, raised before anything has changed.
+    """One queue. A refused call raises `Refusal` and changes nothing.
 
-    Dequeue, update, delete and put take O(log n). `minter` makes ids and receipts; queues that
-    share a minter never repeat each other's receipts.
+    Dequeue, update, delete and put take O(log n). `minter` makes ids and receipts. If queues share
+    a minter, their receipts never repeat.
     """
 
     def __init__(self, minter: Minter | None = None) -> None:
@@ -120,10 +120,10 @@ class ModelQueue:
     def put(
         self, text: str, *, now: float, visibility_delay: int = 0, ttl: int = SEVEN_DAYS
     ) -> MessageView:
-        """Add a message; return it with its id and a valid receipt.
+        """Add a message. Return the message with its id and a valid receipt.
 
-        visibility_delay: seconds until it can be dequeued (0 to 7 days, less than `ttl`). ttl:
-        seconds until it expires (-1: never). Raises Refusal.
+        visibility_delay: seconds until the message can be dequeued (0 to 7 days, less than `ttl`).
+        ttl: seconds until the message expires (-1: never). Raises Refusal.
         """
         if ttl == 0 or ttl < -1:
             raise errors.invalid_parameter("messagettl", ttl, "must be positive or -1")
@@ -157,11 +157,11 @@ class ModelQueue:
     ) -> list[MessageView]:
         """Lease up to `count` (1 to 32) visible messages for `visibility` (1 s to 7 d) seconds.
 
-        Order: by the time at which they became visible, then by insertion. Each message gets a new
-        receipt, which invalidates the older one and is the same for the whole page, and its dequeue
-        count increases by one.
-        `twice` simulates at-least-once delivery: the messages are leased but stay visible, so the
-        next dequeue returns them again with newer receipts.
+        The messages are in order of the time at which they became visible, then in order of
+        insertion. Each message gets a new receipt, which invalidates the older receipt. All
+        messages of a page have the same receipt. Each message's dequeue count increases by one.
+        `twice` simulates at-least-once delivery: the messages are leased but stay visible. So the
+        next dequeue returns the same messages again, with newer receipts.
         """
         _check_range("numofmessages", count, 1, MAX_PAGE)
         _check_range("visibilitytimeout", visibility, 1, SEVEN_DAYS)
@@ -189,8 +189,8 @@ class ModelQueue:
     ) -> MessageView:
         """Make the message visible in `visibility` (0 to 7 d) seconds, with a new receipt.
 
-        `text` replaces the body; None keeps it. The old receipt is invalid afterwards; the dequeue
-        count stays. Needs the newest receipt, even if its lease has expired.
+        `text` replaces the body; None keeps the body. The old receipt becomes invalid. The dequeue
+        count does not change. Only the newest receipt is accepted, even if the lease has expired.
         """
         _check_range("visibilitytimeout", visibility, 0, SEVEN_DAYS)
         if text is not None:
@@ -203,7 +203,9 @@ class ModelQueue:
         return _view(message, now)
 
     def delete(self, message_id: str, receipt: str, *, now: float) -> None:
-        """Remove the message. Needs the newest receipt, even if its lease has expired."""
+        """Remove the message. Only the newest receipt is accepted, even if the lease has
+        expired.
+        """
         self._forget(self._holding(message_id, receipt, now))
 
     def clear(self) -> None:
@@ -213,12 +215,14 @@ class ModelQueue:
         self._expiries.clear()
 
     def approximate_count(self, *, now: float) -> int:
-        """Count the messages. Includes leased and delayed ones, but not expired ones."""
+        """Count the messages. Leased and delayed messages are included, expired messages are
+        not.
+        """
         self._expire(now)
         return len(self._messages)
 
     def has_visible(self, *, now: float) -> bool:
-        """Return whether a dequeue would return a message."""
+        """Return True if a dequeue would return a message."""
         self._expire(now)
         self._drop_void()
         return bool(self._order) and self._order[0][0] <= now
@@ -229,7 +233,7 @@ class ModelQueue:
         return [_view(message, now) for message in self._messages.values()]
 
     def _take_visible(self, now: float, count: int) -> list[_Message]:
-        """Pop the first visible messages; the caller puts each back with `_show_at`."""
+        """Pop the first visible messages. The caller must put each message back with `_show_at`."""
         self._expire(now)
         page: list[_Message] = []
         while len(page) < count:
@@ -257,8 +261,8 @@ class ModelQueue:
     def _holding(self, message_id: str, receipt: str, now: float) -> _Message:
         """Return the message if `receipt` is its newest receipt.
 
-        For a stale receipt and for a missing message, the service answers 404. Only a text that
-        cannot be a receipt is a bad request.
+        For a stale receipt and for a missing message, the service answers 404. It answers 400 only
+        if the text cannot be a receipt.
         """
         self._expire(now)
         message = self._messages.get(message_id)
@@ -284,21 +288,23 @@ class ModelQueue:
 
 
 class ModelAccount:
-    """Queues and their metadata. Refusals raise `Refusal`. `seed`: makes ids repeatable."""
+    """Queues and their metadata. A refused call raises `Refusal`. `seed`: makes ids repeatable."""
 
     def __init__(self, seed: int | str = 0) -> None:
         self._minter = Minter(seed)
         self._queues: dict[str, ModelQueue] = {}
         self._metadata: dict[str, dict[str, str]] = {}
-        self._blocked: dict[str, float] = {}  # deleted names, and until when they are refused
+        # names of deleted queues, each with the time until which it is refused
+        self._blocked: dict[str, float] = {}
 
     def create(
         self, name: str, metadata: dict[str, str] | None = None, *, now: float = float("inf")
     ) -> bool:
-        """Create a queue; return False if it existed already with the same metadata.
+        """Create a queue. Return False if the queue already exists with the same metadata.
 
-        now: unix seconds, to check whether the name is free again. Raises Refusal for an illegal
-        name (400), a queue with other metadata (409), or one that is being deleted (409).
+        now: unix seconds, to check whether the name of a deleted queue is free again. Raises
+        Refusal for an illegal name (400), a queue with other metadata (409), or a queue that is
+        being deleted (409).
         """
         check_queue_name(name)
         self._check_not_blocked(name, now)
@@ -313,9 +319,10 @@ class ModelAccount:
         return False
 
     def queue(self, name: str, *, now: float = float("inf")) -> ModelQueue:
-        """Return the queue. now: as in `create`.
+        """Return the queue. now: see `create`.
 
-        Raises Refusal: illegal name (400), no such queue (404), being deleted (409).
+        Raises Refusal for an illegal name (400), a missing queue (404), or a queue that is being
+        deleted (409).
         """
         self._check_not_blocked(name, now)
         try:
@@ -325,10 +332,10 @@ class ModelAccount:
             raise errors.queue_not_found(hint=f"{name!r}; create_queue makes one") from None
 
     def delete(self, name: str, *, now: float = float("inf"), blocked_for: float = 0.0) -> None:
-        """Remove the queue with its messages.
+        """Remove the queue and its messages.
 
-        blocked_for: seconds after `now` for which the name gets 409 QueueBeingDeleted, on the
-        service 40 or more ("Delete Queue").
+        blocked_for: seconds after `now` for which requests for this name get 409 QueueBeingDeleted.
+        On the service, these are 40 or more ("Delete Queue").
         """
         self.queue(name, now=now)
         del self._queues[name], self._metadata[name]
@@ -380,7 +387,9 @@ def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
 
 
 def _check_text(text: str) -> None:
-    """Raise Refusal for a text that the service refuses. The size limit applies to its UTF-8."""
+    """Raise Refusal for a text that the service refuses. The size limit applies to the text in
+    UTF-8.
+    """
     if NOT_XML.search(text):
         raise errors.invalid_xml()
     if len(text) > MAX_MESSAGE_BYTES or len(text.encode()) > MAX_MESSAGE_BYTES:

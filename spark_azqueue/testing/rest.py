@@ -1,4 +1,4 @@
-"""The REST subset: carries out requests on the model.
+"""Carries out REST requests on the model. A subset of the service's REST operations.
 
 Parameters, status codes and headers: Queue Storage REST reference, one page per operation.
 """
@@ -23,7 +23,7 @@ _NAMES_AT_MOST = 5000
 
 
 class Reply(NamedTuple):
-    """The outcome of a call, before it is rendered to bytes."""
+    """The result of a call, not yet rendered to bytes."""
 
     status: int
     reason: str
@@ -46,12 +46,12 @@ class Job(NamedTuple):
         return self.account.queue(self.call.queue, now=self.now)
 
     def hit_by(self, kind: str) -> bool:
-        """True if the request is hit by a fault of this kind."""
+        """Return True if a fault of this kind hits the request."""
         return self.fault is not None and self.fault.kind == kind
 
 
 def perform(job: Job) -> Reply:
-    """Carry out the call. Refusals raise `Refusal`."""
+    """Carry out the call. Raises `Refusal`."""
     return _OPERATIONS[job.call.op](job)
 
 
@@ -169,13 +169,13 @@ def _list(job: Job) -> Reply:
 
 
 _ECHOED = (("prefix", "Prefix"), ("marker", "Marker"), ("maxresults", "MaxResults"))
-"""Parameters of a list that its answer repeats, in this order."""
+"""Parameters of a request for a list that the answer repeats, in this order."""
 
 
 def _from_marker(marker: str, account: str) -> str:
-    """Return the name with which the page begins.
+    """Return the name of the page's first queue.
 
-    A marker is opaque; the service's markers are `/account/name`.
+    A marker is opaque to clients. The service's markers have the form `/account/name`.
     """
     if not marker:
         return ""
@@ -218,7 +218,7 @@ def _integer(job: Job, name: str, default: int | None) -> int:
     found = _NUMBER.fullmatch(text)
     if found is None:
         raise errors.invalid_parameter(name, text, "not a whole number")
-    # Checked before `int`: Python refuses texts of more than 4,300 digits.
+    # Checked before `int`, because Python refuses texts of more than 4,300 digits.
     if len(found[2]) > _DIGITS_AT_MOST or int(found[2]) > _INT32_MAX:
         raise errors.invalid_parameter(name, text, "does not fit into 32 bits")
     return int(found[1] + found[2])

@@ -1,4 +1,4 @@
-"""Finds the operation, queue and message of a request, and checks its version.
+"""Finds the operation, queue and message of a request, and checks the request's version.
 
 Addresses and verbs: Queue Storage REST reference, one page per operation; "Versioning for Azure
 Storage". Accounts are in the path (`/account/queue/messages`), as with the storage emulators.
@@ -14,7 +14,7 @@ from . import errors
 from .wire import HttpRequest, parameters
 
 ANSWERED_AS = "2021-12-02"
-"""Version of an answer if the request names none."""
+"""Version of an answer to a request that names no version."""
 
 _FIRST_WITH_TOKENS = "2017-11-09"
 
@@ -94,7 +94,7 @@ def _query(text: str) -> dict[str, str]:
 
 
 def check_version(request: HttpRequest, query: dict[str, str], versions: Collection[str]) -> None:
-    """Raise Refusal (400) for an unknown version, or if a required version is missing."""
+    """Raise Refusal (400) if the version is unknown, or if it is required and missing."""
     named = request.fields.get("x-ms-version")
     if named is not None and named not in versions:
         raise errors.invalid_header("x-ms-version", named)
@@ -111,6 +111,6 @@ def check_version(request: HttpRequest, query: dict[str, str], versions: Collect
 
 
 def version_answered(request: HttpRequest, versions: Collection[str]) -> str:
-    """Return the version for the answer: the request's own if it exists, else the default."""
+    """Return the version of the answer: the request's version if it is known, else the default."""
     named = request.fields.get("x-ms-version", "")
     return named if named in versions else ANSWERED_AS

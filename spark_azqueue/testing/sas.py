@@ -1,9 +1,11 @@
-"""Shared access signatures: for one queue, also by a user delegation key, and for the account.
+"""Shared access signatures (SAS) for one queue or for the account. A SAS for a queue may also be
+signed with a user delegation key.
 
 Written only from the REST reference, "Create a service SAS", "Create a user delegation SAS" and
-"Create an account SAS", because this module tests code that signs. Not supported: stored access
-policies (`si`), and a `sv` before 2015-04-05: its strings to sign differ. The service keeps no list
-of user delegation keys: a SAS has all values to compute its key again, here from the account's key.
+"Create an account SAS", because this module tests code that signs. Not supported are stored access
+policies (`si`), and versions (`sv`) before 2015-04-05, whose strings to sign differ. The service
+does not store user delegation keys. A SAS has all values from which its key can be computed again;
+in the fake, together with the account's key.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from . import errors
 from .shared_key import sign
 
 QUEUE_LETTERS = "raup"
-"""Letters of a SAS for one queue: read, add, update, process."""
+"""Permissions of a SAS for one queue: read, add, update, process."""
 
 LONGEST_KEY_S = 7 * 24 * 3600
-"""Longest life of a user delegation key, in seconds."""
+"""Maximum lifetime of a user delegation key, in seconds."""
 
 _ACCOUNT_LETTERS = frozenset("rwdylacuptfix")
 _OLDEST = "2015-04-05"
@@ -39,7 +41,9 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d)(?::(\d\d)(?:\.\d{1,7})?)?(
 
 
 class DelegationKey(NamedTuple):
-    """A user delegation key. The names are those of Azure's SDK, whose functions accept it."""
+    """A user delegation key. The fields have the names of Azure's SDK, so that the SDK's functions
+    accept this key.
+    """
 
     signed_oid: str
     signed_tid: str
@@ -56,21 +60,25 @@ class Grant(NamedTuple):
 
     letters: frozenset[str]
     services: str | None
-    """`ss` of an account SAS; None: a SAS for one queue."""
+    """`ss` of an account SAS. None for a SAS for one queue."""
     types: str
-    """`srt` of an account SAS."""
+    """Resource types (`srt`) of an account SAS."""
     start: float
     expiry: float
     protocol: str
     addresses: str
     user: str
-    """The object id of the only user who may use the SAS, with a token; empty: any caller."""
+    """The object id of the only user who may use the SAS, together with a token. Empty if any
+    caller may use the SAS.
+    """
 
 
 def read(
     query: Mapping[str, str], account: str, queue: str, key: bytes, versions: Collection[str]
 ) -> Grant:
-    """Verify the SAS in a query. Raises Refusal (403 AuthenticationFailed) if invalid."""
+    """Verify the SAS in a query. Raises Refusal (403 AuthenticationFailed) if the SAS is
+    invalid.
+    """
     if "si" in query:
         raise errors.not_authenticated("This fake knows no stored access policies ('si').")
     for_account = "ss" in query or "srt" in query
@@ -107,7 +115,7 @@ def read(
 
 
 def check_time_and_place(grant: Grant, now: float) -> None:
-    """Raise Refusal (403) for a SAS outside its time, protocol or addresses."""
+    """Raise Refusal (403) if the SAS does not allow this time, protocol or client address."""
     if not grant.start <= now < grant.expiry:
         raise errors.not_authenticated(
             "Signature not valid in the specified time frame: Start "
@@ -126,13 +134,17 @@ def for_queue(account: str, queue: str, key: bytes, *, letters: str, expiry: flo
 
 
 def for_account(account: str, key: bytes, *, letters: str, types: str, expiry: float) -> str:
-    """Make a SAS for an account's queues. `types`: any of s (list), c (queues), o (messages)."""
+    """Make a SAS for an account's queues. `types`: resource types, any of s (list), c (queues), o
+    (messages).
+    """
     query = {"sv": _VERSION, "ss": "q", "srt": types, "se": _iso(expiry), "sp": letters}
     return _signed(query, _account_text(query, account, ""), key)
 
 
 def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
-    """Return a key of a made-up user that is valid from `now` on, for `life` seconds."""
+    """Return the user delegation key of a made-up user. The key is valid for `life` seconds from
+    `now`.
+    """
     oid, tid = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
     fields = (oid, tid, _iso(now), _iso(now + life), "q", _FIRST_DELEGATED, "")
     value = base64.b64encode(_key_value(secret, fields)).decode("ascii")
@@ -142,7 +154,9 @@ def make_key(secret: bytes, now: float, life: float) -> DelegationKey:
 def delegated(
     key: DelegationKey, account: str, queue: str, letters: str, expiry: float, user: str
 ) -> str:
-    """Return a SAS for one queue. user: object id of the only user who may use it; "": any."""
+    """Return a SAS for one queue. user: object id of the only user who may use the SAS, or "" for
+    any user.
+    """
     query = {"sv": _FIRST_DELEGATED, "se": _iso(expiry), "sp": letters, "sduoid": user}
     query |= dict(zip(_OF_THE_KEY, key[:6], strict=False))
     query = {name: value for name, value in query.items() if value}
@@ -160,7 +174,7 @@ def _check_given(query: Mapping[str, str], names: Collection[str]) -> None:
 
 
 def _key_of(query: Mapping[str, str], secret: bytes, times: Mapping[str, float]) -> bytes:
-    """Return the key that a SAS names. times: `skt` and `ske` in unix seconds.
+    """Return the user delegation key that a SAS names. times: `skt` and `ske` in unix seconds.
 
     Raises Refusal (403) for a key that the service would not have issued.
     """
@@ -176,7 +190,7 @@ def _key_value(secret: bytes, fields: Collection[str]) -> bytes:
     return hmac.digest(secret, "\n".join(fields).encode(), "sha256")
 
 
-# The strings to sign.
+# Fields of the strings to sign.
 
 
 def _queue_text(query: Mapping[str, str], account: str, queue: str) -> str:
@@ -202,7 +216,9 @@ def _texts(query: Mapping[str, str], *names: str) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _moment(text: str) -> float | None:
-    """Parse a time to unix seconds, as "Formatting DateTime values" allows. None if invalid."""
+    """Parse a time to unix seconds, in the forms of "Formatting DateTime values". Return None if
+    invalid.
+    """
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -223,7 +239,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _iso(at: float) -> str:
-    """Return unix seconds in the service's form, without fractions."""
+    """Render unix seconds in the service's form, without fractions."""
     return datetime.fromtimestamp(int(at), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,4 +1,4 @@
-"""The fake service: the model behind a local HTTP server, with faults, counters and a clock."""
+"""The fake service: a local HTTP server for the model, with faults, counters and a clock."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 
 class FakeClock:
-    """A clock that tests advance, so that leases and messages expire without waiting.
+    """A clock that tests can advance, so that leases and messages expire without waiting.
 
     The clock returns unix time in seconds: real time plus the time that tests have added.
-    Thread-safe.
-    `start`: the first time, in unix seconds (default: now). With `frozen=True`, only `advance`
-    moves the clock. The clock never runs backwards, even if the machine's clock is set back.
+    Thread-safe. `start`: the initial time, in unix seconds (default: now). With `frozen=True`, only
+    `advance` moves the clock. The clock never runs backwards, even if the machine's clock is set
+    back.
     """
 
     def __init__(self, start: float | None = None, *, frozen: bool = False) -> None:
@@ -45,7 +45,7 @@ class FakeClock:
             return self._now()
 
     def advance(self, seconds: float) -> float:
-        """Move the clock forward by `seconds`; return the new time.
+        """Move the clock forward by `seconds`. Return the new time.
 
         Raises ValueError for a negative number.
         """
@@ -63,18 +63,19 @@ class FakeQueueService:
     """A queue service on 127.0.0.1, for tests. Start it with `with` or `start()`. Thread-safe.
 
     The fake is as strict as the service, or stricter: every receipt contains `+`, `/` and `=`, and
-    a stale receipt gives 404. `stop` and `start` simulate an outage: port, queues and messages
-    stay. Methods about queues raise `Refusal` if the service would refuse (404 QueueNotFound, …).
-    These methods are not counted, and faults do not affect them.
+    a stale receipt gets 404. `stop` and `start` simulate an outage: port, queues and messages stay.
+    Methods on queues raise `Refusal` if the service would refuse (404 QueueNotFound, …). These
+    calls are not counted, and faults do not affect them.
 
     The fake verifies signatures of keys and of every kind of SAS. For a bearer token, it checks
     time and audience, not the signature, and accepts the token over http.
 
-    `clock`: the time for messages (default: real time, which tests can advance). `credential_time`:
-    the time for signatures, in unix seconds (default: real time, because clients sign with it).
-    `account`, `key`: for the connection string; the key is base64. `versions`: the allowed values
-    of `x-ms-version`, for clients newer than this package. `seed`: makes message ids and faults
-    repeatable. `port`: 0 for any free port. `log_size`: number of requests that `log` keeps.
+    `clock`: the clock for messages (default: real time, which tests can advance).
+    `credential_time`: function that returns the time for checks of signatures, in unix seconds
+    (default: real time, with which clients sign). `account`, `key`: for the connection string; the
+    key is base64. `versions`: the allowed values of `x-ms-version`, for clients newer than this
+    package. `seed`: makes message ids and faults repeatable. `port`: 0 for any free port.
+    `log_size`: number of requests that `log` keeps.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class FakeQueueService:
         self._gate = Gate(account, key, frozenset(versions), credential_time)
         self.faults = FaultScript(seed=seed)
         self.revoked = False
-        """While True, every request is refused with 403 AuthenticationFailed."""
+        """If True, every request is refused with 403 AuthenticationFailed."""
         self._model = ModelAccount(f"{seed}/{account}")
         self._server = HttpServer(self._respond)
         self._port = port
@@ -105,14 +106,16 @@ class FakeQueueService:
         self._answering = Answering(self._model, self._gate, self.faults, self._records)
 
     def start(self) -> FakeQueueService:
-        """Start the server; return self. Raises OSError (port in use), RuntimeError (running)."""
+        """Start the server, and return self. Raises OSError (port in use), RuntimeError (already
+        running).
+        """
         if self._server.running:
             raise RuntimeError("the service is already running")
         self._port = self._server.start(self._port)
         return self
 
     def stop(self) -> None:
-        """Stop the server and abort all connections; messages stay. Does nothing if not running."""
+        """Stop the server and abort all connections. Messages stay. Does nothing if not running."""
         self._server.stop()
 
     def __enter__(self) -> FakeQueueService:
@@ -143,7 +146,7 @@ class FakeQueueService:
 
     @property
     def key(self) -> str:
-        """The account's key. Can be set; signatures with the older key are then refused."""
+        """The account's key. If it is set, signatures with the older key are refused."""
         return self._gate.key
 
     @key.setter
@@ -158,10 +161,10 @@ class FakeQueueService:
         types: str = "sco",
         life: float = 3600.0,
     ) -> str:
-        """Return a SAS that is valid for `life` seconds: for one queue, or for the account (None).
+        """Return a SAS for one queue, or for the account (`queue` None), valid for `life` seconds.
 
-        `letters`: its permissions (default: all). `types`, for the account: the resource types, of
-        s (list queues), c (queues), o (messages).
+        `letters`: permissions (default: all). `types`: for the account, the resource types s (list
+        queues), c (queues), o (messages).
         """
         gate, expiry = self._gate, self._gate.time() + life
         if queue is not None:
@@ -177,7 +180,7 @@ class FakeQueueService:
     ) -> str:
         """Return a SAS for one queue that is signed with a user delegation key (`skoid` …).
 
-        user: an object id. The SAS then works only with a token of that user (claim `oid`).
+        user: an object id. If set, the SAS works only with a token of that user (claim `oid`).
         """
         key, expiry = self.delegation_key(), self._gate.time() + life
         return sas.delegated(key, self.account, queue, letters, expiry, user)
@@ -187,12 +190,14 @@ class FakeQueueService:
         return sas.make_key(self._gate.secret, self._gate.time(), life)
 
     def token(self, life: float = 3600.0, **claims: object) -> str:
-        """Return a bearer token that is valid for `life` seconds. claims: more, such as `oid`."""
+        """Return a bearer token, valid for `life` seconds. claims: further claims, such as
+        `oid`.
+        """
         return make_token(self._gate.time(), life, **claims)
 
     @property
     def permissions(self) -> frozenset[str]:
-        """The permissions of callers, as letters of a SAS. Can be set from any iterable.
+        """The permissions of callers, as in a SAS (`sp`). Can be set from any iterable.
 
         r: peek, properties; a: put; u: update; p: dequeue, delete; c or w: create; d: delete queue,
         clear; w: set metadata; l: list. A SAS for one queue can have only the first four.
@@ -216,19 +221,21 @@ class FakeQueueService:
             self._note_change()
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue with its messages."""
+        """Delete a queue and its messages."""
         with self._changed:
             self._model.delete(name)
             self._note_change()
 
     def put(self, queue: str, text: str, delay: int = 0, ttl: int | None = None) -> str:
-        """Put a message; return its id. `delay`, `ttl` in seconds (None: 7 days, -1: never)."""
+        """Put a message, and return its id. `delay`, `ttl`: seconds (`ttl` None: 7 days, -1: never
+        expires).
+        """
         return self.put_many(queue, [text], delay, ttl)[0]
 
     def put_many(
         self, queue: str, texts: Iterable[str], delay: int = 0, ttl: int | None = None
     ) -> list[str]:
-        """Put messages, all with the same time; return their ids in the same order."""
+        """Put messages, all with the same insertion time. Return their ids in the same order."""
         lifetime = SEVEN_DAYS if ttl is None else ttl
         with self._changed:
             target, now = self._model.queue(queue), self.clock.now()
@@ -241,12 +248,12 @@ class FakeQueueService:
                 self._note_change()
 
     def messages(self, queue: str) -> list[MessageView]:
-        """Return all messages, with leased and delayed ones, in the order of insertion."""
+        """Return all messages, even leased and delayed messages, in order of insertion."""
         with self._changed:
             return self._model.queue(queue).messages(now=self.clock.now())
 
     def count(self, queue: str) -> int:
-        """Count all messages, with leased and delayed ones."""
+        """Count all messages, even leased and delayed messages."""
         with self._changed:
             return self._model.queue(queue).approximate_count(now=self.clock.now())
 
@@ -256,13 +263,13 @@ class FakeQueueService:
 
     @property
     def requests(self) -> Counter[str]:
-        """The number of requests for each operation ("dequeue", "delete", …), as a copy."""
+        """Number of requests for each operation ("dequeue", "delete", …), as a copy."""
         with self._changed:
             return self._records.requests.copy()
 
     @property
     def statuses(self) -> Counter[tuple[str, int]]:
-        """The number of requests by (operation, HTTP status or 0), as a copy."""
+        """Number of requests by (operation, HTTP status or 0), as a copy."""
         with self._changed:
             return self._records.statuses.copy()
 
@@ -294,21 +301,23 @@ class FakeQueueService:
             self.faults.reset_counters()
 
     def wait_until(self, predicate: Callable[[], _T], timeout: float) -> _T:
-        """Return the first true value of `predicate`, called now and after each request.
+        """Call `predicate` now and after each request, until it returns a true value. Return this
+        value.
 
-        The predicate may use any method here, and send requests. Moving the clock does not call it
-        again. Raises TimeoutError after `timeout` seconds of real time.
+        The predicate may use any method of the fake, and send requests. Moving the clock does not
+        call the predicate. Raises TimeoutError after `timeout` seconds of real time.
         """
         deadline = time.monotonic() + timeout
         while True:
             with self._changed:
                 seen = self._generation
-            # Called without the lock, so that the server can answer meanwhile.
+            # Called without the lock, so that the server can answer during the call.
             value = predicate()
             if value:
                 return value
             with self._changed:
-                # The time also ends during continuous requests, such as those of the predicate.
+                # The timeout also applies if requests never stop, such as requests of the
+                # predicate.
                 while (remaining := deadline - time.monotonic()) > 0 and self._generation == seen:
                     self._changed.wait(remaining)
                 if remaining <= 0:
@@ -320,7 +329,7 @@ class FakeQueueService:
         self._changed.notify_all()
 
     def _respond(self, request: HttpRequest) -> HttpAnswer:
-        """Answer one request; runs in the server's thread."""
+        """Answer one request. Runs in the server's thread."""
         with self._changed:
             try:
                 now = self.clock.now()

@@ -1,8 +1,8 @@
 """Requests signed with the account's key: SharedKey and SharedKeyLite.
 
 Written only from the REST reference, "Authorize with Shared Key", because this module tests code
-that signs. As with the storage emulators, the account is also in the path, and so appears twice in
-the canonicalized resource.
+that signs. As in the storage emulators, the path contains the account. So the account appears twice
+in the canonicalized resource.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import errors
 from .wire import HttpRequest, parameters
 
 MAX_AGE_S = 15 * 60
-"""Largest difference between a request's date and its arrival, in seconds, in either direction."""
+"""Maximum difference between a request's date and its arrival, in seconds, in either direction."""
 
 _STANDARD = (
     *("content-encoding", "content-language", "content-length", "content-md5", "content-type"),
@@ -46,7 +46,8 @@ def verify(request: HttpRequest, account: str, key: bytes, now: float) -> None:
     text = string_to_sign(request, account, lite=lite)
     if sign(text, key) == signature:
         return
-    # The reference wants runs of white space replaced by one space; Azure's own clients do not.
+    # By the reference, a run of white space is replaced by one space. Azure's own clients do not
+    # replace it.
     if sign(string_to_sign(request, account, lite=lite, as_sent=True), key) != signature:
         raise errors.not_authenticated(
             "The MAC signature found in the HTTP request is not the same as any computed "
@@ -62,7 +63,7 @@ def sign(text: str, key: bytes) -> str:
 def string_to_sign(
     request: HttpRequest, account: str, *, lite: bool = False, as_sent: bool = False
 ) -> str:
-    """Return the string to sign of a request. `as_sent`: keep white space unchanged."""
+    """Return the string to sign of a request. as_sent: True to keep white space unchanged."""
     fields = request.fields
     version = fields.get("x-ms-version", "")
     standard = {name: fields.get(name, "") for name in (_LITE if lite else _STANDARD)}

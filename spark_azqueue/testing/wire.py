@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 MAX_BODY = 1_048_576
-"""Most bytes of a body that are read: 64 KiB of text fit, in any escaping."""
+"""Maximum size of a body in bytes. A text of 64 KiB fits, however it is escaped."""
 
 _MAX_HEAD = 65_536
 _DIGITS_AT_MOST = 20
@@ -36,17 +36,19 @@ class HttpRequest(NamedTuple):
     """
     body: bytes
     too_large: bool = False
-    """The body is too long, and was not read; the connection ends after the answer."""
+    """True if the body is too long. Such a body is not read, and the connection ends after the
+    answer.
+    """
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request: `data`, or None to end the connection."""
+    """The answer to a request. `data`: bytes to send, or None to end the connection."""
 
     data: bytes | None
     delay: float = 0.0
     """Seconds to delay the answer. Only this connection waits."""
     reset: bool = False
-    """Without `data`: end the connection with a TCP reset."""
+    """If `data` is None: True to end the connection with a TCP reset."""
 
 
 def parameters(query: str) -> list[tuple[str, str]]:
@@ -60,7 +62,8 @@ def parameters(query: str) -> list[tuple[str, str]]:
 
 
 def _decoded(text: str) -> str:
-    # Most texts are plain; the others (those of a SAS) come with every request, so they are cached.
+    # Most texts need no decoding. The other texts, such as those of a SAS, occur in every request,
+    # so their results are cached.
     return _unquoted(text) if "%" in text or "+" in text else text
 
 
@@ -81,7 +84,7 @@ def render(
     chunked: bool = False,
     head_only: bool = False,
 ) -> bytes:
-    """Render a response. `head_only`: for the answer to HEAD, which has no body."""
+    """Render a response. head_only: True for the answer to HEAD, which has no body."""
     lines = [f"HTTP/1.1 {status} {reason}"]
     lines += [f"{name}: {value}" for name, value in headers]
     lines.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}")
@@ -118,7 +121,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove this connection from the open ones, and drop an answer that is still delayed."""
+        """Remove this connection from the open connections, and drop a delayed answer."""
         self._connections.discard(self)
         if self._held is not None:
             self._held.cancel()
@@ -194,9 +197,9 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpServer:
-    """An HTTP server on 127.0.0.1 in a daemon thread; `respond` is called in that thread.
+    """An HTTP server on 127.0.0.1 in a daemon thread. `respond` is called in this thread.
 
-    body_at_most: most bytes of a body that are read.
+    body_at_most: maximum size of a body in bytes.
     """
 
     def __init__(self, respond: Respond, body_at_most: int = MAX_BODY) -> None:
@@ -218,7 +221,9 @@ class HttpServer:
         return len(self._connections)
 
     def start(self, port: int) -> int:
-        """Listen on `port` (0: any free one); return the port. Raises OSError if it is in use."""
+        """Listen on `port` (0: any free port), and return the port. Raises OSError if the port is
+        in use.
+        """
         started: Future[int] = Future()
         thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(port, started)),
@@ -252,12 +257,12 @@ class HttpServer:
             return
         started.set_result(server.sockets[0].getsockname()[1])
         await self._stopping.wait()
-        # A new connection is set up by its own task. If the server is closed before, the task fails
-        # and leaks the socket. So stop accepting, then abort the accepted connections, and only
-        # then close the server.
+        # A new connection is set up by its own task. If the server is closed before the task runs,
+        # the task fails and leaks the socket. So first stop accepting connections, then abort the
+        # accepted connections, and close the server last.
         for listener in server.sockets:
             self._loop.remove_reader(listener)
-        for _ in range(10):  # an aborted connection is closed one round of the loop later
+        for _ in range(10):  # an aborted connection is closed in the next round of the event loop
             accepting = asyncio.all_tasks() - {asyncio.current_task()}
             await asyncio.gather(*accepting, return_exceptions=True)
             for connection in tuple(self._connections):
@@ -268,7 +273,7 @@ class HttpServer:
 
 
 class _Unreadable(Exception):  # noqa: N818 - not a failure, the answer to one
-    """Bytes that are not a request; the connection ends after the answer."""
+    """Raised for bytes that are not a request. The connection ends after the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,3 +1,3 @@
-"""`python -m spark_azqueue certify`: test an account for what this package assumes about the
+"""`python -m spark_azqueue certify`: test an account against this package's assumptions about the
 service.
 """

@@ -1,6 +1,7 @@
-"""Tests of the assumptions: each function raises Mismatch or NotTried, or its assumption holds.
+"""Tests of the assumptions, one function each. If an assumption does not hold, its function raises
+Mismatch; if it cannot be tested, NotTried.
 
-A test is about its own assumption only: any other failure is NotTried. Tests of credentials use
+A test is about its own assumption only. Any other failure raises NotTried. Tests of credentials use
 credentials that the service must refuse. Tests of blobs use their own container.
 """
 
@@ -133,7 +134,7 @@ def peek_changes_nothing(box: Sandbox) -> None:
 
 
 def _refused(box: Sandbox, old: Lease) -> None:
-    """Raise Mismatch if this receipt still deletes."""
+    """Raise Mismatch if a delete with this receipt still succeeds."""
     if box.status_of(Delete(old)) == "204":
         raise Mismatch("the old receipt still deletes")
 
@@ -298,7 +299,7 @@ def version(box: Sandbox) -> None:
 
 
 def _life_s(box: Sandbox, ttl_s: int | None) -> int:
-    """Return the seconds from the insertion of a message to its expiration."""
+    """Return the time between the insertion and the expiry of a message, in seconds."""
     ref = box.queue()
     box.put(ref, ttl_s=ttl_s)
     (message,) = box.do(Peek(ref, 1)).messages or (None,)
@@ -351,7 +352,7 @@ def _dequeue_status(box: Sandbox, ref: QueueRef, client: QueueClient) -> str:
 def _with_sas(
     box: Sandbox, queue: str, *, letters: str = "raup", life: datetime.timedelta = _HOUR
 ) -> QueueClient:
-    """Return a client with its own SAS, made from the account key.
+    """Return a client with a SAS of its own, which is made from the account key.
 
     Raises NotTried without a key.
     """
@@ -426,7 +427,7 @@ def missing_container(box: Sandbox) -> None:
 
 @contextlib.contextmanager
 def _folder(box: Sandbox) -> Iterator[BlobFolder]:
-    """Yield a new folder, for up to five requests."""
+    """Yield a new folder for a test that sends up to five requests."""
     folder = box.folder()
     with contextlib.closing(folder):
         box.count(5)
@@ -441,4 +442,4 @@ def _put_blob(folder: BlobFolder, data: bytes) -> None:
 CHECKS: dict[str, Callable[[Sandbox], None]] = {
     each.key: globals()[each.key.replace("-", "_")] for each in ASSUMPTIONS if not each.untried
 }
-"""Tests by the keys of their assumptions. An assumption that is `untried` has no test."""
+"""Tests by key of the assumption. An assumption with `untried` has no test."""

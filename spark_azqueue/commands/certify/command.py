@@ -1,11 +1,12 @@
-"""`python -m spark_azqueue certify`: test the assumptions of this package on the options' account.
+"""`python -m spark_azqueue certify`: test the assumptions of this package on an account.
 
     python -m spark_azqueue certify --options-file conf/source.options
     python -m spark_azqueue certify --report certified        (certified.md and certified.json)
     python -m spark_azqueue certify --load
 
-Exit status: 0 if no assumption differs, 1 if one differs or the account cannot be used, 2 for a
-malformed command line, 130 after Ctrl-C. The created queues and container are always removed.
+Exit status: 0 if the account matches all assumptions, 1 if an assumption differs or the account
+cannot be used, 2 for a malformed command line, 130 after Ctrl-C. The created queues and container
+are always removed.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ignore further interruptions."""
+    """Ignore further signals while the context is entered."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _INTERRUPTIONS}
     try:
         yield
@@ -83,7 +84,7 @@ def _undisturbed() -> Iterator[None]:
 def accounts(options: Mapping[str, Any]) -> tuple[Account, Account | None]:
     """Return the account of the queues, and the account of the blobs if the options name one.
 
-    options: parsed, by name. Raises InvalidOption.
+    options: parsed options by name. Raises InvalidOption.
     """
     account = read_account(options, os.environ)
     try:
@@ -101,8 +102,8 @@ def run(
     with_load: bool = False,
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Test everything, print the results, and return the exit status. wait: sleeps this many
-    seconds.
+    """Test all assumptions, print the results, and return the exit status. wait: function that
+    sleeps for a number of seconds.
     """
     price = f"about {USUAL_REQUESTS} requests, {MOST_REQUESTS:,} at most, in {WITHIN_S:.0f} s"
     if with_load:

@@ -29,14 +29,15 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Measure:
-    """One measurement, as texts."""
+    """One measurement: its name and value as text."""
 
     name: str
     value: str
 
 
 def introduction(box: Sandbox) -> list[Measure]:
-    """Return facts about the service: its own name, version, clock, and whether it accepts keys.
+    """Return facts about the service: the name, version and clock in its answers, and whether it
+    accepts account keys.
 
     Raises ServiceError or NotTried if no queue can be created or read.
     """
@@ -47,7 +48,7 @@ def introduction(box: Sandbox) -> list[Measure]:
         answer = box.answer(Peek(ref, 1))
         at = fields.moment(answer.headers.get("date", ""))
         if at is not None:
-            # The Date is cut to whole seconds, so it is half a second behind on average.
+            # The header Date has whole seconds only, so it is half a second behind on average.
             offsets.append(at + 0.5 - (before + time.time()) / 2)
     clock = f"{statistics.median(offsets):+.1f} s (to half a second)" if offsets else "not reported"
     version = answer.headers.get("x-ms-version", "not reported")
@@ -77,8 +78,8 @@ def latencies(box: Sandbox) -> list[Measure]:
 
 
 def load(box: Sandbox) -> list[Measure]:
-    """Put into one queue as fast as possible, for LOAD_S or LOAD_REQUESTS, until the service
-    throttles.
+    """Put messages into one queue as fast as possible until the service throttles. Stops after
+    LOAD_S seconds or LOAD_REQUESTS requests.
     """
     ref = box.queue()
     ends_at = time.monotonic() + LOAD_S
@@ -118,7 +119,9 @@ def load(box: Sandbox) -> list[Measure]:
 
 
 def _made_up_key(box: Sandbox, ref: QueueRef) -> str:
-    """Return the service's answer to a made-up key, perhaps that the account accepts no keys."""
+    """Return the service's answer to a made-up key. The answer may say that the account accepts no
+    keys.
+    """
     account, key = box.account, base64.b64encode(bytes(64)).decode("ascii")
     expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
     https = account.url.startswith("https:")

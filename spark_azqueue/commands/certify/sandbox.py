@@ -1,7 +1,7 @@
 """Queues and a container for the tests, with limits on requests and time.
 
-At the end exactly these queues and this container are removed. Each test gets new queues, so that
-tests do not affect each other.
+At the end, the sandbox removes these queues and this container, and nothing else. Each test gets
+new queues, so that tests do not affect each other.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LOOK_EVERY_S = 0.25
 
 
 class Mismatch(Exception):  # noqa: N818 (a result, not a failure)
-    """The account does not do what the assumption says. The text says what it does instead."""
+    """The account behaves differently from the assumption. The text describes the difference."""
 
 
 class NotTried(Exception):  # noqa: N818
-    """The assumption could not be tested. The text says why."""
+    """The assumption could not be tested. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class Raw(Call[Answer]):
         return self.asked
 
     def result(self, answer: Answer) -> Answer:
-        """Return the answer unparsed."""
+        """Return the unparsed answer."""
         return answer
 
 
 class Sandbox:
     """The account under test. Close the sandbox to remove what it created.
 
-    blobs: the account for the container; None for no blobs. wait: sleeps this many seconds.
-    requests: number of requests sent. seconds: durations of each operation. server: the service's
-    own name.
+    blobs: the account for the container, or None for no tests of blobs. wait: function that sleeps
+    for a number of seconds. requests: number of requests sent so far. seconds: durations of the
+    requests of each operation. server: the service's name in its answers.
     """
 
     def __init__(
@@ -83,26 +83,26 @@ class Sandbox:
         self.version = ""
         self.client = QueueClient(account)
         self._name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
-        self._mark = {"certify": uuid.uuid4().hex}  # metadata of all its queues
-        # By name: True if this sandbox certainly created the queue
+        self._mark = {"certify": uuid.uuid4().hex}  # metadata of all queues of the sandbox
+        # By name of a queue: True if this sandbox certainly created the queue
         self._queues: dict[str, bool] = {}
-        # None: it is unknown whether the container was created
+        # None if it is unknown whether the container was created
         self._container_made: bool | None = False
         self._ends_at = time.monotonic() + WITHIN_S
 
     @property
     def prefix(self) -> str:
-        """Beginning of the names of all its queues."""
+        """Beginning of the names of all queues of the sandbox."""
         return self._name
 
     def queue(self) -> QueueRef:
         """Return a new, empty queue.
 
-        Raises NotTried if it may not be created, or its name is taken.
+        Raises NotTried if the credential may not create queues, or if the name is taken.
         """
         ref = self.unmade()
         self.count()
-        # Before the request: the queue may be created although the answer is lost
+        # recorded before the request, because the queue may be created although the answer is lost
         self._queues[ref.name] = False
         try:
             with self._timed("create a queue"):
@@ -121,12 +121,14 @@ class Sandbox:
         create_queue(self.account, ref.name, metadata=self._mark)
 
     def _is_ours(self, name: str) -> bool:
-        """False if this sandbox did not create the queue with this name. Raises ServiceError."""
+        """Return False if this sandbox did not create the queue with this name. Raises
+        ServiceError.
+        """
         self.requests += 1
         return read_metadata(self.account, name) == self._mark
 
     def unmade(self) -> QueueRef:
-        """Return the name of a queue that never existed."""
+        """Return a queue name that was never used."""
         return QueueRef(self.account.name, f"{self._name}-{uuid.uuid4().hex[:6]}")
 
     def remove(self, ref: QueueRef) -> None:
@@ -136,7 +138,7 @@ class Sandbox:
         del self._queues[ref.name]
 
     def count(self, requests: int = 1) -> None:
-        """Count requests that are sent now. Raises NotTried if a limit is reached."""
+        """Count requests that are about to be sent. Raises NotTried if a limit is reached."""
         if self.requests + requests > MOST_REQUESTS:
             raise NotTried(f"the bound of {MOST_REQUESTS:,} requests is reached")
         if time.monotonic() > self._ends_at:
@@ -144,7 +146,7 @@ class Sandbox:
         self.requests += requests
 
     def do(self, call: Call[T], client: QueueClient | None = None) -> T:
-        """Make one call; three attempts if the service is busy. Raises ServiceError."""
+        """Make one call. Tries up to three times if the service is busy. Raises ServiceError."""
         for pause_s in (0.5, 1.0, None):
             self.count()
             try:
@@ -163,9 +165,10 @@ class Sandbox:
         return answer
 
     def status_of(self, call: Call[Any], client: QueueClient | None = None) -> str:
-        """Return the service's answer to the request of this call: "204", or "404 MessageNotFound".
+        """Return the status, and the code if there is one, of the answer to this call: "204", or
+        "404 MessageNotFound".
 
-        Raises NotTried if a permission is missing, or no answer comes.
+        Raises NotTried if a permission is missing or the service does not answer.
         """
         try:
             return str(self.answer(call, client).status)
@@ -179,8 +182,8 @@ class Sandbox:
             return status_and_code(error)
 
     def attempt(self, act: Callable[[], object], requests: int = 1) -> str:
-        """Return "done", or status and code as `status_of`, for an act that sends this many
-        requests.
+        """Call `act`, which sends this many requests. Return "done", or the status and code of a
+        refusal as `status_of` does.
         """
         self.count(requests)
         try:
@@ -192,14 +195,16 @@ class Sandbox:
         return "done"
 
     def put(self, ref: QueueRef, text: str = "x", **more: Any) -> Lease:
-        """Put a message; return the lease in the answer."""
+        """Put a message. Return the lease from the answer."""
         lease = self.do(Put(ref, text, wants_lease=True, **more))
         if lease is None:
             raise NotTried("the answer to a put has no receipt that can be read")
         return lease
 
     def take(self, ref: QueueRef, visibility_s: int = 60) -> Received:
-        """Dequeue the only visible message. Raises NotTried unless exactly one is visible."""
+        """Dequeue the only visible message. Raises NotTried if not exactly one message is
+        visible.
+        """
         received = self.do(Dequeue(ref, 32, visibility_s)).received
         if len(received) != 1:
             raise NotTried(f"a dequeue gave {len(received)} messages in place of one")
@@ -231,7 +236,7 @@ class Sandbox:
         folder = BlobFolder(self.blobs, self._name, uuid.uuid4().hex[:8])
         if not self._container_made:
             self.count()
-            self._container_made = None  # before the request, as with queues
+            self._container_made = None  # recorded before the request, as for queues
             try:
                 self._container_made = folder.container.create()
             except AccessDenied as error:
@@ -244,7 +249,9 @@ class Sandbox:
         return folder
 
     def close(self) -> list[str]:
-        """Remove what was created. Returns what could not be removed, with the reason."""
+        """Remove the created queues and the container. Returns those that could not be removed,
+        with the reason.
+        """
         left = []
         for name, is_ours in self._queues.items():
             try:
@@ -278,7 +285,9 @@ class Sandbox:
 
 
 def status_and_code(error: ServiceError) -> str:
-    """Return the status and code of a refusal. Raises NotTried if the service is busy or silent."""
+    """Return the status and code of a refusal. Raises NotTried if the service is busy or does not
+    answer.
+    """
     if error.status is None:
         raise NotTried("no answer came") from None
     if error.outcome is Outcome.RETRY:
@@ -287,7 +296,7 @@ def status_and_code(error: ServiceError) -> str:
 
 
 def missing(error: AccessDenied) -> str:
-    """Return the missing permission, in the words of the error."""
+    """Return the missing permission, as the error describes it."""
     _, _, needs = error.sentence.partition("this needs ")
     return (
         f"needs {needs.removesuffix(': add that.')}" if needs else f"HTTP {status_and_code(error)}"
@@ -295,6 +304,6 @@ def missing(error: AccessDenied) -> str:
 
 
 def expect(found: object, *wanted: object) -> None:
-    """Raise Mismatch unless `found` is one of `wanted`."""
+    """Raise Mismatch if `found` is not one of `wanted`."""
     if found not in wanted:
         raise Mismatch(f"{found}, not {' or '.join(map(str, wanted))}")

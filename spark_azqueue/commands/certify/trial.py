@@ -1,6 +1,7 @@
-"""Tests of all assumptions. The results are lines, and Markdown and JSON for an issue.
+"""Runs the tests of all assumptions. Writes the results as printed lines, and as Markdown and JSON
+for an issue.
 
-No report has a secret, the account's name, an address, or the id of a message.
+No report contains a secret, the account's name, an address, or the id of a message.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _HOST = re.compile(
 
 @dataclass(frozen=True)
 class Trial:
-    """An assumption and its result. detail: what the account does instead, or why it was not
-    tested.
+    """An assumption and its result. detail: the account's different behavior, or the reason why the
+    assumption was not tested.
     """
 
     assumption: Assumption
@@ -58,7 +59,7 @@ class Trial:
 
 
 def rows(box: Sandbox, assumptions: Iterable[Assumption] = ASSUMPTIONS) -> Iterator[Trial]:
-    """Test the assumptions one after the other. Never raises for an answer of the account."""
+    """Test the assumptions one after the other. An answer of the account never raises an error."""
     for each in assumptions:
         yield _row(box, each)
 
@@ -86,7 +87,7 @@ def _row(box: Sandbox, assumption: Assumption) -> Trial:
 
 @dataclass(frozen=True)
 class Results:
-    """Results of a run. left: what could not be removed."""
+    """Results of a run. left: the queues and container that could not be removed."""
 
     rows: Sequence[Trial]
     measures: Sequence[Measure]
@@ -96,7 +97,7 @@ class Results:
 
     @property
     def differ(self) -> int:
-        """Number of assumptions that differ, without known deviations."""
+        """Number of assumptions that differ. Known deviations are not counted."""
         return sum(row.outcome is TrialOutcome.DIFFERS for row in self.rows)
 
     @property
@@ -119,7 +120,8 @@ def line(row: Trial) -> str:
 
 
 def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
-    """Write file.md and file.json; return their paths. account: name to leave out of the files.
+    """Write file.md and file.json, and return the paths. account: account name, which is removed
+    from the files.
 
     Raises OSError.
     """
@@ -135,7 +137,7 @@ def write(results: Results, file: Path, account: str) -> tuple[Path, Path]:
 
 
 def clean(text: str, account: str) -> str:
-    """Return a text in one line, without secrets, ids, addresses and the account's name."""
+    """Return a text as one line, with secrets, ids, addresses and the account's name removed."""
     hidden = _HOST.sub("…", _ID.sub("…", hide_secrets(text)))
     return escaped(re.sub(rf"\b{re.escape(account)}\b", "…", hidden) if account else hidden)
 
@@ -182,5 +184,5 @@ def _bold(row: Trial) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text from outside for Markdown, with all Markdown and HTML escaped."""
+    """Return a text from the service with all Markdown and HTML escaped."""
     return _IN_MARKDOWN.sub(r"\\\g<0>", html.escape(escaped(text), quote=False))

@@ -32,19 +32,23 @@ from .statements import of_defaults, of_server
 
 _MOST_CHARACTERS = 1_000_000
 _MARKS = {True: "ok ", None: "-  ", False: "BAD"}
-# Anything but a name before "=" may be part of a secret, so it is not printed.
+# A text before "=" that is not a name may be part of a secret, so it is not printed.
 _NAME = re.compile(r"[A-Za-z]+(\.[A-Za-z]+)?\Z")
 _REPEATED = re.compile(
     r"(invalid choice|ignored explicit argument|ambiguous option):? .*?( \(choose from .*)?\Z", re.S
 )
-"""Texts with which `argparse` repeats an argument, which may be a misplaced secret."""
+"""Patterns for messages in which `argparse` repeats an argument. The argument may be a misplaced
+secret.
+"""
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of every command. Names cannot be abbreviated, and errors repeat no value."""
+    """Argument parser of every command. Names of arguments cannot be abbreviated, and errors do not
+    show values.
+    """
 
     def __init__(self, command: str, **given: Any) -> None:
-        """command: its name. given: for `ArgumentParser`."""
+        """command: name of the command. given: arguments for `ArgumentParser`."""
         super().__init__(prog=f"python -m spark_azqueue {command}", allow_abbrev=False, **given)
         self.command = command
 
@@ -145,9 +149,9 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> di
 def taken_options(
     parser: Parser, given: argparse.Namespace, *, of_log: bool = False
 ) -> ParsedOptions:
-    """Return the options that the command uses. Options without effect are printed.
+    """Return the options that the command uses. Prints the names of options without effect.
 
-    of_log: the command reads a write-ahead log. Raises InvalidOption.
+    of_log: True if the command reads a write-ahead log. Raises InvalidOption.
     """
     command = f"{parser.command} --log" if of_log else parser.command
     taken, idle = for_command(command, options_of(parser, given))
@@ -158,7 +162,7 @@ def taken_options(
 
 def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
     try:
-        # Imported here: they need libraries, and a missing library is a finding.
+        # Imported here, because the modules need libraries, and a missing library is a finding.
         from .profile import compare_with_profile
         from .queue_checks import examine
     except ImportError as error:
@@ -174,7 +178,7 @@ def _examine(options: dict[str, str], side: Side) -> Iterator[Finding]:
 
 
 def tell(findings: Iterable[Finding]) -> int:
-    """Print findings as they come; return the number of bad findings."""
+    """Print each finding as soon as it is made. Return the number of bad findings."""
     bad = 0
     for finding in findings:
         bad += finding.good is False

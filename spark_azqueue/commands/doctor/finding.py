@@ -1,4 +1,4 @@
-"""Findings of the doctor, and texts of the doctor and the commands for people."""
+"""Findings of the doctor, and functions for texts that the doctor and the commands print."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from spark_azqueue.service.redaction import escaped, hide_secrets
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `good` None: for information. `advice`: the remedy.
+    """The result of one check. `good`: True or False, or None for information only. `advice`: the
+    remedy.
 
     Raises ValueError for a bad result without advice.
     """
@@ -29,17 +30,17 @@ class Finding:
 
 
 def say(text: str, *, is_error: bool = False) -> None:
-    """Print a text of one or more lines for people; to stderr if it is about an error.
+    """Print a text of one or more lines. A text about an error goes to stderr.
 
-    The text may contain text from the service, a log or a message. So secrets are hidden, and
-    control characters for a terminal are escaped.
+    The text may contain parts of an answer, a log or a message. So secrets are hidden, and control
+    characters are escaped.
     """
     printable = escaped(hide_secrets(text), lines=True)
     print(printable, file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
 def advice_on(error: AzQueueError) -> str:
-    """Return the error and its remedy, on a line each."""
+    """Return two lines: the error, and its remedy."""
     return f"{error}\nWhat to do: {explain(error).remedy}"
 
 

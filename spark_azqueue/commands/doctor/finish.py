@@ -1,10 +1,11 @@
-"""`python -m spark_azqueue finish <log>`: show or delete the hidden messages of a transaction log.
+"""`python -m spark_azqueue finish <log>`: show, publish or delete the prepared messages of a
+transaction log.
 
     python -m spark_azqueue finish file:/data/answers --options-file sink.options
     python -m spark_azqueue finish file:/data/answers --options-file sink.options --execute
     python -m spark_azqueue finish blob:logs/answers --queue a,b --discard --execute
 
-Exit status: 0 if all was done, or it was a dry run; 1 if messages are left; 2 for a malformed
+Exit status: 0 after a dry run or if no messages are left, 1 if messages are left, 2 for a malformed
 command line.
 """
 
@@ -34,7 +35,7 @@ from .finding import advice_on, say
 def main(arguments: Sequence[str]) -> int:
     """Run the command line after the word `finish`; return the exit status.
 
-    Raises AzQueueError; with wrong options, the log and its messages stay unchanged.
+    Raises AzQueueError. If the options are wrong, the log and its messages stay unchanged.
     """
     parser = Parser(
         "finish",
@@ -78,7 +79,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(config: SinkConfig, queues: Collection[str], discards: bool, executes: bool) -> int:
     assert config.transaction
-    # The log may name any queues: they are compared with the given ones before a request is sent.
+    # The log may name any queue. So its queues are compared with the given queues before a request
+    # is sent.
     with (
         closing(TransactionLog.of(config.transaction, config.account)) as log,
         closing(QueueClient(config.account)) as client,
@@ -120,7 +122,9 @@ class _Run:
         return 1 if left else 0
 
     def _one(self, each: FoundTransaction) -> tuple[bool, str]:
-        """Return whether messages of a record are left, and what was done. Raises AzQueueError."""
+        """Return whether messages of a record are left, and a text about the actions. Raises
+        AzQueueError.
+        """
         head = each.record.head
         names = self.log.queues(each.record, each.done)
         where = ", ".join(f"'{name}'" for name in sorted(names))

@@ -76,17 +76,17 @@ _CHOSEN = (
 
 
 def _is_there(module: str) -> bool:
-    """Return whether this Python has a module, without importing it."""
+    """Return whether this Python has a module. Does not import the module."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ValueError:  # the module runs already, and its origin is unknown
+    except ValueError:  # the module is already imported, and its origin is unknown
         return True
 
 
 def policy() -> Iterator[Finding]:
-    """Yield an administrator's policies.
+    """Yield findings about the administrator's policies.
 
-    Processes that Spark starts may have another environment.
+    Processes that Spark starts may have different environment variables.
     """
     try:
         found = policies(os.environ)
@@ -139,9 +139,9 @@ print(json.dumps({**found, "ours": ours, "missing": missing}))
 
 
 def warn_of_another_python() -> None:
-    """Log a warning if Spark will not find the format "azqueue" in the Python that it starts.
+    """Log a warning if the Python that Spark starts does not have the format "azqueue".
 
-    Called on a driver with `interpreter.is_in_doubt`. Logs nothing if a platform chooses the
+    Called on a driver if `interpreter.is_in_doubt` is true. Logs nothing if a platform chooses the
     Python.
     """
     if _has_workers() and not any(hosted()) and (found := workers()).good is False:
@@ -149,12 +149,14 @@ def warn_of_another_python() -> None:
 
 
 def _has_workers() -> bool:
-    """Return whether this Python's Spark starts Python here, and not beside a server elsewhere."""
+    """Return whether Spark starts Python workers on this machine, and not on the machine of a
+    Connect server.
+    """
     return bool(_version("pyspark")) or not _version("pyspark-client")
 
 
 def workers() -> Finding:
-    """Check the Python of Spark's workers, in which Spark also looks for the format "azqueue"."""
+    """Check the Python of Spark's workers. Spark looks for the format "azqueue" in this Python."""
     variable = next((name for name in VARIABLES if os.environ.get(name)), VARIABLES[-1])
     named = os.environ.get(variable)
     what = f"the workers' Python: {named or UNNAMED}"
@@ -180,14 +182,14 @@ def workers() -> Finding:
     if missing := seen.get("missing"):
         text = f'{what} has no {shown(str(missing[0]), 40)}: Spark finds no format "azqueue" there'
         return Finding(False, text, f"install {_PACKAGE} there, or {advice}")
-    if seen.get("ours") not in (None, __version__):  # None: it was copied there
+    if seen.get("ours") not in (None, __version__):  # None if the package was copied there
         text = f"{what} has spark-azqueue {seen['ours']}, and this one {__version__}"
         return Finding(False, text, f"install the same version there, or {advice}")
     return Finding(True, what)
 
 
 def _look_into(python: str) -> dict[str, Any] | None:
-    """Return what this Python reports about itself, None if it does not run."""
+    """Run this Python. Return its report about itself, or None if it does not run."""
     try:
         said = subprocess.run(  # noqa: S603 (the Python that Spark itself would start)
             [python, "-c", _LOOK], capture_output=True, text=True, timeout=_AT_MOST_S, check=True
@@ -199,7 +201,9 @@ def _look_into(python: str) -> dict[str, Any] | None:
 
 
 def java() -> Finding:
-    """Check the Java that a local Spark would start: from JAVA_HOME, else the first on the path."""
+    """Check the Java that a local Spark would start. JAVA_HOME names it; otherwise Spark uses the
+    first Java on the path.
+    """
     advice = f"get Java {OLDEST_JAVA} or newer (https://adoptium.net), or set JAVA_HOME"
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=os.path.join(home, "bin") if home else None)
@@ -219,7 +223,7 @@ def java() -> Finding:
 
 
 def libraries() -> Finding:
-    """Check the packages that this package requires, according to its metadata."""
+    """Check the packages that this package's metadata requires."""
     required = _required()
     if required is None:
         advice = "it was copied rather than installed: pip install it, so that Spark finds it"
@@ -236,7 +240,7 @@ _EXTRAS = {
     "prometheus": "spark_azqueue.metrics.prometheus",
     "opentelemetry": "spark_azqueue.metrics.opentelemetry",
 }
-"""The extras that users install, and the modules that need them."""
+"""The extras that users can install, and the modules that need each extra."""
 
 
 def extras() -> Finding:
@@ -263,7 +267,7 @@ def extras() -> Finding:
 
 
 def _required() -> list[str] | None:
-    """Return the requirements in the package's metadata, None if there is no metadata."""
+    """Return the requirements in the package's metadata, or None if there is no metadata."""
     try:
         return importlib.metadata.requires(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -309,7 +313,9 @@ def _version(package: str) -> str | None:
 
 
 def _imported_version(module: str) -> str | None:
-    """Return the version of a module on the path that is not installed (SPARK_HOME, Databricks)."""
+    """Return the version of a module that is on the path but not installed (SPARK_HOME,
+    Databricks).
+    """
     try:
         return str(importlib.import_module(module).__version__)
     except (ImportError, AttributeError):

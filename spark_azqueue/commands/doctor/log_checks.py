@@ -1,7 +1,9 @@
-"""Checks of a write-ahead log: whether it works, belongs to this query, is complete, and is safe.
+"""Checks of a write-ahead log: whether it can be used, belongs to this query, is complete, and is
+safe.
 
 The checks never claim the log, so a running query continues. The checks write one object beside the
-segments, and remove it. If a query writes meanwhile, it may be ahead of the findings.
+segments, and remove this object. If a query writes to the log during the checks, the findings may
+be outdated.
 """
 
 from __future__ import annotations
@@ -27,13 +29,14 @@ from .plan_checks import of_its_queues, plan_findings
 _MANY_UNCOMMITTED = 3
 
 _PROBE_BYTES = 64 * 2**10
-"""Size of a test object. A full disk refuses this many bytes."""
+"""Size of a test object in bytes, large enough that a full disk refuses it."""
 
 
 def examine_log(
     config: SourceConfig, settings: LogConfig, store: LogStore | None = None
 ) -> Iterator[Finding]:
-    """Check the log of these options. store: the log's store, if not the one in the options.
+    """Check the log of these options. store: store of the log, if it is not the store in the
+    options.
 
     Never raises: an error becomes a finding.
     """
@@ -62,7 +65,7 @@ def examine_log(
 
 
 def _disk(subject: str, folder: str, most: int) -> Finding:
-    """Check that the folder exists or can be created, and that there is room for a batch."""
+    """Check that the folder exists or can be created, and that the disk has room for a batch."""
     there = folder
     for _ in range(2):  # the first start creates at most two folders
         if not os.path.lexists(there):
@@ -91,7 +94,7 @@ def _disk(subject: str, folder: str, most: int) -> Finding:
 def _writing(subject: str, store: LogStore, settings: LogConfig) -> Iterator[Finding]:
     """Create, read and delete an object.
 
-    The object is in the folder of claims, but its name claims nothing.
+    The object is in the folder of claims, but its name is not the name of a claim.
     """
     place = settings.place
     if place.container is None and not os.path.isdir(os.path.join(place.folder, CLAIMS)):
@@ -148,7 +151,8 @@ def _kept_longer(subject: str, found: Protection) -> Iterator[Finding]:
 def _contents(
     subject: str, store: LogStore, config: SourceConfig, settings: LogConfig
 ) -> Iterator[Finding]:
-    """Yield the owner and the contents of the log. subject: begins each finding.
+    """Yield findings about the owner and the contents of the log. subject: text with which each
+    finding begins.
 
     Raises AzQueueError.
     """
@@ -179,7 +183,9 @@ def _contents(
 
 
 def _tiers(subject: str, listed: Sequence[Stored]) -> Iterator[Finding]:
-    """Check for access tiers. The connector sets none, so a lifecycle rule must have set them."""
+    """Check for access tiers. The connector sets no tiers, so a lifecycle rule must have set
+    them.
+    """
     tiers = sorted({each.tier for each in listed if each.tier})
     if tiers:
         text = f"{subject}: something has set access tiers in it ({', '.join(tiers)})"

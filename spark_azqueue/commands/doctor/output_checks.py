@@ -1,8 +1,8 @@
 """Comparison of a checkpoint with its query's output, to find batches that would be skipped.
 
-Spark's file sink and Delta skip a batch if they have its number already. So with a new, restored or
-foreign checkpoint, rows are lost, and their messages are deleted. The check reads folders of this
-machine, and writes nothing.
+Spark's file sink and Delta skip a batch if they already have a batch with this number. So with a
+new, restored or foreign checkpoint, rows may be lost although their messages are deleted. The check
+reads folders of this machine, and writes nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from spark_azqueue.journal.file_system import names_in, read_start
 from .finding import Finding
 
 NAMES_AT_MOST = 1_000_000
-"""Most names of a folder that are read."""
+"""Maximum number of names that are read from a folder."""
 
 DELTA_BYTES_AT_MOST = 256 * 2**20
-"""Most bytes of a table's log that are read, the newest commits first."""
+"""Maximum number of bytes that are read from a table's log. The newest commits are read first."""
 
 APPS_AT_MOST = 1000
-"""Most applications of a table that are remembered, besides the requested one."""
+"""Maximum number of a table's applications that are kept, in addition to the requested
+application.
+"""
 
 METADATA_AT_MOST = 4096
-"""Most bytes of a checkpoint's file `metadata`."""
+"""Maximum size of a checkpoint's file `metadata`, in bytes."""
 
 _COMMIT_AT_MOST = 16 * 2**20
 _ACTION_AT_MOST = 64 * 2**10
@@ -45,7 +47,7 @@ _FILES, _DELTA = "_spark_metadata", "_delta_log"
 
 
 class _NotRead(Exception):  # noqa: N818
-    """A folder that was not read; the text says why, and the advice is the remedy."""
+    """A folder was not read. The text is the reason, and the advice is the remedy."""
 
     def __init__(self, text: str, advice: str) -> None:
         super().__init__(text)
@@ -54,9 +56,10 @@ class _NotRead(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The newest batches that a checkpoint has planned and committed (-1: none), and its query.
+    """State of a checkpoint: the newest planned batch, the newest committed batch (-1 if there is
+    none), and the query.
 
-    query: its id, "" if the checkpoint has none, as a new checkpoint.
+    query: id of the query, or "" if the checkpoint has no id, like a new checkpoint.
     """
 
     planned: int = -1
@@ -68,7 +71,8 @@ class Checkpoint:
 class Versions:
     """The newest version of each application, by the `txn` actions of a Delta table.
 
-    is_whole: the log was read to its beginning, so a missing application has no version.
+    is_whole: True if the log was read back to its beginning, so that an application that is missing
+    here has no version.
     """
 
     newest: dict[str, int] = field(default_factory=dict)
@@ -78,7 +82,8 @@ class Versions:
 def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Finding]:
     """Compare the folders of a checkpoint and of an output. Never raises.
 
-    app: the `txnAppId` of the query's writes to Delta tables in `foreachBatch`, if any.
+    app: the `txnAppId` with which the query writes to Delta tables in `foreachBatch`, or "" if it
+    has none.
     """
     try:
         known = read_checkpoint(_folder("checkpoint", checkpoint))
@@ -103,7 +108,9 @@ def compare(checkpoint: str, output: str, app: str | None = None) -> Iterator[Fi
 
 
 def of_file_sink(output: str, known: Checkpoint, newest: int) -> Finding:
-    """Return what Spark's file sink would do. newest: its newest batch, -1 for none."""
+    """Return a finding about the batches that Spark's file sink would skip. newest: the sink's
+    newest batch, or -1 if there is none.
+    """
     if newest > known.planned:
         return _skipping(f"output {output}", known, newest)
     if newest < known.committed:
@@ -119,7 +126,9 @@ def of_file_sink(output: str, known: Checkpoint, newest: int) -> Finding:
 def of_delta(
     output: str, known: Checkpoint, versions: Versions, app: str | None
 ) -> Iterator[Finding]:
-    """Yield what Delta would do with batches of this query, or of the application `app`."""
+    """Yield findings about the batches of this query, or of the application `app`, that Delta would
+    skip.
+    """
     who, wanted = (f"txnAppId {_cut(app)}", app) if app else ("this query's id", known.query)
     subject = f"Delta table {output}"
     newest = versions.newest.get(wanted, -1)
@@ -207,14 +216,16 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _query(metadata: Path) -> str:
-    """Return the query's id; "" if the file is missing or has none. Raises OSError."""
+    """Return the query's id, or "" if the file is missing or has no id. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         return query_in(read_start(str(metadata), METADATA_AT_MOST))
     return ""
 
 
 def query_in(metadata: bytes) -> str:
-    """Return the query's id in the content of a checkpoint's file `metadata`, "" if it has none."""
+    """Return the query's id from the content of a checkpoint's file `metadata`, or "" if there is
+    no id.
+    """
     with contextlib.suppress(ValueError, RecursionError):
         said: Any = json.loads(metadata)
         if isinstance(said, dict) and isinstance(said.get("id"), str):
@@ -223,18 +234,20 @@ def query_in(metadata: bytes) -> str:
 
 
 def batches_in(names: Iterable[str]) -> list[int]:
-    """Return the numbers of batches among the names in one of Spark's logs, ascending."""
+    """Return the batch numbers among the file names in one of Spark's logs, in ascending order."""
     found = {int(match[1]) for name in names if (match := _OF_BATCH.fullmatch(name))}
     return sorted(number for number in found if number <= _NUMBER_AT_MOST)
 
 
 def _newest(folder: Path) -> int:
-    """Return the largest batch number in one of Spark's logs, -1 if there is none."""
+    """Return the largest batch number in one of Spark's logs, or -1 if there is none."""
     return max(batches_in(_names(folder)), default=-1)
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Yield the names in a folder, none if it is missing. Raises _NotRead if too many, OSError."""
+    """Yield the names in a folder, or no names if the folder is missing. Raises _NotRead if there
+    are too many names, and OSError.
+    """
     with contextlib.suppress(FileNotFoundError):
         for count, name in enumerate(names_in(str(folder))):
             if count >= NAMES_AT_MOST:
@@ -244,7 +257,9 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def read_versions(log: Path, wanted: str) -> Versions:
-    """Read a table's log, newest commits first, until `wanted` is found. Raises OSError."""
+    """Read a table's log, newest commits first, until the application `wanted` is found. Raises
+    OSError.
+    """
     numbers = [int(match[1]) for name in _names(log) if (match := _OF_DELTA.fullmatch(name))]
     found = Versions(is_whole=not numbers or min(numbers) == 0)
     left = DELTA_BYTES_AT_MOST
@@ -264,7 +279,7 @@ def read_versions(log: Path, wanted: str) -> Versions:
 
 
 def _txn(line: bytes) -> tuple[str | None, int]:
-    """Return application and version of an action `txn`; (None, 0) for another action."""
+    """Return the application and version of an action `txn`, or (None, 0) for another action."""
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         if b'"txn"' in line and len(line) <= _ACTION_AT_MOST:
             action: Any = json.loads(line)

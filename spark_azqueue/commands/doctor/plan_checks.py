@@ -13,7 +13,8 @@ from .finding import Finding
 
 
 def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterator[Finding]:
-    """Yield the owner of the folder, and the results of its plans. subject: begins each finding.
+    """Yield findings about the owner of the folder and about its plans. subject: text with which
+    each finding begins.
 
     Raises AzQueueError.
     """
@@ -39,7 +40,7 @@ def plan_findings(subject: str, store: LogStore, config: SourceConfig) -> Iterat
 
 
 def of_its_queues(subject: str, queues: Collection[QueueRef], config: SourceConfig) -> Finding:
-    """Check that the query reads one of the queues that wrote the log."""
+    """Check that the query reads one of the queues of the log's owner."""
     names = sorted(queue.name for queue in queues)
     text = f"{subject} was written from the queues {names}"
     if any(map(config.selection.includes, queues)):

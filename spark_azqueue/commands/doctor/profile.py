@@ -11,7 +11,8 @@ from .finding import Finding
 
 
 def compare_with_profile(given: Mapping[str, str]) -> Finding:
-    """Return which lines of the profile a source lacks, as advice: a query may not need them.
+    """Return the lines of the profile that a source lacks, as advice. A query may not need these
+    lines.
 
     Raises InvalidOption for options that do not work.
     """
@@ -20,7 +21,7 @@ def compare_with_profile(given: Mapping[str, str]) -> Finding:
     lacks = {
         "writeAheadLog": log is None,
         "deleteOnCommit=true": not source.delete_on_commit,
-        # leaseOn=executors always does this
+        # with leaseOn=executors, the source always behaves like this
         "deleteAfter=commit": log and log.delete_after is DeleteAfter.LOG and not source.executors,
         "onUndecodable=poison": source.on_undecodable is OnUndecodable.FAIL
         and "onUndecodable" not in left_to_queue,

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 STATEMENTS = (
-    # In any text: the secret parts of a connection string or a SAS, and an account key by itself.
+    # Matches, in any text, the secret parts of a connection string or a SAS, and an account key
+    # without a field name.
     r"""(?i)\b(?:AccountKey|SharedAccess(?:Key|Signature))\s*"""
     r"""(?:=[=\s]*[^=;,)"'\\\s][^;,)"'\\\s]*|[=\\][\s\S]*)"""
     r"""|(?:\b|%3F|%26)sig(?:=|%3D)[^&;,)"'\\\s]+|[0-9A-Za-z+/]{86}=="""
-    # An option and its value, in SQL or in Connect's text of a plan. If their form is not known
-    # here, the rest of the text is hidden, because it contains the value.
+    # Matches an option and its value, in SQL or in Connect's text of a plan. If the form is
+    # unknown, the rest of the text is hidden, because it contains the value.
     r"""|(?:accountAccessKey|clientSecret|sasToken|connectionString|secret[.]\w+)"""
     r"""(?!\w|=\*+\(redacted\))"""
     r"""(?:(?:\\*["'`])?\s*(?:(?:value:|=|->|:)\s*)?r?(\\*["'])[^"'\\]*"""
     r"""(?=\1\s*(?:[,)}]|(?![\s\S])))|[\s\S]*)"""
 )
-"""For `spark.redaction.string.regex`: text that Spark replaces by asterisks.
+"""Value for `spark.redaction.string.regex`: a regular expression for text that Spark replaces by
+asterisks.
 
-Spark replaces it in statements and plans. The regular expression works in Java and in Python.
+Spark replaces such text in statements and plans. The regular expression works in Java and in
+Python.
 """
 
 PATTERNS = ("spark.sql.redaction.string.regex", "spark.redaction.string.regex")
@@ -33,8 +36,9 @@ def redaction_conf() -> dict[str, str]:
 
         SparkSession.builder.config(map=redaction_conf()).getOrCreate()
 
-    As in conf/spark-defaults.conf: names of options whose values are hidden, and a pattern for the
-    text of statements. Set them before the session starts; with Spark Connect, on the server.
+    The settings are those of conf/spark-defaults.conf: names of options whose values are hidden,
+    and a pattern for the text of statements. Set them before the session starts. With Spark
+    Connect, set them on the server.
     """
     return {
         "spark.redaction.regex": f"(?i){_NAMES}|credential",

@@ -1,7 +1,7 @@
 """Checks whether Spark hides secrets in its statements.
 
-In a plan, Spark hides an option by its name. A Connect server also writes each statement as text,
-and hides there what a pattern in its settings matches.
+In a plan, Spark hides the values of options by the options' names. A Connect server also logs each
+statement as text, in which it hides text that matches a pattern of its settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VALUE = "c2VjcmV0"
-_KEY = f"{_VALUE}{'A' * 78}=="  # as long as an account key
+_KEY = f"{_VALUE}{'A' * 78}=="  # has the length of an account key
 
 _VALUES = (
     ("accountAccessKey", _VALUE),
@@ -32,19 +32,19 @@ _VALUES = (
     ("sasToken", f"sv=2021-12-02&sp=raup&sig={_VALUE}"),
     ("secret.connectionString", f"AccountName=shop;AccountKey={_VALUE};EndpointSuffix=e.net"),
     ("secret.blobConnectionString", f"AccountName=shop;AccountKey={_VALUE}"),
-    # A secret in an option that should not contain one.
+    # A secret in an option that should not contain a secret.
     ("accountUrl", _KEY),
     ("queue", f"AccountName=shop;AccountKey={_VALUE}"),
 )
 
 _BY_NAME_ALONE = ("accountAccessKey", "clientSecret")
-"""Options whose values do not look like secrets."""
+"""Options whose secret values do not look like secrets, so that only the name can hide them."""
 
 _BETWEEN = (
     *(" ", "\t", "\n", "\r\n", "=", " == ", "\t=\n", "  ->  ", "\f"),
     *(" /* a comment */ ", "/*'*/", " -- it's a comment\n", " = -- , 'a'\n", "/**/=/**/"),
 )
-"""Texts that may be between an option and its value in a statement."""
+"""Texts that may occur between an option and its value in a statement."""
 
 _USUAL_SHAPES = (
     'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n',
@@ -54,7 +54,7 @@ _USUAL_SHAPES = (
 _OTHER_SHAPES = (
     *(f"OPTIONS (`{{name}}`{between}'{{value}}', queue 'orders')" for between in _BETWEEN),
     *(f'OPTIONS ({{name}}{between}"{{value}}")' for between in _BETWEEN),
-    # The same texts as Connect writes them: a tab, for example, is a backslash and a letter.
+    # The same texts in Connect's form, in which a tab, for example, is a backslash and a letter.
     *(
         f"query: \"OPTIONS (`{{name}}`{written}\\'{{value}}\\')\""
         for between in _BETWEEN
@@ -77,7 +77,7 @@ _ADVICE = (
 
 
 def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the options whose secrets remain in a statement after `hide` was applied."""
+    """Return the options whose secrets remain in a statement after a call of `hide`."""
     return tuple(
         name
         for name, value in _VALUES
@@ -86,14 +86,16 @@ def shown_through(hide: Callable[[str], str]) -> tuple[str, ...]:
 
 
 def _shapes(name: str) -> tuple[str, ...]:
-    """Return the forms to test for an option. A server needs time for each form."""
+    """Return the forms of a statement to test for an option. The number is small, because a server
+    needs time for each form.
+    """
     return _USUAL_SHAPES + (_OTHER_SHAPES if name in _BY_NAME_ALONE else ())
 
 
 def judge(shown: Sequence[str], logged: bool, where: str) -> Finding:
     """Return the finding for a Spark that shows the values of these options in statements.
 
-    logged: Spark writes an event log. where: names the Spark in the finding.
+    logged: True if Spark writes an event log. where: name of this Spark in the finding.
     """
     if not shown:
         return Finding(True, f"{where}: Spark hides secret options in the text of statements")
@@ -115,7 +117,7 @@ def of_defaults() -> Iterator[Finding]:
     where = "spark-defaults.conf"
     try:
         shown = shown_through(lambda text: re.sub(pattern, "", text) if pattern else text)
-    except re.error:  # Python cannot compile every pattern of Java
+    except re.error:  # Python cannot compile every regular expression of Java
         text = f"{where}: could not check whether {PATTERNS[1]} hides secrets; ask the server with"
         yield Finding(None, f"{text} --remote", _ADVICE)
         return
@@ -123,7 +125,9 @@ def of_defaults() -> Iterator[Finding]:
 
 
 def of_server(address: str) -> Finding:
-    """Check what a Connect server hides. The address may hold a token, so it is never shown."""
+    """Check which secrets a Connect server hides. The address is never shown, because it may
+    contain a token.
+    """
     try:
         parts = urllib.parse.urlsplit(address)
         host, port = parts.hostname, parts.port or _CONNECT_PORT
@@ -134,7 +138,7 @@ def of_server(address: str) -> Finding:
         return Finding(False, "Connect server: the address is not like sc://<host>:<port>", advice)
     where = f"Connect server {host}:{port}"
     try:
-        # Spark's client would retry for minutes.
+        # Otherwise, Spark's client would retry for minutes.
         socket.create_connection((host, port), _CONNECTING_AT_MOST_S).close()
     except OSError as error:
         return Finding(False, f"{where}: no answer ({type(error).__name__})", "is it running?")
@@ -154,7 +158,7 @@ def of_server(address: str) -> Finding:
 
 
 def _explained(spark: SparkSession, text: str) -> str:
-    """Return a plan that contains this text, as the server shows the plan.
+    """Return the server's text of a plan that contains `text`.
 
     The same pattern hides secrets in plans and in statements. The server does not show the pattern
     itself: Spark hides the value of a setting that contains the word "secret".

@@ -28,10 +28,11 @@ _DATA = (
 )
 _SUBJECT = r"(?s)\A/blobServices/default/containers/([^/]+)/blobs/(.+)\z"
 _URL = r"(?i)\Ahttps?://."
-# A path that leads elsewhere if a reader joins or decodes it: from the root, up, or with a
-# character that ends a name or a line. Some readers treat a backslash as a slash.
+# Matches a path that leads out of its container if a reader joins or decodes the path: an absolute
+# path, a path with "..", or a path with a character that ends a name or a line. Some readers treat
+# a backslash as a slash.
 _UNSAFE = r"\A/|(?:\A|/)\.{1,2}(?:/|\z)|[\x00-\x1f\x7f-\x9f\u2028\u2029\\]"
-_UNKNOWN = "\ufffd"  # Event Grid is reported to send this in place of an emoji
+_UNKNOWN = "\ufffd"  # Event Grid is reported to send this character in place of an emoji
 
 
 def blob_events(df: DataFrame, *, trusted: str | Iterable[str]) -> DataFrame:
@@ -109,9 +110,11 @@ def _change(event_type: Column) -> Column:
 
 
 def _place(known: tuple[TrustedPlace, ...]) -> Column:
-    """Return the trusted container that both subject and URL name, and the URL's path; else null.
+    """Return the trusted container that both subject and URL name, and the URL's path. Return null
+    if there is no such container.
 
-    raw: the path as in the URL. old: the path of the URL before a rename, if in the same container.
+    raw: the path as in the URL. old: the path in the URL from before a rename, if the container is
+    the same.
     """
     url = F.col("_url")
     found = [
@@ -132,18 +135,20 @@ def _place(known: tuple[TrustedPlace, ...]) -> Column:
     return F.coalesce(*found)
 
 
-# The subject has the unencoded path. A URL has the path percent-encoded or, after some operations,
-# unencoded.
+# The path in the subject is not encoded. The path in a URL is percent-encoded, except after some
+# operations.
 
 
 def _is_incomplete() -> Column:
-    """Return whether the subject lacks characters of the path that the URL has."""
+    """Return whether the URL's path has characters that the subject's path lacks."""
     found = F.col("_decoded").isNotNull() & ~F.col("_decoded").contains(_UNKNOWN)
     return F.coalesce(F.col("_path").contains(_UNKNOWN) & found, F.lit(False))
 
 
 def _is_safe(path: Column) -> Column:
-    """Return whether a path stays in its container, even if a reader decodes it once more."""
+    """Return whether a path stays in its container, even if a reader decodes the path a second
+    time.
+    """
     decoded = F.coalesce(_decoded(path), path)
     return ~path.rlike(_UNSAFE) & ~decoded.rlike(_UNSAFE)
 
@@ -170,7 +175,7 @@ def _columns(data: Column) -> list[Column]:
         "wasbs": F.concat(place["wasbs"], path),
         "https": F.concat(place["https"], _encoded(path)),
     }
-    # Spark's field names may not differ only by case, so `etag` is not in `_data`.
+    # `etag` is not in `_data`, because two field names in Spark must not differ only by case.
     etag = F.when(data.isNotNull(), F.coalesce(data["eTag"], F.get_json_object("data", "$.etag")))
     return [
         F.col("change"),
@@ -205,12 +210,12 @@ def _reason(data: Column) -> Column:
 
 
 def _group(text: Column, pattern: str, number: int) -> Column:
-    """Return what a group of the pattern matches; null if the pattern does not match."""
+    """Return the text that a group of the pattern matches; null if the pattern does not match."""
     return F.when(text.rlike(pattern), F.regexp_extract(text, pattern, number))
 
 
 def _decoded(path: Column) -> Column:
-    """Return the percent-decoded path; null for an invalid encoding. A plus stays a plus."""
+    """Return the percent-decoded path, or null if the encoding is invalid. A plus sign stays."""
     return F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))
 
 

@@ -14,13 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType, VariantType
 
 MOST_BODY_BYTES = 2**20
-"""Longest body, as JSON: Event Grid's own limit for an event."""
+"""Maximum size of a body, as JSON. This is Event Grid's own limit for an event."""
 
 MOST_EVENTS = 5_000
-"""Most events in a body: Event Grid's own limit for one delivery."""
+"""Maximum number of events in a body. This is Event Grid's own limit for one delivery."""
 
 MOST_LEVELS = 64
-"""Most levels of nested brackets in a body, as in .NET's JSON parsers."""
+"""Maximum depth of nested brackets in a body. .NET's JSON parsers have the same limit."""
 
 COLUMNS = (
     *("event_index", "event", "event_schema", "id", "type", "source", "subject", "time", "data"),
@@ -31,7 +31,7 @@ _DATA = COLUMNS.index("data")
 
 EVENT_GRID, CLOUD_EVENTS = "EventGridSchema", "CloudEventSchemaV1_0"
 
-# Top-level names of both schemas, read as texts. `data` stays JSON, or the original text.
+# Top-level names of both schemas, read as strings. `data` stays JSON, or the original string.
 _FIELDS = (
     *("id", "subject", "data"),
     *("eventType", "eventTime", "topic"),
@@ -49,9 +49,11 @@ _CORRUPT = "_corrupt"
 
 
 def _nested(levels: int) -> str:
-    """Return a pattern for texts with balanced brackets outside of strings, up to these levels.
+    """Return a regular expression for texts whose brackets outside of strings are balanced, and
+    nested at most `levels` deep.
 
-    Every repetition is possessive. So Java scans a text once, without a stack that grows with it.
+    Every repetition is possessive. So Java scans a text once, and its stack does not grow with the
+    text.
     """
     plain = r'[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+"?+'
     found = f"(?:{plain})*+"
@@ -130,15 +132,15 @@ def parsed_events(df: DataFrame, schema: StructType | VariantType | str | None =
 
 
 def bounded(text: Column) -> Column:
-    """Return the text; null if its brackets are not balanced, or nested deeper than MOST_LEVELS."""
+    """Return the text, or null if its brackets are unbalanced or nested deeper than MOST_LEVELS."""
     return F.when(text.rlike(_BALANCED), text)
 
 
 def bounded_json(text: Column, longest: int = MOST_BODY_BYTES) -> Column:
     """Return the text if a JSON parser may read it, else null.
 
-    Use it as `F.try_parse_json(bounded_json(…))`. Null for a text longer than `longest` bytes, with
-    unbalanced brackets outside of strings, or with more than 64 nested levels: some of Spark's
+    Use as `F.try_parse_json(bounded_json(…))`. Null for a text that is longer than `longest` bytes,
+    has unbalanced brackets outside of strings, or is nested deeper than 64 levels. Some of Spark's
     functions recurse once per level. The text may be invalid JSON.
     """
     return F.when(F.octet_length(text) <= longest, bounded(text))
@@ -152,7 +154,7 @@ def check_free(df: DataFrame, columns: Collection[str]) -> None:
 
 
 def quoted(names: list[str]) -> list[Column]:
-    """Return columns by their names, which may have any characters."""
+    """Return columns by name. The names may have any characters."""
     return [F.col("`" + name.replace("`", "``") + "`") for name in names]
 
 
@@ -167,7 +169,7 @@ def _as_before(df: DataFrame) -> list[Column]:
 
 
 def _rows(body: Column, events: Column, why: Column) -> Column:
-    """Return the future rows: each event with its place, and the whole body once."""
+    """Return an array of rows for a body: each event with its index, and the body only once."""
     listed = F.transform(
         events, lambda event, at: _row(at, event, F.when(at == 0, body).otherwise(F.lit(None)))
     )
@@ -180,13 +182,13 @@ def _row(index: Column, event: Column, body: Column) -> Column:
 
 
 def _text(body: Column) -> Column:
-    """Return the JSON text of a body, perhaps from its base64; null if there is none or it is too
-    long.
+    """Return the JSON text of a body, decoded from base64 if needed. Return null if the body has no
+    JSON text or is too long.
     """
     short = F.when(~_is_too_long(body), body)
     plain = F.trim(F.try_validate_utf8(short.cast("string")), F.lit(_BLANK))
     decoded = F.trim(_unbase64(plain), F.lit(_BLANK))
-    # No character of base64 begins a JSON object or list.
+    # A JSON object or list begins with a character that base64 does not have.
     return F.when(_begins_json(plain), plain).when(_begins_json(decoded), decoded)
 
 
@@ -199,15 +201,16 @@ def _begins_json(text: Column) -> Column:
 
 
 def _unbase64(text: Column) -> Column:
-    """Decode base64 to a text; null if the text is not base64 of UTF-8."""
+    """Decode base64 to a string. Return null if the input is not base64 of UTF-8."""
     return F.try_validate_utf8(F.try_to_binary(text, F.lit("base64")).cast("string"))
 
 
 def _one(text: Column) -> Column:
-    """Return the JSON value of a text; null unless the text is exactly one value.
+    """Return the JSON value of a text, or null if the text is not exactly one value.
 
-    The text is parsed in brackets, because Spark ignores text after a JSON value, such as a second
-    value. The brackets enclose the whole text, because its own brackets are balanced.
+    Spark ignores text after a JSON value, such as a second value. So the text is parsed as the
+    content of a JSON list. The added brackets enclose the whole text, because the text's own
+    brackets are balanced.
     """
     values = F.from_json(F.concat(F.lit("["), bounded(text), F.lit("]")), "ARRAY<STRING>", _STRICT)
     return F.when(F.size(values) == 1, F.get(values, F.lit(0)))
@@ -220,7 +223,7 @@ def _events(text: Column, one: Column) -> Column:
 
 
 def _unread(body: Column, text: Column, events: Column) -> Column:
-    """Return why a body has no event; null if it has one."""
+    """Return the reason why a body has no event, or null if the body has an event."""
     return (
         F.when(body.isNull(), "the body is null")
         .when(_is_too_long(body), f"the body is longer than {MOST_BODY_BYTES:,} bytes")
@@ -249,13 +252,15 @@ def _time(fields: Column, schema: Column) -> Column:
 
 
 def _timestamp(text: Column) -> Column:
-    """Parse an RFC 3339 time, also without a zone, as some Azure events have; null if invalid."""
+    """Parse an RFC 3339 time. The zone may be missing, as in some Azure events. Return null if the
+    time is invalid.
+    """
     zoned = F.when(text.rlike(r"(Z|[+-]\d\d:\d\d)$"), text).otherwise(F.concat(text, F.lit("Z")))
     return F.when(text.rlike(_RFC_3339), zoned.try_cast("timestamp"))
 
 
 def _wrong(value: Column) -> Column:
-    """Return the names in an event whose values should be strings, but are not."""
+    """Return the names of fields in an event that should be strings, but are not."""
     found = {n: F.to_json(F.try_variant_get(value, f"$.{n}", "variant")) for n in _TEXTS}
     wrong = [
         F.when(~(json.startswith('"') | (json == "null")), F.lit(name))
@@ -279,7 +284,7 @@ def _columns(fields: Column) -> list[Column]:
 
 
 def _reason(fields: Column, value: Column) -> Column:
-    """Return what is wrong with an event; null if nothing is."""
+    """Return the reason why an event is not valid, or null if the event is valid."""
     missing = [
         F.when(F.coalesce(F.col("_schema") == schema, F.lit(False)) & _is_empty(fields[name]), name)
         for schema, names in _NEEDED.items()
@@ -308,7 +313,9 @@ def _is_empty(text: Column) -> Column:
 
 
 def _variant(event: Column) -> Column:
-    """Return the data of an event, from the whole event as a variant, or from its base64."""
+    """Return the data of an event as a variant. The data comes from the event itself, or is decoded
+    from base64.
+    """
     data = F.try_variant_get(event, "$.data", "variant")
     binary = F.col("_binary")
     as_text = F.variant_get(F.parse_json(F.to_json(F.array(binary))), "$[0]", "variant")

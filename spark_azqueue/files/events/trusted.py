@@ -1,4 +1,4 @@
-"""The containers that a caller trusts: the beginnings of their addresses, and their URLs.
+"""Addresses of the containers that a caller trusts.
 
 Every path to a blob is made from these values, never from the text of an event.
 """
@@ -17,10 +17,12 @@ _STORAGE = re.compile(r"([a-z0-9-]+)((?:\.[a-z0-9]+)?)\.(?:blob|dfs)\.([a-z0-9.-
 
 
 class TrustedPlace(NamedTuple):
-    """A container. The roots of a container end where the path of a blob begins.
+    """A trusted container. Its addresses end with a slash, so that the path of a blob can be
+    appended.
 
-    pattern: a regular expression for the URLs of its blobs; group 1 is the path. https: begins with
-    http:// for an endpoint without TLS. abfss, wasbs: None if the host is not one of Azure's.
+    pattern: regular expression for the URLs of the container's blobs; group 1 is the path. https:
+    URL of the container, which begins with http:// for an endpoint without TLS. abfss, wasbs:
+    addresses with these schemes, or None if the host is not one of Azure's.
     """
 
     account: str
@@ -34,7 +36,7 @@ class TrustedPlace(NamedTuple):
 def places(trusted: str | Iterable[str]) -> tuple[TrustedPlace, ...]:
     """Return the containers that these texts name: `account/container`, or the URL of a container.
 
-    Raises ValueError for any other text, and for no text.
+    Raises ValueError for any other text, and if there is no text.
     """
     texts = (trusted,) if isinstance(trusted, str) else tuple(trusted)
     if not texts:
@@ -96,7 +98,8 @@ def _root(endpoint: str, container: str) -> str:
 
 
 def _pattern(root: str, container: str) -> str:
-    # Schemes and hosts ignore case, paths do not. The root container's name is optional.
+    # The case of schemes and hosts does not matter; the case of paths does. The root container's
+    # name is optional.
     named = r"(?:\$root/)?" if container == "$root" else f"{_quoted(container)}/"
     return rf"(?s)\A(?i:{root})/{named}(.+)\z"
 

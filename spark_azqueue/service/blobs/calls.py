@@ -66,7 +66,9 @@ class _OfBlob(_ToBlobs[T]):
 
 @dataclass(frozen=True, slots=True)
 class PutBlob(_OfBlob[None]):
-    """Create a blob in one request. An existing blob stays unchanged: 409 BlobAlreadyExists."""
+    """Create a blob in one request. If the blob exists, the service answers 409 BlobAlreadyExists
+    and does not change the blob.
+    """
 
     data: bytes
     content_type: str = "application/octet-stream"
@@ -91,7 +93,7 @@ _RANGE = re.compile(r"bytes 0-(-1|[0-9]{1,18})/([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class GetBlob(_OfBlob[bytes]):
-    """Read the first `most` bytes of a blob, without decompression."""
+    """Read at most the first `most` bytes of a blob. Never decompress them."""
 
     most: int
     verb: ClassVar[str] = "read"
@@ -125,7 +127,7 @@ class DeleteBlob(_OfBlob[None]):
 class LookAtBlob(_OfBlob[Mapping[str, str]]):
     """Return a blob's properties: the headers of the answer, by lower-case name.
 
-    The answer has no body, so a refusal may have no error code.
+    The answer has no body. So an answer with an error status may have no error code.
     """
 
     verb: ClassVar[str] = "look at"
@@ -141,8 +143,8 @@ class LookAtBlob(_OfBlob[Mapping[str, str]]):
 class ListBlobs(_OfBlob["tuple[list[Stored], str]"]):
     """Return one page of the blobs whose names begin with `path`, and the marker of the next page.
 
-    count: most blobs on the page. 100 blobs with their properties fit into the size limit of an
-    answer.
+    count: maximum number of blobs on the page. 100 blobs with their properties fit into the size
+    limit of an answer.
     """
 
     marker: str = ""
@@ -178,7 +180,7 @@ class _OfContainer(_ToBlobs[T]):
 
 @dataclass(frozen=True, slots=True)
 class CreateContainer(_OfContainer[None]):
-    """Create the container. An existing container gives 409 ContainerAlreadyExists."""
+    """Create the container. If it exists, the service answers 409 ContainerAlreadyExists."""
 
     method: ClassVar[str] = "PUT"
     doing: ClassVar[str] = "create"
@@ -215,7 +217,9 @@ class LookAtContainer(_OfContainer[Mapping[str, str]]):
 
 @dataclass(frozen=True, slots=True)
 class KeptDays(_ToBlobs[int]):
-    """Return the days for which the account's soft delete keeps a deleted blob; 0 if it is off."""
+    """Return the number of days for which the account's soft delete keeps a deleted blob, or 0 if
+    soft delete is off.
+    """
 
     of: ClassVar[str] = ""
     of_account: ClassVar[bool] = True

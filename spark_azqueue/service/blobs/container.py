@@ -19,7 +19,8 @@ from .calls import CreateContainer, DeleteBlob, DeleteContainer, GetBlob
 T = TypeVar("T")
 
 CALL_S = 60.0
-"""Longest time of a call with all its attempts, in seconds, without the time for a body."""
+"""Maximum time of a call with all its attempts, in seconds. The time to transfer a body is added.
+"""
 
 _NOTHING_IN_RANGE = 416
 
@@ -27,10 +28,10 @@ SLOWEST_BYTES_PER_S = 128 * 1024
 """Transfer rate that the deadline of a call assumes for the body."""
 
 _ATTEMPT_S = 15.0
-"""Longest wait for the answer to one small request, in seconds.
+"""Maximum time to wait for the answer to one small request, in seconds.
 
-This is shorter than the 60 s of a call, because a request on a dead connection never gets an
-answer, and another attempt needs time, too.
+A request on a dead connection never gets an answer. So this time is shorter than the 60 s of a
+call, and leaves time for another attempt.
 """
 
 
@@ -40,10 +41,11 @@ class Container:
     def __init__(
         self, account: Account, name: str, *, if_missing: str, within_s: float = CALL_S
     ) -> None:
-        """Remember the container. Sends nothing.
+        """Store the name of the container. Sends no request.
 
-        account: its `url` is the blob endpoint. if_missing: the remedy for a missing container, for
-        the error. within_s: longest time of a call in seconds, without the time for a body.
+        account: the account; its `url` is the blob endpoint. if_missing: the remedy that the error
+        for a missing container states. within_s: maximum time of a call in seconds. The time to
+        transfer a body is added.
         """
         self.ref = QueueRef(account.name, name)
         self._if_missing = if_missing
@@ -52,15 +54,15 @@ class Container:
 
     @property
     def place(self) -> str:
-        """The container in words: "container 'logs' of account 'shop'"."""
+        """The container as text for errors: "container 'logs' of account 'shop'"."""
         return f"container '{self.ref.name}' of account '{self.ref.account}'"
 
     def seconds(self, size: int) -> float:
-        """Return the longest time of a call with a body of this many bytes, in seconds."""
+        """Return the maximum time, in seconds, of a call with a body of `size` bytes."""
         return self._within_s + size / SLOWEST_BYTES_PER_S
 
     def once(self, call: Call[T], size: int = 0) -> T:
-        """Make one attempt of a call. size: bytes of its body. Raises ServiceError."""
+        """Make one attempt of a call. size: bytes of the body. Raises ServiceError."""
         return self._told(call, None, self.seconds(size))
 
     def do(
@@ -73,9 +75,9 @@ class Container:
     ) -> T:
         """Make a call, with retries. Raises ServiceError.
 
-        size: bytes of the body of the request or the answer. retry_s: no attempt begins later than
-        this; None: the longest time without the time for a body. within_s: seconds left, if fewer
-        than the call may take.
+        size: bytes of the body of the request or the answer. retry_s: seconds after which no
+        further attempt begins. None means the call's maximum time without the time for a body.
+        within_s: seconds that the caller has left, if the call may otherwise take longer.
         """
         seconds = self.seconds(size) if within_s is None else min(within_s, self.seconds(size))
         attempt_s = min(_ATTEMPT_S, self._within_s / 4) + size / SLOWEST_BYTES_PER_S
@@ -83,9 +85,10 @@ class Container:
         return self._told(call, retry, seconds)
 
     def read(self, path: str, most: int, needs: str) -> bytes | None:
-        """Return the first `most` bytes of a blob, with retries; None if the blob does not exist.
+        """Read at most the first `most` bytes of a blob, with retries. Return None if the blob does
+        not exist.
 
-        Requests at most this many bytes, and never decompresses.
+        Requests at most `most` bytes, and never decompresses them.
         """
         try:
             return self.do(GetBlob(self.ref, path, needs, most), most)
@@ -123,7 +126,7 @@ class Container:
         self._session.close()
 
     def _told(self, call: Call[T], retry: RetryPolicy | None, within_s: float) -> T:
-        """Make the call. If the container is missing, the error says what to do."""
+        """Make the call. If the container is missing, add the remedy to the error."""
         try:
             flight = InFlight[None, T](self._session, self._session.wire())
             return carried_out(flight, call, retry, within_s)

@@ -17,14 +17,16 @@ from .container import CALL_S, Container
 from .protection import Protection, protection_of
 
 _PAGE = 100
-"""Names on a page. 100 blobs with their properties fit into the 256 KiB of an answer."""
+"""Maximum number of names on a page. 100 blobs with their properties fit into an answer of 256 KiB.
+"""
 _MOST_PAGES = 10 * MOST_NAMES // _PAGE
 _LIST_CALLS = 10
-"""Longest time for all pages of a list, in calls."""
+"""Maximum time for all pages of a list, as a multiple of the time of one call."""
 _EXISTS = ("BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite")
-"""Codes for a blob that exists.
+"""Error codes of a put if the blob exists.
 
-The service sends the last code for a SAS with 'c' but not 'w', before it checks the condition.
+If a SAS has the permission 'c' but not 'w', the service sends the last code without checking
+whether the blob exists.
 """
 
 
@@ -43,11 +45,11 @@ class BlobFolder:
         kind: Kind = WRITE_AHEAD,
         within_s: float = CALL_S,
     ) -> None:
-        """Remember the folder. Sends nothing.
+        """Store the name of the folder. Sends no request.
 
-        account: its `url` is the blob endpoint. within_s: longest time of a call in seconds,
-        without the time for the size of an object. `names` makes one call per page, and may take
-        ten times as long.
+        account: the account; its `url` is the blob endpoint. within_s: maximum time of a call in
+        seconds. The time to transfer an object is added. `names` makes one call per page, and may
+        take ten times as long in total.
         """
         self.kind = kind
         self._folder = folder
@@ -79,7 +81,7 @@ class BlobFolder:
     def put_new(self, name: str, data: bytes) -> bool:
         """Create a blob in one request; each retry sends the same bytes. See `LogStore`.
 
-        Raises ServiceError; its `may_have_taken_effect` covers all attempts.
+        Raises ServiceError, whose `may_have_taken_effect` covers all attempts.
         """
         call = PutBlob(self._container.ref, self._path(name), self.kind.needs, data)
         size = len(data)
@@ -92,9 +94,9 @@ class BlobFolder:
         return True
 
     def get(self, name: str, most: int) -> bytes | None:
-        """Read the first `most` bytes of a blob, with retries. See `LogStore`.
+        """Read at most the first `most` bytes of a blob, with retries. See `LogStore`.
 
-        Requests at most this many bytes, and never decompresses. Raises ServiceError.
+        Requests at most `most` bytes, and never decompresses them. Raises ServiceError.
         """
         return self._container.read(self._path(name), most, self.kind.needs)
 
@@ -134,7 +136,8 @@ class BlobFolder:
         self._container.delete(self._path(name), self.kind.needs)
 
     def protection(self, name: str) -> Protection:
-        """Return the settings that keep deleted blobs here. name: an existing object.
+        """Return the settings of the account that keep deleted blobs. name: name of an existing
+        object.
 
         Raises ServiceError.
         """
@@ -151,12 +154,12 @@ class BlobFolder:
         return f"{self._folder}/{checked_object(name)}"
 
     def _is_there(self, error: ServiceError, name: str) -> bool:
-        """True if a put was refused because this blob exists, whichever code the service sent."""
+        """True if a put was refused because this blob exists. The service may send either code."""
         if error.code in _EXISTS:
             return True
         if error.code != "AuthorizationPermissionMismatch":
             return False
-        try:  # the code may also mean that the permission to put is missing
+        try:  # this code may also mean that the credential may not put
             return self.get(name, 1) is not None
         except ServiceError:
             return False

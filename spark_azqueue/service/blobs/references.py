@@ -2,9 +2,9 @@
 
     {"azqueue-blob":1,"container":"bodies","name":"<32 hexadecimal digits>","size":1048576}
 
-A body is a reference if and only if it begins with `{"azqueue-blob":`. The number is the version of
-the format. The sink stores every other body that begins with these characters as a blob, so only
-references begin with them. See docs/writing.md.
+A body is a reference if and only if the body begins with `{"azqueue-blob":`. The number 1 is the
+version of the format. The sink stores every other body that begins with these characters as a blob,
+so only references begin with them. See docs/writing.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFERENCE_VERSION = 1
 MARK = '{"azqueue-blob":'
 
 MAX_BODY_BYTES = 2**30
-"""Largest body: 1 GiB. A larger blob is not read.
+"""Maximum size of a body: 1 GiB. A larger blob is not read.
 
 A column of one of Spark's Arrow batches holds at most 2 GiB, as does one value in the JVM.
 """
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A body to be stored as a blob. `data` is UTF-8 if `is_text`."""
+    """A body to be stored as a blob. If `is_text` is true, `data` is UTF-8."""
 
     data: bytes
     is_text: bool
@@ -64,7 +64,7 @@ def new_name() -> str:
 
 
 def is_blob_name(text: str) -> bool:
-    """True for a name that `new_name` can have made.
+    """True if `new_name` could have returned this name.
 
     Blobs with other names are never read or deleted.
     """
@@ -72,7 +72,7 @@ def is_blob_name(text: str) -> bool:
 
 
 def looks_like_reference(body: str | bytes | bytearray) -> bool:
-    """True for a reference of any version, and for a text that only begins like a reference."""
+    """True if the body begins like a reference, of any version. The rest may be malformed."""
     if isinstance(body, str):
         return body.startswith(MARK)
     return body.startswith(MARK.encode())
@@ -81,9 +81,9 @@ def looks_like_reference(body: str | bytes | bytearray) -> bool:
 def read_reference(body: str | bytes, container: str) -> Reference | None:
     """Parse a decoded body as a reference. Returns None for an ordinary body.
 
-    container: the only container that is allowed. Otherwise, any sender of messages could make the
-    source read and delete any blob of the account. Raises UndecodableBody for a newer version,
-    another container, or a damaged reference.
+    container: the only container that a reference may name. If any container were allowed, a sender
+    of messages could make the source read and delete any blob of the account. Raises
+    UndecodableBody for a newer version, another container, or a damaged reference.
     """
     if not looks_like_reference(body):
         return None

@@ -37,11 +37,11 @@ class BlobStore:
         create_container: bool = False,
         within_s: float = CALL_S,
     ) -> None:
-        """Remember the container. Sends nothing.
+        """Store the name of the container. Sends no request.
 
-        account: its `url` is the blob endpoint. create_container: create the container if it is
-        missing. within_s: longest time of a call in seconds, without the time for the size of a
-        body.
+        account: the account; its `url` is the blob endpoint. create_container: True to create the
+        container if it is missing. within_s: maximum time of a call in seconds. The time to
+        transfer a body is added.
         """
         self._account = account
         self._name = container
@@ -57,9 +57,9 @@ class BlobStore:
     def put(self, body: Large) -> Reference:
         """Store a body under a new name, in one attempt.
 
-        The caller retries the upload and the enqueue together. If the answer to a put is lost, the
-        message may exist twice, and each copy needs its own blob. Raises ServiceError: the body is
-        not stored, or no message refers to the stored blob.
+        The caller retries the upload and the enqueue together. If the answer to an enqueue is lost,
+        the message may exist twice, and each copy of the message needs its own blob. Raises
+        ServiceError. In that case, the body is not stored, or no message refers to the stored blob.
         """
         name = new_name()
         kind = "text/plain; charset=utf-8" if body.is_text else "application/octet-stream"
@@ -76,10 +76,10 @@ class BlobStore:
     def get(self, reference: Reference) -> bytes:
         """Read the whole body, with retries.
 
-        Raises LostBlob if the blob is missing or has another size.
+        Raises LostBlob if the blob is missing, or if its size differs from the reference.
 
-        Requests at most one byte more than the size. Never decompresses, because the size in the
-        reference is the size of the blob.
+        Requests at most one byte more than the size in the reference. Never decompresses, because
+        the size in the reference is the size of the blob.
         """
         size = reference.size
         data = self._container.read(reference.name, size + 1, _NEEDS["read"])
@@ -112,8 +112,8 @@ class BlobStore:
 class Removals:
     """Deletes the blobs of settled messages in the background (best effort).
 
-    A blob stays if this process ends first or the service refuses the delete. No message refers to
-    such a blob, so a lifecycle rule of the container may delete it. See docs/writing.md.
+    If this process ends first, or if the service refuses the delete, the blob remains. No message
+    refers to such a blob, so a lifecycle rule of the container may delete it. See docs/writing.md.
     """
 
     def __init__(self, store: BlobStore, workers: Submits) -> None:
@@ -123,9 +123,10 @@ class Removals:
         self._under_way: set[Future[None]] = set()
 
     def begin(self, name: str) -> Future[None] | None:
-        """Begin to delete a blob whose message was deleted. Never raises.
+        """Start deleting a blob whose message was deleted. Never raises.
 
-        Returns a future that is done when the delete has ended; None if the delete cannot begin.
+        Returns a future that is done when the delete has ended. Returns None if the delete cannot
+        start.
         """
         try:
             future = self._workers.submit(self._delete, name)
@@ -138,7 +139,7 @@ class Removals:
         return future
 
     def wait(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` seconds for the deletes that have begun. Never raises."""
+        """Wait up to `timeout_s` seconds for the started deletes. Never raises."""
         with self._lock:
             waiting = set(self._under_way)
         wait(waiting, timeout=timeout_s)

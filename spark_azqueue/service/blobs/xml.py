@@ -9,15 +9,15 @@ from email.utils import parsedate_to_datetime
 from ..markup import parsed
 from ..names import Stored
 
-_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?E]")  # not in UTF-16, which may hide a DOCTYPE
+_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?E]")  # UTF-16 is refused, because it may hide a DOCTYPE
 _MOST_TAGS = 20_000
-"""Most tags on a page: 100 blobs with some 40 properties each."""
+"""Maximum number of tags on a page: 100 blobs with about 40 properties each."""
 
 
 def blobs_in(document: bytes) -> tuple[list[Stored], str]:
     """Return the blobs of a page, with their full names, and the marker of the next page.
 
-    Raises ValueError unless the document is a complete page of a list.
+    Raises ValueError if the document is not a complete page of a list.
     """
     root = parsed(document, _MOST_TAGS) if _START.match(document) else None
     if root is None:
@@ -48,9 +48,10 @@ def _stored(blob: ElementTree.Element) -> Stored:
 
 
 def kept_days(document: bytes) -> int:
-    """Return the days for which soft delete keeps a deleted blob; 0 if soft delete is off.
+    """Return the number of days for which soft delete keeps a deleted blob, or 0 if soft delete is
+    off.
 
-    Raises ValueError unless the document has the settings of an account.
+    Raises ValueError if the document does not have the settings of an account.
     """
     root = parsed(document, _MOST_TAGS)
     if root is None or root.tag != "StorageServiceProperties":

@@ -1,7 +1,7 @@
 """The calls to a queue as values: dequeue, peek, delete, update, release, put, count.
 
-One file, because these calls share how requests are written. `reach.py` has the calls that check a
-permission, `management.py` the calls that create and list queues.
+All are in one file, because they share the code that writes requests. The calls that check a
+permission are in `reach.py`. The calls that create and list queues are in `management.py`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ T = TypeVar("T", covariant=True)
 log = logging.getLogger(__name__)
 
 MAX_COUNT = 10**15 - 1
-"""No queue has more messages."""
+"""Upper limit for a message count in an answer. No queue has more messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Result of one dequeue of `asked` messages. `sent_at`: monotonic time of the request.
+    """Result of one dequeue of up to `asked` messages. `sent_at`: monotonic time of the request.
 
     answered_at: see `answered_at`. queue: the queue that was read.
     """
@@ -51,9 +51,10 @@ class Peeked(NamedTuple):
 
 
 def answered_at(answer: Answer) -> int | None:
-    """Return the service's time of an answer: microseconds since 1970, in whole seconds.
+    """Return the time of an answer by the service's clock: microseconds since 1970, in whole
+    seconds.
 
-    None if the answer has no readable time.
+    Returns None if the answer has no readable time.
     """
     at = fields.moment(answer.headers.get("date", ""))
     return None if at is None else at * 1_000_000
@@ -63,8 +64,8 @@ def answered_at(answer: Answer) -> int | None:
 class Dequeue(Call[Page]):
     """Lease up to `count` (1 to 32) messages for `visibility_s` (1 s to 7 days).
 
-    If the answer is lost, the messages stay invisible for that time, then become visible again. No
-    message is lost.
+    If the answer is lost, the messages stay invisible for `visibility_s` seconds, and then become
+    visible again. No message is lost.
     """
 
     queue: QueueRef
@@ -136,9 +137,9 @@ class Delete(_Deletes[Outcome]):
     """Delete by receipt: OK, GONE, LOST or PROBABLY.
 
     PROBABLY: the service refused this attempt, and an earlier attempt got no answer. Either the
-    earlier attempt deleted the message, or another consumer holds it. (With leaseOn=executors the
-    time of the refusal decides: `DatedDelete`.) An expired receipt still works until another
-    consumer dequeues the message.
+    earlier attempt deleted the message, or another consumer holds the message. (With
+    leaseOn=executors, the time of the refusal decides between the two: see `DatedDelete`.) An
+    expired receipt remains valid until another consumer dequeues the message.
     """
 
     def result(self, answer: Answer) -> Outcome:
@@ -149,9 +150,9 @@ class Delete(_Deletes[Outcome]):
 
 
 class Deleted(NamedTuple):
-    """Outcome of a delete, and the service's time of a refusal, in seconds since 1970.
+    """Outcome of a delete. `at`: time of a refusal by the service's clock, in seconds since 1970.
 
-    at: None if the delete was not refused, or if the answer has no readable time.
+    `at` is None if the delete was not refused, or if the answer has no readable time.
     """
 
     outcome: Outcome
@@ -172,7 +173,8 @@ class DatedDelete(_Deletes[Deleted]):
 
 @dataclass(frozen=True, slots=True)
 class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
-    """Hide the message for `visibility_s` seconds (0 = release it). `text` None: keep its text.
+    """Make the message invisible for `visibility_s` seconds; 0 releases the message. If `text` is
+    None, the message keeps its text.
 
     Returns the outcome and, if OK, the lease with its new receipt; the old receipt is invalid. If
     the answer has no receipt, the lease is lost, although the update took effect.
@@ -207,7 +209,9 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
 @dataclass(frozen=True, slots=True)
 class Release(_ByReceipt[Outcome]):
-    """Make the message visible, now or later. The receipt is invalid afterwards in any case."""
+    """Make the message visible, now or later. The receipt is invalid afterwards, even if the call
+    fails.
+    """
 
     delay: Delay = 0
     kind: ClassVar[str] = "update"
@@ -227,7 +231,8 @@ class Release(_ByReceipt[Outcome]):
 
 @dataclass(frozen=True, slots=True)
 class Show(Release):
-    """Make visible a message that was put hidden: OK, GONE, LOST or PROBABLY.
+    """Publish a message that was put with a delay, so that it becomes visible: OK, GONE, LOST or
+    PROBABLY.
 
     Only the sender has the receipt. So a refusal means that an earlier update by the sender took
     effect, that the message has expired, or that the queue was cleared. PROBABLY: an earlier
@@ -244,10 +249,10 @@ class Show(Release):
 class Put(Call["Lease | None"]):
     """Enqueue a text. A retry after a lost answer may enqueue the text twice.
 
-    delay_s: until the message is visible. ttl_s: seconds until it expires; -1 never, None 7 days.
-    wants_lease: return the lease in the answer. The lease is valid until a consumer dequeues or
-    updates the message. Returns None without `wants_lease`, and if the answer's lease is not
-    readable.
+    delay_s: seconds until the message is visible. ttl_s: seconds until the message expires; -1
+    means never, None means 7 days. wants_lease: True to return the lease from the answer. The lease
+    is valid until a consumer dequeues or updates the message. Returns None without `wants_lease`,
+    and if the answer's lease is not readable.
     """
 
     queue: QueueRef
@@ -273,7 +278,9 @@ class Put(Call["Lease | None"]):
         return placed.lease if placed else None
 
     def placed(self, answer: Answer) -> Placed | None:
-        """Return what the answer says about the message, None if it is not readable."""
+        """Return the new message's lease and times from the answer. Return None if the answer is
+        not readable.
+        """
         return read_placed(self.queue, answer.body)
 
 

@@ -1,4 +1,4 @@
-"""Access to the queues of one account, for the rest of the package.
+"""Client for the queues of one account.
 
 `in_flight` runs many calls at once. `now` and the methods of `Queue` make one attempt and wait for
 its answer.
@@ -33,8 +33,8 @@ class QueueClient:
     """The queues of one account. Thread-safe; do not share between processes."""
 
     def __init__(self, account: Account, session: Session | None = None) -> None:
-        """session: with its own limits or connections; by default, the account's limits and
-        connections.
+        """session: a session with limits or connections of its own. The default is a session with
+        the account's limits.
         """
         self._session = session or Session(account)
 
@@ -64,7 +64,7 @@ class QueueClient:
 
     @property
     def throttled(self) -> int:
-        """Number of answers so far that said that the service is too busy (503 or 429)."""
+        """Number of answers so far with which the service throttled a request (503 or 429)."""
         return self._session.throttled
 
     def requests(self) -> dict[str, int]:
@@ -72,8 +72,8 @@ class QueueClient:
         return self._session.requests()
 
     def latencies(self) -> dict[str, Histogram]:
-        """Return the durations of requests so far, by kind: "delete"; for failed ones, "delete
-        503".
+        """Return the durations of requests so far, by kind, such as "delete". The kind of a failed
+        request includes the error, as in "delete 503".
         """
         return self._session.latencies()
 
@@ -103,15 +103,18 @@ class Queue:
         self._now(Put(self.ref, text, delay_s, ttl_s))
 
     def check(self) -> datetime:
-        """Check that the queue exists and can be updated. Returns the service's time."""
+        """Check that the queue exists and that the credential may update its messages. Returns the
+        time by the service's clock.
+        """
         return self._now(ProbeUpdate(self.ref))
 
     def check_put(self) -> None:
         """Check that the credential may put into this queue, without adding a message.
 
-        The queue must exist. Sends a message that expires when it becomes visible. The service
-        refuses it with 400 if the credential may put, and with 403 if not. If a service accepted
-        it, no consumer would see it. Raises AccessDenied, ServiceError.
+        The queue must exist. Sends a message that expires at the moment when it becomes visible.
+        The service refuses this message with 400 if the credential may put, and with 403 if not. If
+        a service accepted the message, no consumer would see the message. Raises AccessDenied,
+        ServiceError.
         """
         try:
             self.put("", _PROBE_S, _PROBE_S)

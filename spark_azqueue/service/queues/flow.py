@@ -1,4 +1,4 @@
-"""Runs many calls at once, within the limits of their queues, and yields their results."""
+"""Runs many calls concurrently, within the limits of their queues, and yields the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FairQueue(Generic[Key, Item]):
     """
 
     def __init__(self) -> None:
-        # No empty entries; the key whose turn it is comes first
+        # Has no empty entries. The first key is the key whose turn it is.
         self._lanes: dict[Key, deque[Item]] = {}
         self._count = 0
 
@@ -48,7 +48,9 @@ class FairQueue(Generic[Key, Item]):
         self._lanes.setdefault(key, deque()).appendleft(item)
 
     def next(self, without: Container[Key] = ()) -> tuple[Key, Item] | None:
-        """Remove and return the next item, except of the keys `without`; None if there is none."""
+        """Remove and return the next item whose key is not in `without`. Return None if there is no
+        such item.
+        """
         for key in self._lanes:
             if key not in without:
                 break
@@ -62,9 +64,9 @@ class FairQueue(Generic[Key, Item]):
         return key, item
 
     def begin(self, begin: Callable[[Item], bool]) -> None:
-        """Remove the items that `begin` begins.
+        """Call `begin` for each item, and remove the item if `begin` returns True.
 
-        `begin` returns False if the item's key has to wait.
+        If `begin` returns False, the item's key has to wait.
         """
         full: set[Key] = set()
         while found := self.next(full):
@@ -92,7 +94,9 @@ T = TypeVar("T")
 Tag = TypeVar("Tag")
 
 MOST_WAITING = 32
-"""Most calls that may wait for the limits of their queues while calls to other queues begin."""
+"""Maximum number of calls that wait for the limits of their queues while calls to other queues
+begin.
+"""
 
 
 def results_of(
@@ -107,11 +111,11 @@ def results_of(
 ) -> Generator[tuple[Tag, T | Exception], None, None]:
     """Yield each call's tag with its result or its error, in the order in which the calls end.
 
-    The calls begin about in their order. most: most calls at once; None: as the limits allow.
-    within_s: after this many seconds no call begins, and the generator ends. without: queues whose
-    calls are left out; queues may be added while the generator runs. then: returns the calls that
-    follow a result. If the generator is closed early, calls under way may or may not have taken
-    effect.
+    The calls begin approximately in the given order. most: maximum number of concurrent calls; None
+    means that only the queues' limits apply. within_s: seconds after which no call begins and the
+    generator ends. without: queues whose calls are left out; the caller may add queues while the
+    generator runs. then: function that gets a result and returns further calls to make. If the
+    generator is closed early, calls under way may or may not have taken effect.
     """
     deadline = None if within_s is None else time.monotonic() + within_s
     waiting: FairQueue[QueueRef, tuple[Tag, Call[T]]] = FairQueue()
@@ -163,10 +167,10 @@ def attempt_all(
     most: int | None = None,
     within_s: float | None = None,
 ) -> Iterator[tuple[Tag, T]]:
-    """Yield the results of calls that may fail without harm. Never raises, unlike `results_of`.
+    """Yield the results of calls whose failure does no harm. Unlike `results_of`, never raises.
 
-    failed: called once, with the first error. If access to a queue is denied, only the calls to
-    this queue end, because they would fail in the same way.
+    failed: function that is called once, with the first error. If access to a queue is denied, the
+    remaining calls to this queue are dropped, because they would fail in the same way.
     """
     denied: set[QueueRef] = set()
     has_failed = False
@@ -200,7 +204,8 @@ def answers_of(
 ) -> Iterator[tuple[QueueRef, T]]:
     """Yield the answer of each queue, in the order of arrival. Raises the first error.
 
-    vanished: called for a queue that does not exist; returns True to leave the queue out.
+    vanished: function that is called for a queue that does not exist. The function returns True to
+    leave the queue out.
     """
     with closing(results_of(client, calls, CONTROL)) as results:
         for queue, result in results:

@@ -1,4 +1,4 @@
-"""The control plane: creates, deletes, clears and lists queues, and reads their metadata.
+"""Control plane: functions that create, delete, clear and list queues, and read their metadata.
 
 Each function opens its own connections, and closes them.
 """
@@ -29,27 +29,29 @@ from .calls import MAX_COUNT
 T = TypeVar("T")
 
 CALL_S = 60.0
-"""Longest time of a call with all its attempts, in seconds."""
+"""Maximum time of a call with all its attempts, in seconds."""
 
 _RETRY_S = 30.0
 
 LIST_S = 10.0
-"""Longest time to list queues, in seconds. A stream waits for the list."""
+"""Maximum time to list queues, in seconds. A stream waits while its queues are listed."""
 
 CLEAR_S = 600.0
-"""Longest time to clear a queue, in seconds."""
+"""Maximum time to clear a queue, in seconds."""
 
 MOST_LISTED = 100_000
-"""Most names in a list."""
+"""Maximum number of names in a list."""
 
 _PAGE = 5_000
-"""Most names in one answer (REST reference, "List Queues")."""
+"""Maximum number of names in one answer (REST reference, "List Queues")."""
 
 _PAGE_BYTES = 2**20
-"""Most bytes of a page. The longest names, without metadata, take half of this."""
+"""Maximum size of a page in bytes. A page of the longest possible names, without metadata, takes
+half of this size.
+"""
 
 _MOST_TAGS = 4 * _PAGE + 50
-"""Most tags on a page. The service writes four per queue."""
+"""Maximum number of tags on a page. The service writes four tags per queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,8 @@ def create_queue(
 ) -> bool:
     """Create a queue. Returns False if the queue exists already. Raises ServiceError.
 
-    within_s: longest time of the call with retries, in seconds. metadata: of a new queue; an
-    existing queue keeps its own.
+    within_s: maximum time of the call with retries, in seconds. metadata: metadata of a new queue.
+    An existing queue keeps its metadata.
     """
     try:
         return _called(account, CreateQueue(QueueRef(account.name, name), metadata or {}), within_s)
@@ -183,8 +185,8 @@ def delete_queue(account: Account, name: str, within_s: float = CALL_S) -> None:
 def clear_queue(account: Account, name: str, within_s: float = CLEAR_S) -> None:
     """Delete all messages of a queue, including leased and delayed ones. Raises ServiceError.
 
-    The service may answer 500 before all messages are deleted; the request then has to be repeated
-    (REST reference, "Clear Messages"). within_s: longest time with repeats, in seconds.
+    The service may answer 500 before all messages are deleted. In that case, the request is
+    repeated (REST reference, "Clear Messages"). within_s: maximum time with repeats, in seconds.
     """
     _called(account, Clear(QueueRef(account.name, name)), within_s, retry_s=within_s)
 
@@ -197,8 +199,8 @@ def read_metadata(account: Account, name: str, within_s: float = CALL_S) -> dict
 def list_queues(account: Account, prefix: str, within_s: float = LIST_S) -> list[str]:
     """Return the names of the account's queues that begin with `prefix`. Raises ServiceError.
 
-    within_s: longest time for all pages together, in seconds. Names that no queue can have are left
-    out.
+    within_s: maximum time for all pages together, in seconds. Names in the answer that are not
+    legal queue names are left out.
     """
     doing = f"list the queues of account '{account.name}'"
     with contextlib.closing(Session(account)) as session:

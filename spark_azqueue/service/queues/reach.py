@@ -1,6 +1,8 @@
-"""Checks at a start, within seconds, that the account can be reached.
+"""Checks whether the account can be reached. A query makes these checks when it starts, and they
+take seconds.
 
-After the start, an unreachable account is an outage, and requests are retried for much longer.
+After the start of a query, an unreachable account counts as an outage, and requests are retried for
+much longer.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from .calls import Update
 class ProbeUpdate(Call[datetime]):
     """Check the permission to update: try to update a message that cannot exist.
 
-    The service answers 404 or 400 if the credential may update, and 403 if not. Returns the
-    service's time.
+    The service answers 404 or 400 if the credential may update, and 403 if not. Returns the time by
+    the service's clock.
     """
 
     queue: QueueRef
@@ -55,7 +57,9 @@ def unknown_lease(queue: QueueRef) -> Lease:
 
 
 def moment_of(http_date: str | None) -> datetime:
-    """Return the service's time; this machine's time if the answer has none."""
+    """Return the time in the answer by the service's clock. If the answer has no time, return this
+    machine's time.
+    """
     at = fields.moment(http_date or "")
     now = datetime.now(timezone.utc)
     return now if at is None else datetime.fromtimestamp(at, timezone.utc)
@@ -69,11 +73,12 @@ _UNCONNECTED = (pycurl.E_COULDNT_CONNECT, pycurl.E_OPERATION_TIMEDOUT)
 
 
 def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> None:
-    """Connect to the account's queue service without a request. Retries within the time.
+    """Connect to the account's queue service without sending a request. Retries for up to
+    `within_s` seconds.
 
-    within_s: seconds. Raises ServiceUnavailable if the name does not resolve or no connection can
-    be made, and ServiceError for a malformed proxy. For other problems the first request raises a
-    more precise error.
+    Raises ServiceUnavailable if the host name does not resolve or no connection can be made. Raises
+    ServiceError if the proxy's address is malformed. Other problems are not checked here, because
+    the first request raises a more precise error.
     """
     ends_at = time.monotonic() + within_s
     while (cause := _connected(account.url, ends_at - time.monotonic())) is not None:
@@ -83,7 +88,7 @@ def check_reachable(account: Account, within_s: float = REACHED_WITHIN_S) -> Non
 
 
 def _connected(url: str, within_s: float) -> str | None:
-    """Connect once. Returns None on success, otherwise the cause of the failure."""
+    """Try to connect once. Return None on success, or the cause of the failure."""
     curl = new_handle(url)
     try:
         curl.setopt(pycurl.URL, url)
@@ -106,7 +111,7 @@ _NO_NAME = "its name does not resolve"
 
 
 def unreachable(account: Account, cause: str) -> ServiceUnavailable:
-    """Make the error for an account that cannot be connected to. cause: in words."""
+    """Make the error for an account to which no connection can be made. cause: text."""
     proxy = proxy_for(account.url).address
     through = f" through the proxy {proxy}" if proxy else ""
     check = (

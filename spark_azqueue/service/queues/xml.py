@@ -1,7 +1,7 @@
 """Parser for the XML of answers to a dequeue, peek or put, and writer for a put or an update.
 
-An answer that does not parse as a whole is parsed message by message. So one damaged message does
-not hide the other 31, which are leased already.
+If an answer does not parse as a whole, each message is parsed separately. So one damaged message
+does not prevent reading the other 31, which are already leased.
 """
 
 from __future__ import annotations
@@ -42,27 +42,30 @@ _LIST, _ONE = "QueueMessagesList", "QueueMessage"
 _ELEMENTS = {each.name: each.element for each in FIELDS if each.element}
 _ID, _RECEIPT, _TEXT = (_ELEMENTS[each] for each in ("message_id", "pop_receipt", "text"))
 _FRAME = tuple(each for each in _ELEMENTS.values() if each != _TEXT)
-_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # not in UTF-16, which may hide a DOCTYPE
+_START = re.compile(rb"(?:\xef\xbb\xbf)?<[?Q]")  # UTF-16 is refused, because it may hide a DOCTYPE
 _EDGE = re.compile(rb"</?QueueMessage>")
 _MOST_TAGS = 50
-"""Most tags of a message, and of the frame around all messages. The service writes 16."""
+"""Maximum number of tags of a message, and also of the XML around the messages. The service writes
+16 tags.
+"""
 _MOST_PIECES = 4 * MAX_PER_REQUEST
-"""Most pieces into which a damaged answer is cut. Further pieces are ignored."""
+"""Maximum number of pieces into which a damaged answer is cut. Further pieces are ignored."""
 _SIGN_OF_A_MESSAGE = re.compile(rb"<(?:MessageId|PopReceipt|MessageText)>")
 
-# A message that never expires has the end of the year 9999 as its expiry. Python's datetime, and so
-# `collect()`, cannot hold that time in a time zone east of UTC. So the latest time here is one day
-# earlier.
+# The service sends the end of the year 9999 as the expiry of a message that never expires. In a
+# time zone east of UTC, this time is in the year 10000, which Python's datetime, and so
+# `collect()`, cannot hold. So the latest time here is one day earlier.
 _LATEST = int(datetime(9999, 12, 30, 23, 59, 59, tzinfo=timezone.utc).timestamp())
 
 
 def read_messages(queue: QueueRef, document: bytes) -> list[Received]:
     """Return the messages in the answer to a dequeue.
 
-    Returns each message with a readable id and receipt. A message is not `intact` if another field
-    is damaged, or if its text has a character that XML cannot hold. Messages without a readable id
-    or receipt are only counted, in a warning. Raises ServiceUnavailable if the document is not such
-    an answer, or no message has a readable id and receipt.
+    Returns each message that has a readable id and receipt. A message is not `intact` if another
+    field is damaged, or if the text has a character that XML cannot hold. Messages without a
+    readable id or receipt are left out, and a warning states their number. Raises
+    ServiceUnavailable if the document is not an answer to a dequeue, or if no message has a
+    readable id and receipt.
     """
     return [
         Received(message, Lease(queue, message.message_id, receipt))
@@ -106,7 +109,7 @@ def _read(queue: QueueRef, document: bytes, *, leased: bool) -> Iterable[tuple[M
 
 
 class Placed(NamedTuple):
-    """The answer to a put: the message's lease, and times in seconds since 1970.
+    """The answer to a put: the message's lease, and the message's times in seconds since 1970.
 
     A time that is not readable is 0.
     """
@@ -119,7 +122,7 @@ class Placed(NamedTuple):
 def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
     """Parse the answer to a put. Returns None if the id or the receipt is not readable.
 
-    None is not an error: the message is in the queue.
+    Even if the result is None, the message is in the queue.
     """
     whole = _whole(document) or []
     if len(whole) != 1:
@@ -135,7 +138,9 @@ def read_placed(queue: QueueRef, document: bytes) -> Placed | None:
 
 
 def _whole(document: bytes) -> list[_Fields] | None:
-    """Return the fields of each message; None unless the whole document is a list of messages."""
+    """Return the fields of each message. Return None if the document, as a whole, is not a list of
+    messages.
+    """
     if not _START.match(document):
         return None
     node = parsed(document, _MOST_TAGS * (MAX_PER_REQUEST + 1))
@@ -146,7 +151,7 @@ def _whole(document: bytes) -> list[_Fields] | None:
 
 
 def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
-    """Yield the fields of each message, and whether its XML is undamaged.
+    """Yield, for each message, its fields and True if its XML is undamaged.
 
     Cuts at every opening and closing tag of a message, because any of these tags may be damaged.
     """
@@ -161,8 +166,8 @@ def _pieces(document: bytes) -> Iterable[tuple[_Fields, bool]]:
 
 
 def _fields_of(node: ElementTree.Element) -> _Fields | None:
-    """Return the fields of a message. None if a field occurs twice or contains tags, or if the
-    element is not a message.
+    """Return the fields of a message. Return None if a field occurs twice or contains tags, or if
+    the element is not a message.
     """
     if node.tag != _ONE:
         return None
@@ -182,7 +187,7 @@ _NOT_XML = re.compile(
 
 
 def _unwritable(piece: bytes) -> _Fields | None:
-    """Return the fields of a message that is undamaged except for characters that XML cannot hold.
+    """Return the fields of a message whose only damage is characters that XML cannot hold.
 
     Returns None for any other message.
     """
@@ -191,7 +196,7 @@ def _unwritable(piece: bytes) -> _Fields | None:
     if b"<" in text:
         return None
     found: list[str] = []
-    place = secrets.token_hex(8)  # a mark that no text contains
+    place = secrets.token_hex(8)  # a placeholder that no text contains
 
     def put_aside(match: re.Match[bytes]) -> bytes:
         written, *numbers = match.groups()
@@ -216,16 +221,17 @@ def _unwritable(piece: bytes) -> _Fields | None:
 
 
 def _rescued(piece: bytes) -> _Fields:
-    """Return the fields that can be recovered from a message that does not parse."""
+    """Return the recoverable fields of a message that does not parse."""
     before, _, rest = piece.partition(b"<MessageText>")
     text, _, after = rest.partition(b"</MessageText>")
-    frame = before + after  # without the text, so that markup in the text does not count as a field
+    # the text is removed, so that markup in the text does not count as a field
+    frame = before + after
     found = {name: value for name in _FRAME if (value := _only(frame, name)) is not None}
     return {**found, _TEXT: writable(_unescaped(text.decode("utf-8", "replace")))}
 
 
 def _only(frame: bytes, name: str) -> str | None:
-    """Return the value of the field; None if the field is missing or occurs twice."""
+    """Return the value of the field. Return None if the field is missing or occurs twice."""
     _, opened, rest = frame.partition(b"<%s>" % name.encode())
     value, closed, after = rest.partition(b"</%s>" % name.encode())
     if not (opened and closed) or opened in after:
@@ -236,12 +242,12 @@ def _only(frame: bytes, name: str) -> str | None:
 def _unescaped(text: str) -> str:
     try:
         return html.unescape(text)
-    except ValueError:  # a reference with thousands of digits
+    except ValueError:  # a character reference with thousands of digits
         return text
 
 
 def _message(queue: QueueRef, found: _Fields, intact: bool, leased: bool) -> Message | None:
-    """Return the message; None without a readable id and receipt.
+    """Return the message. Return None if the id or the receipt is not readable.
 
     The message is not intact if a field is missing or unreadable.
     """
@@ -278,7 +284,7 @@ _READ: dict[Form, Callable[[str], Any]] = {
     Form.COUNT: _count,
     Form.TEXT: str,
 }
-"""Parsers of an element's text. They return None if the text is not readable."""
+"""Parsers of an element's text. A parser returns None if the text is not readable."""
 _UNKNOWN = {Form.TIME: UNKNOWN_TIME, Form.COUNT: 0}
 """Value of a field that is not readable and has no default."""
 

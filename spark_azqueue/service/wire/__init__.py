@@ -1,1 +1,3 @@
-"""The only way to the service: calls as values, over libcurl, many at once."""
+"""Sends calls to the service over libcurl, many concurrently. The package sends no request in
+another way.
+"""

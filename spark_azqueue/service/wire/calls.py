@@ -1,4 +1,4 @@
-"""A call to the service as a value: it makes its request and parses its answer.
+"""A call to the service as a value: an object that makes the request and parses the answer.
 
 `transport.py` sends and retries calls. The calls themselves are in `queues/` and `blobs/`.
 """
@@ -25,7 +25,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=]*\Z")
 
 
 def escaped(text: str) -> str:
-    """Return the text escaped for a URL: the result of `urllib.parse.quote`, but faster."""
+    """Return the text escaped for a URL, like `urllib.parse.quote`, but faster."""
     if _PLAIN.match(text):
         return text
     if _BASE64.match(text):
@@ -34,14 +34,17 @@ def escaped(text: str) -> str:
 
 
 SMALL_BYTES = 256 * 2**10
-"""Most bytes of an answer without data, or of an error to a request that limits its answer."""
+"""Maximum size, in bytes, of an answer without data. Also applies to an answer with an error status
+if the request limits its answer.
+"""
 
 
 class Request(NamedTuple):
     """A request. `path`: unescaped segments below the queue or container. `query`: escaped.
 
-    headers: headers that only this request has. most: bytes of a successful answer's body; the
-    request may then take longer than the usual 40 seconds. None: `http.MOST_BODY_BYTES`.
+    headers: headers that only this request has. most: maximum size of a successful answer's body,
+    in bytes. A request with `most` may take longer than the usual 40 seconds. None means
+    `http.MOST_BODY_BYTES`.
     """
 
     method: str
@@ -57,17 +60,17 @@ class Call(Generic[T]):
 
     __slots__ = ()
     kind: ClassVar[str] = "other"
-    """The operation, such as "dequeue". Requests are counted by it."""
+    """Name of the operation, such as "dequeue". Requests are counted by this name."""
     of: ClassVar[str] = "queue"
-    """Kind of `queue` in words, for an error: "queue", "in container"; "" for a call to the
-    account.
+    """Text that precedes the name `queue` in an error, such as "queue" or "in container"; "" for a
+    call to the account.
     """
     of_account: ClassVar[bool] = False
-    """True if a SAS for the one queue or container never permits the call."""
+    """True if a SAS for one queue or container never permits the call."""
     hollow: ClassVar[bool] = False
     """True if a segment of the path may be empty or only dots, as in the name of a blob."""
     needs: ClassVar[str] = READER
-    """Permission that the call needs, in words for an error."""
+    """Permission that the call needs, as text for an error."""
     by_receipt: ClassVar[bool] = False
     """True if the call names a message by a pop receipt. If the receipt is invalid, `refused`
     returns the result.
@@ -83,7 +86,7 @@ class Call(Generic[T]):
 
         @property
         def doing(self) -> str:
-            """The action in words; `of` and the name follow."""
+            """The action as text for errors. `of` and the name follow it."""
 
     def request(self, now: float) -> Request:
         """Return the request for an attempt that begins now. now: seconds since 1970."""

@@ -1,7 +1,8 @@
 """Adaptive concurrency: the limit on concurrent requests, learned from their latency.
 
-More concurrent requests bring more throughput until requests queue in the service, or in this
-process, which uses one core. From then on only latency grows. Time is an argument.
+More concurrent requests increase throughput until requests have to wait in the service, or in this
+process, which uses one core. Beyond this point, only latency grows. This module reads no clock: the
+time is an argument.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from .rate import Rate
 
 MOST_OF_A_QUEUE = 256
 MOST_OF_A_PROCESS = 256
-"""Each request under way has a connection, and libcurl checks all connections on each pass."""
+"""Maximum number of concurrent requests of this process. Each request has a connection, and libcurl
+checks all connections on each pass.
+"""
 
 _MOST_QUEUES = 4_096
-"""At this many queues, queues without a request under way are dropped."""
+"""Number of queues at which the limits of queues without a request under way are dropped."""
 
 _LOOK_AGAIN_S = 0.01
-"""Seconds until the next try while a limit is full. Another thread may end a request."""
+"""Seconds until a waiting call asks again while a limit is full, because a request of another
+thread may end.
+"""
 
 
 class Response(enum.Enum):
@@ -53,16 +58,19 @@ class Limits:
     """The limits of one process for one account. Thread-safe."""
 
     def __init__(self, of_queue: Callable[[QueueRef], QueueLimits] | None = None) -> None:
-        """of_queue: makes the limits of a queue for its first request."""
+        """of_queue: function that makes the limits of a queue before the first request to the
+        queue.
+        """
         self._lock = threading.Lock()
         self._process = Concurrency(MOST_OF_A_PROCESS)
         self._make = of_queue or (lambda _: QueueLimits())
         self._queues: dict[QueueRef, QueueLimits] = {}
 
     def admit(self, queue: QueueRef, turn: Turn, now: float) -> float:
-        """Ask to begin a request.
+        """Ask for permission to begin a request.
 
-        Returns 0 if the request is admitted; it then counts until `ended`.
+        Returns 0 if the request is admitted. An admitted request counts in the limits until `ended`
+        is called.
 
         Otherwise returns the seconds after which to ask again.
         """
@@ -91,10 +99,10 @@ class Limits:
     def answered(
         self, queue: QueueRef, turn: Turn, response: Response, now: float, sent_at: float
     ) -> None:
-        """Note the answer to one attempt of an admitted request."""
+        """Record the answer to one attempt of an admitted request."""
         with self._lock:
             of_queue = self._queues.get(queue)
-            if of_queue is None:  # dropped meanwhile
+            if of_queue is None:  # the queue's limits were dropped in the meantime
                 return
             if response is Response.DONE:
                 of_queue.rate.accepted(now, sent_at)
@@ -107,13 +115,13 @@ class Limits:
                 of_queue.rate.refused(now, sent_at)
 
     def sent_again(self, queue: QueueRef) -> None:
-        """Note that an admitted request is sent once more."""
+        """Record that an admitted request is sent once more."""
         with self._lock:
             if of_queue := self._queues.get(queue):
                 of_queue.rate.taken()
 
     def ended(self, queue: QueueRef, turn: Turn) -> None:
-        """Note that an admitted request ended: no further attempt follows."""
+        """Record that an admitted request ended, so that no further attempt follows."""
         if turn is Turn.IN_TURN:
             with self._lock:
                 self._queues[queue].concurrency.ended()
@@ -122,9 +130,9 @@ class Limits:
     def learned(self, queue: QueueRef) -> tuple[int, int | None] | None:
         """Return a queue's learned limits: concurrent requests, and requests per second or None.
 
-        None per second means no limit. The rate is the mean of this process, because the newest
-        rate may be much higher: a limit of the account leaves more to a queue when other queues are
-        idle. Returns None if no request was admitted.
+        None in place of requests per second means no limit. The rate is the mean over the life of
+        this process. The newest rate may be much higher, because a limit of the account leaves more
+        requests to a queue while other queues are idle. Returns None if no request was admitted.
         """
         with self._lock:
             of_queue = self._queues.get(queue)
@@ -162,14 +170,15 @@ _WAITS_LONG = 3.0
 
 _SHRINK = 0.75
 _HELPS = 0.9
-"""A shrink succeeds if latency falls to 0.9 times its value before. If a shrink fails, the service
-has become slower, and the base latency is learned again.
+"""A shrink of the limit succeeds if latency falls to 0.9 times the latency before the shrink. If
+the shrink fails, the service has become slower, and the base latency is measured again.
 """
 _AGAIN_S = 5.0
 """Seconds for which the limit stays unchanged before another shrink is tried."""
 
 _RELEARNS = 1.5
-"""Largest factor by which one failed shrink, which may be chance, raises the base latency.
+"""Maximum factor by which a first failed shrink raises the base latency, because one failure may be
+chance.
 
 A second failed shrink in a row raises the base latency to the measured one.
 """
@@ -177,7 +186,9 @@ A second failed shrink in a row raises the base latency to the measured one.
 _FEWEST = 16
 _SHORTEST_WINDOW_S = 0.02
 _CALM_WINDOW_S = 0.2
-"""Shortest window after the first steps. A short pause of this process then causes no shrink."""
+"""Minimum length of a window after the first steps, in seconds. It is long enough that a short
+pause of this process causes no shrink.
+"""
 _LONGEST_WINDOW_S = 2.0
 
 
@@ -185,13 +196,14 @@ class Concurrency:
     """A limit on requests under way, for one queue or for one process."""
 
     def __init__(self, most: int) -> None:
-        """most: upper bound of the limit."""
+        """most: maximum of the limit."""
         self._most = float(most)
         self.size = min(_FIRST, self._most)
-        """The limit. Only its whole part counts."""
+        """The limit on requests under way, rounded down when it is applied."""
         self.under_way = 0
-        """Number of requests that have begun and not ended."""
-        self._base = float("inf")  # base latency in seconds: the smallest mean of a window
+        """Number of requests that have begun but not ended."""
+        # base latency in seconds: the smallest mean latency of any window
+        self._base = float("inf")
         self._starting = True
         self._before_shrink: float | None = None  # set while a shrink is being judged
         self._failed_shrinks = 0  # failed shrinks in a row
@@ -206,7 +218,8 @@ class Concurrency:
     def has_room(self) -> bool:
         """True if one more request may begin.
 
-        A False records that the limit is used, so it may grow.
+        If the result is False, this method records that the limit is fully used, so the limit may
+        grow.
         """
         if self.under_way < int(self.size):
             return True
@@ -214,16 +227,16 @@ class Concurrency:
         return False
 
     def begun(self) -> None:
-        """Note that a request began."""
+        """Record that a request began."""
         self.under_way += 1
 
     def ended(self) -> None:
-        """Note that a request ended, with any result."""
+        """Record that a request ended, with any result."""
         self.under_way -= 1
 
     def answered(self, now: float, sent_at: float) -> None:
-        """Note that a request was carried out. The request was sent at `sent_at`."""
-        if sent_at < self._since:  # sent under another limit
+        """Record that the service carried out a request that was sent at `sent_at`."""
+        if sent_at < self._since:  # sent while another limit applied
             return
         self._answers += 1
         self._latencies += now - sent_at
@@ -236,7 +249,7 @@ class Concurrency:
             self._begin_window(now)
 
     def disturbed(self) -> None:
-        """Note that a request was refused or got no answer.
+        """Record that a request was refused or got no answer.
 
         From now on the limit grows by small steps.
         """
@@ -250,7 +263,7 @@ class Concurrency:
         self._was_full = False
 
     def _judge(self, now: float, latency: float) -> None:
-        """Judge a window that ended. latency: its mean."""
+        """Adjust the limit after a window. latency: mean latency of the window."""
         was_shrunk = self._before_shrink is not None
         if self._before_shrink is not None:
             self._learn(self._before_shrink, latency)
@@ -270,7 +283,7 @@ class Concurrency:
             self.size = max(_LEAST, self.size * _SHRINK)
 
     def _learn(self, before: float, latency: float) -> None:
-        """Judge a shrink. The latency changed from `before` to `latency`."""
+        """Decide whether a shrink helped. The latency changed from `before` to `latency`."""
         if latency <= before * _HELPS:
             self._failed_shrinks = 0
             return

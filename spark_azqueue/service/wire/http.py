@@ -1,8 +1,8 @@
 """HTTP over libcurl: many concurrent requests, driven by the thread that waits for them.
 
-This module does not know queues, accounts or retries. libcurl keeps connections open and detects
-stale ones. If a connection breaks before any part of an answer came, libcurl sends the request
-again on a new connection.
+This module has no code for queues, accounts or retries. libcurl keeps connections open and detects
+stale connections. If a connection breaks before any part of an answer arrives, libcurl sends the
+request again on a new connection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Session:
     def __init__(
         self, account: Account, limits: Limits | None = None, plane: Plane = Plane.QUEUES
     ) -> None:
-        """limits: by default, those that all clients of the account in this process share.
+        """limits: limits on requests. By default, all clients of the account in this process share
+        their limits.
 
         plane: the service whose endpoint is the account's `url`.
         """
@@ -46,15 +47,18 @@ class Session:
         self.limits = _limits_of(account) if limits is None else limits
         self.authority = authority_for(account, plane)
         self.throttled = 0
-        """Number of answers so far that said that the service is too busy (503 or 429)."""
+        """Number of answers so far with which the service throttled a request (503 or 429)."""
         self._requests: Counter[str] = Counter()
         self._took = Recorder()
         self._wires: deque[Wire[Any]] = deque()
 
     def wire(self) -> Wire[Any]:
-        """Return connections for one flight: kept ones, or new ones."""
+        """Return connections for one flight (concurrent calls of one thread): kept connections if
+        there are any, else new connections.
+        """
         try:
-            return self._wires.pop()  # most recently used first, so that idle ones can time out
+            # the most recently used first, so that idle connections can time out
+            return self._wires.pop()
         except IndexError:
             return Wire(self.account.url)
 
@@ -63,12 +67,12 @@ class Session:
         self._wires.append(wire)
 
     def note_throttled(self) -> None:
-        """Count an answer that says that the service is too busy."""
-        with _lock:  # held for a moment only
+        """Count an answer with which the service throttled a request."""
+        with _lock:  # a lock that is held only briefly
             self.throttled += 1
 
     def note_request(self, kind: str) -> None:
-        """Count a request that is sent, including a repeat: the service bills every request."""
+        """Count a sent request. Repeats count too, because the service bills every request."""
         with _lock:
             self._requests[kind] += 1
 
@@ -78,12 +82,16 @@ class Session:
             return dict(self._requests)
 
     def note_took(self, kind: str, seconds: float, error: str) -> None:
-        """Count the duration of a request. error: the status or another cause; "" for a success."""
+        """Record the duration of a request. error: the HTTP status or another cause of a failure;
+        "" for a success.
+        """
         with _lock:
             self._took.observe(f"{kind} {error}" if error else kind, (seconds,))
 
     def latencies(self) -> dict[str, Histogram]:
-        """Return the durations of requests so far, by kind, and for failed ones also by error."""
+        """Return the durations of requests so far, by kind. Failed requests are also divided by
+        error.
+        """
         with _lock:
             return self._took.latencies()
 
@@ -98,7 +106,9 @@ _lock = threading.Lock()
 
 
 def _limits_of(account: Account) -> Limits:
-    """Return the limits of this process. A sink's task begins with what earlier tasks learned."""
+    """Return this process's limits for the account. So a sink's task begins with the limits that
+    earlier tasks learned.
+    """
     with _lock:
         return _limits.setdefault(account.url, Limits())
 
@@ -106,15 +116,16 @@ def _limits_of(account: Account) -> Limits:
 Tag = TypeVar("Tag")
 
 MOST_BODY_BYTES = 16 * 2**20
-"""Largest answer of the service.
+"""Maximum size of an answer's body, in bytes.
 
-32 messages of 64 KiB are at most 12 MiB, because XML may write a byte as six (`&quot;`). Their ids,
-receipts and times take less than 2 KiB per message.
+32 messages of 64 KiB take at most 12 MiB, because XML may write one byte as six bytes (`&quot;`).
+The id, receipt and times of a message take less than 2 KiB.
 """
 
 _TIMEOUT_MS = 40_000
 _SILENCE_S = 30
-"""A request that may take longer than `_TIMEOUT_MS` fails if no byte arrives for this many seconds.
+"""Seconds without any received byte after which a request fails, if the request may take longer
+than `_TIMEOUT_MS`.
 """
 
 
@@ -123,7 +134,7 @@ class Wire(Generic[Tag]):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._multi: pycurl.CurlMulti | None = None  # made on first use, because making it can fail
+        self._multi: pycurl.CurlMulti | None = None  # made on first use, because the call can fail
         self._idle: list[_Handle] = []
         self._busy: dict[pycurl.Curl, tuple[_Handle, Tag]] = {}
         self._unsent: list[tuple[Tag, Answer | NoAnswer]] = []
@@ -141,10 +152,11 @@ class Wire(Generic[Tag]):
         limit_s: float | None = None,
         most: int | None = None,
     ) -> None:
-        """Send a request. `ended` returns `tag` with the answer, within `limit_s` seconds.
+        """Send a request. `ended` returns `tag` with the answer, or with NoAnswer after `limit_s`
+        seconds.
 
-        most: bytes of the answer's body. None: MOST_BODY_BYTES, within 40 seconds at most. Raises
-        ServiceError if the environment names a proxy that is not an address.
+        most: maximum size of the answer's body, in bytes. None means MOST_BODY_BYTES, and a limit
+        of 40 seconds. Raises ServiceError if the proxy in the environment is not a valid address.
         """
         try:
             if self._multi is None:
@@ -161,7 +173,7 @@ class Wire(Generic[Tag]):
             self._busy[request.curl] = request, tag
 
     def ended(self, timeout_s: float) -> list[tuple[Tag, Answer | NoAnswer]]:
-        """Return results.
+        """Return the results of ended requests.
 
         Waits up to `timeout_s` seconds, at most one second, for the first result.
 
@@ -219,7 +231,7 @@ class Wire(Generic[Tag]):
         self._multi = None
 
     def abandon(self) -> None:
-        """Abandon the requests under way. The server may or may not act on them."""
+        """Abandon the requests under way. The server may or may not carry out these requests."""
         self._unsent.clear()
         try:
             for curl in list(self._busy):
@@ -237,7 +249,7 @@ class Wire(Generic[Tag]):
 
 
 class _Handle:
-    """A reusable libcurl handle. Options that do not change are set once."""
+    """A libcurl handle that is used for many requests. Options that do not change are set once."""
 
     def __init__(self, url: str) -> None:
         self.curl = curl = new_handle(url)
@@ -247,7 +259,7 @@ class _Handle:
         self._sent_at = 0.0
         self._origin_bytes = len("{0.scheme}://{0.netloc}".format(urlsplit(url)))
         self._headers_bytes = 0
-        self._twice_bytes = 0  # a request with this many bytes was sent twice
+        self._twice_bytes = 0  # with this many sent bytes, the request was sent twice
         self._limit_ms = 0
         curl.setopt(pycurl.USERAGENT, f"spark-azqueue/{__version__}")
         curl.setopt(pycurl.HEADERFUNCTION, incoming.received.extend)
@@ -288,7 +300,7 @@ class _Handle:
             is_long = limit_ms > _TIMEOUT_MS
             curl.setopt(pycurl.LOW_SPEED_LIMIT, int(is_long))
             curl.setopt(pycurl.LOW_SPEED_TIME, _SILENCE_S if is_long else 0)
-        # Without the headers that libcurl adds, which are shorter than the others.
+        # Counts without the headers that libcurl adds, which are shorter than the other headers.
         head = len(method) + len(url) - self._origin_bytes + self._headers_bytes
         self._twice_bytes = 2 * head + len(body or b"")
         self._incoming.clear()
@@ -308,7 +320,8 @@ class _Handle:
 
     def failure(self, number: int, reason: str) -> Answer | NoAnswer:
         if self._incoming.excess and not self._incoming.succeeded:
-            return self.answer()  # an error page of a proxy, for example: its status is enough
+            # for example an error page of a proxy, of which only the status matters
+            return self.answer()
         too_large = self._incoming.too_large
         if len(self._incoming.received) > MOST_HEADER_BYTES:
             too_large = HEADERS_TOO_LARGE

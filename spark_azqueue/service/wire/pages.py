@@ -1,4 +1,4 @@
-"""Lists that come in pages, within one deadline for all pages."""
+"""Reads all pages of a list, within one deadline."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def all_pages(
 ) -> list[T]:
     """Return the entries of all pages of a list. Reading stops once there are more than `most`.
 
-    doing: for the error, such as "list the queues of account 'shop'". page: returns the entries of
-    one page and the marker of the next page ("" after the last). The arguments of `page` are its
-    marker ("" for the first) and the seconds left for all pages. Raises what `page` raises, and
-    ServiceUnavailable if the pages have not ended within `within_s` seconds.
+    doing: the action as text for the error, such as "list the queues of account 'shop'". page:
+    function that reads one page. The arguments of `page` are the marker of the page ("" for the
+    first page) and the seconds left for all pages. `page` returns the entries of the page and the
+    marker of the next page ("" after the last page). Raises the errors of `page`. Raises
+    ServiceUnavailable if reading takes longer than `within_s` seconds.
     """
     ends_at = time.monotonic() + within_s
     found: list[T] = []

@@ -1,9 +1,10 @@
 """The rate limit of one queue, in requests per second, learned from answers with 503.
 
 Without a 503 there is no limit. After a 503, a token bucket limits the requests. The bucket's rate
-falls immediately, then grows along a cubic curve (as in TCP CUBIC): fast towards the rate that was
-refused, slowly near it, then faster. Some refusals do not depend on the rate (a busy partition, a
-proxy): cuts that do not help are undone. Time is an argument.
+falls immediately, and then grows along a cubic curve, as in TCP CUBIC. The growth is fast at first,
+slow near the refused rate, and then faster again. Some refusals do not depend on the rate (a busy
+partition, a proxy). So cuts of the rate that do not reduce refusals are undone. This module reads
+no clock: the time is an argument.
 """
 
 from __future__ import annotations
@@ -12,53 +13,57 @@ _FIRST_CUT = 0.7
 _CUT = 0.92
 """Factor by which a cut multiplies the refused rate."""
 _UNKNOWN = 100.0
-"""Assumed requests per second if the very first answers are 503."""
+"""Requests per second that are assumed if the very first answers are 503."""
 _GROWTH = 0.0125
 """Growth in: rate = refused rate x (1 + growth x (seconds - seconds to get there) ** 3)."""
 _LEAST = 20.0
 """Lowest rate, in requests per second."""
 _FLOOR = 2 * _LEAST
-"""Below this rate, cuts are judged without a comparison of rates."""
+"""Rate below which the effect of cuts is judged without comparing rates."""
 _MOST = 100_000.0
 """Highest rate, in requests per second: more than a process can send."""
 
 _SETTLES_S = 0.25
-"""Seconds after a cut in which refusals count as caused by earlier requests, unless there are many.
+"""Seconds after a cut. Refusals in this time count as answers to requests from before the cut,
+unless there are many refusals.
 """
 _FEW = 3
-"""Fewer refusals than this may be chance, and do not cut the rate."""
+"""Minimum number of refusals that cuts the rate. Fewer refusals may be chance."""
 _MANY = 8
 _LARGE_SHARE = 0.2
-"""Refusals above both this number and this share of answers cut the rate without waiting."""
+"""Number and share of answers. If refusals exceed both, the rate is cut without waiting."""
 _SMALL_SHARE = 0.03
-"""If a larger share is refused, the accepted answers show what the service allows."""
+"""Share of refusals above which the rate of accepted answers shows the service's limit."""
 
 _FRUITLESS = 0.5
-"""Cuts are judged when less than this share of the rate is left.
+"""Share of the original rate. When cuts have left less than this share, their effect is judged.
 
-If refusals are still about as frequent, they do not depend on the rate, and the cuts are undone. A
-model of a queue that answers 2,000 requests/s (tests/support/throttling, 10 ms, 5 % refused at any
-rate) carries out 1,830/s with this rule, and 26/s without it.
+If refusals are about as frequent as before, they do not depend on the rate, and the cuts are
+undone. A simulated queue that refuses 5 % of requests at any rate (2,000 requests/s, 10 ms,
+tests/support/throttling) carries out 1,830/s with this rule, and 26/s without the rule.
 """
 _BELOW = 0.75
 _FEWEST_BELOW = 64
-"""Refusals are judged below this share of the rate before the cuts, over at least this many
-answers.
+"""Share of the rate before the cuts, and a number of answers. The effect of cuts is judged below
+this share, over at least this many answers.
 """
 _HELPS = 0.6
 _HELPS_ALWAYS = 0.006
-"""Cuts have helped if at most this share of the refusals is left, or this share of all answers."""
+"""Two shares: of the earlier refusals, and of all answers. Cuts have helped if the remaining
+refusals are at most one of these shares.
+"""
 _BEYOND = 2.0
-"""Multiple of the expected share of refusals.
+"""Multiple of the expected share of refusals that applies after cuts that did not help.
 
-If cuts did not help, only refusals above it cut the rate.
+Only refusals above this multiple cut the rate again.
 
-Instead of the multiple, the midpoint between the expected share and 1 counts if it is lower.
+If the midpoint between the expected share and 1 is lower than the multiple, the midpoint applies.
 """
 _TRIED_AGAIN_S = 10.0
-"""Seconds after which refusals are no longer expected, and cuts are tried again.
+"""Seconds for which refusals that cuts did not reduce are expected to continue. Afterwards, cuts
+are tried again.
 
-Each time in a row doubles the seconds, up to the longest trust.
+Each time that cuts fail again doubles the seconds, up to a maximum.
 """
 _LONGEST_TRUST_S = 120.0
 
@@ -66,37 +71,40 @@ _PAUSE_S = 0.02
 """Pause after a cut, in seconds, in which the service's burst allowance recovers."""
 _BURST_S = 0.02
 _LEAST_BURST = 4.0
-"""The bucket holds the tokens of `_BURST_S` seconds, and at least this many tokens."""
+"""Minimum capacity of the bucket in tokens. Otherwise, the capacity is the tokens of `_BURST_S`
+seconds.
+"""
 _AHEAD = 8.0
-"""Tokens by which requests with Turn.AHEAD may overdraw the bucket."""
+"""Number of tokens by which requests with Turn.AHEAD may overdraw the bucket."""
 _LONGEST_DEBT_S = 1.0
-"""Repeats may overdraw the bucket by the tokens of at most this many seconds."""
+"""Maximum overdraft of the bucket by repeated requests, as seconds of the rate."""
 _LONGEST_WAIT_S = 1.0
-"""Longest wait before a request asks again, in seconds."""
+"""Maximum time that a request waits before it asks again, in seconds."""
 
 _METER_S = 0.1
 _SHORTEST_S = 0.01
-"""Shortest time for which a rate is computed, in seconds."""
+"""Minimum length of a measurement of the rate, in seconds."""
 _DOUBLES_S = 1.0
 _DOUBLES_FAST_S = 0.25
-"""Seconds in which the rate doubles after the first cut, until the second cut.
+"""Seconds in which the rate doubles between the first cut and the second cut.
 
-The second cut shows the service's limit. The fast value applies if the first cut came too early for
-a measurement.
+The second cut shows the service's limit. The faster value applies if the first cut came too early
+for a measurement of the rate.
 """
 _OVERSHOT = 0.85
-"""Factor by which the second cut estimates the service's limit: the burst allowance raised the
-rate.
+"""Factor for the estimate of the service's limit at the second cut, because the service's burst
+allowance raised the measured rate.
 """
 
 _WANTED_S = 0.05
 _NEAR = 8.0
-"""While requests wait for another limit, the rate stays below this multiple of the accepted rate.
+"""Multiple of the accepted rate below which the rate stays while requests wait for another limit.
 """
 _IDLE_S = 1.0
-"""If no request waited for this many seconds, other clients caused the refusal."""
+"""Seconds. If no request had to wait for this time, a refusal counts as caused by other clients."""
 _WARMS_UP_S = 0.5
-"""Seconds at the start that are not measured: too few requests are under way to use the limit."""
+"""Seconds at the start in which the rate is not measured, because too few requests are under way.
+"""
 _FORGOTTEN_S = 60.0
 """Seconds without a refusal after which the limit is removed."""
 
@@ -106,25 +114,26 @@ class Rate:
 
     def __init__(self) -> None:
         self.per_s: float | None = None
-        """Requests per second; None: no limit."""
+        """Requests per second. None means no limit."""
         self._tokens = 0.0
         self._filled_at = 0.0
         self._refused_rate = 0.0
         self._after_cut = 0.0  # the rate right after the last cut
-        # Seconds of growth since the cut; only time in which the rate was used counts
+        # Seconds of growth since the cut; only time in which the rate was fully used counts
         self._growing_s = 0.0
         self._cut_at = float("-inf")
         self._refused_at = float("-inf")
-        self._wanted_at = float("-inf")  # when demand last exceeded the limit
+        self._wanted_at = float("-inf")  # time at which demand last exceeded the limit
         self._accepted_since_cut = 0
         self._refused_since_cut = 0
         self._accepted_beyond = 0  # accepted answers after the first refusal since the cut
         self._doubles_s: float | None = None  # set from the first cut to the second
-        self._used_s = -_WARMS_UP_S  # seconds for which a limit that the service has shown was used
+        # seconds in which a limit that the service's answers showed was used
+        self._used_s = -_WARMS_UP_S
         self._used = 0  # answers other than 503 in these seconds
         self._meter = _Meter()
-        self._before_cuts = 0.0  # the rate before cuts that are not judged yet
-        # The share of refusals at that time, counted from the first refusal on
+        self._before_cuts = 0.0  # the rate before the cuts whose effect is not judged yet
+        # The share of refusals before these cuts, counted from the first refusal
         self._share_before = 0.0
         self._below = self._refused_below = 0  # answers and refusals at a much lower rate
         self._expected = 0.0  # the share of refusals that no cut prevents
@@ -133,7 +142,7 @@ class Rate:
 
     @property
     def mean_per_s(self) -> float | None:
-        """The mean rate while requests waited; None: no limit."""
+        """The mean rate while requests waited, or None if there is no limit."""
         if self.per_s is None or self._used_s < _METER_S:
             return self.per_s
         return min(self.per_s, self._used / self._used_s)
@@ -148,8 +157,8 @@ class Rate:
         self._cut(now, per_s, per_s)
 
     def wait_s(self, now: float, *, ahead: bool = False) -> float:
-        """Return the seconds until a request may be sent; 0: now. ahead: it precedes waiting
-        requests.
+        """Return the seconds until a request may be sent; 0 means now. ahead: True if the request
+        may precede waiting requests.
         """
         self._fill(now)
         if self.per_s is None:
@@ -161,10 +170,11 @@ class Rate:
         return min(missing / self.per_s, _LONGEST_WAIT_S)
 
     def wanted(self, now: float, *, is_limit: bool = True) -> None:
-        """Note that requests wait, so the accepted answers now measure the service's limit.
+        """Record that requests wait, so the number of accepted answers now measures the service's
+        limit.
 
-        is_limit: this rate makes them wait. Otherwise the rate grows only while it is below a
-        multiple of the accepted rate (`_NEAR`).
+        is_limit: True if the requests wait because of this rate. If False, the rate grows only
+        while it is below a multiple of the accepted rate (`_NEAR`).
         """
         passed = min(max(0.0, now - self._wanted_at), _WANTED_S)
         if is_limit or (self.per_s or 0.0) < _NEAR * self._meter.per_s(now)[0]:
@@ -173,12 +183,12 @@ class Rate:
         self._wanted_at = now
 
     def taken(self) -> None:
-        """Note that a request is sent."""
+        """Record that a request is sent."""
         if self.per_s is not None:
             self._tokens = max(self._tokens - 1.0, self._deepest)
 
     def accepted(self, now: float, sent_at: float) -> None:
-        """Note an answer other than 503."""
+        """Record an answer other than 503."""
         self._meter.count(now)
         self._used += self._is_known and self._used_s > 0
         if sent_at >= self._cut_at:
@@ -187,10 +197,10 @@ class Rate:
             self._below += self._is_below
 
     def refused(self, now: float, sent_at: float) -> None:
-        """Note an answer 503 to a request sent at `sent_at`."""
+        """Record an answer 503 to a request that was sent at `sent_at`."""
         self._refused_at = now
         if sent_at < self._cut_at or now - self._wanted_at > _IDLE_S:
-            return  # sent before the last cut, or other clients caused it
+            return  # the request was sent before the last cut, or other clients caused the refusal
         self._refused_since_cut += 1
         self._below += self._is_below
         self._refused_below += self._is_below
@@ -221,7 +231,7 @@ class Rate:
             sent_within_s = sent_at - self._cut_at - _PAUSE_S
             top = min(top, accepted / max(sent_within_s, _SHORTEST_S))
             rate = top * _CUT
-        elif top < self._refused_rate:  # less than last time: leave room for other processes
+        elif top < self._refused_rate:  # less than at the last cut: leave room for other processes
             top *= (1 + _CUT) / 2
         if self._doubles_s is not None:
             top, rate = min(top, self.per_s * _OVERSHOT), min(rate, self.per_s * _FIRST_CUT)
@@ -236,7 +246,7 @@ class Rate:
 
     @property
     def _deepest(self) -> float:
-        """Lowest value of the tokens when the bucket is overdrawn."""
+        """Return the minimum (negative) number of tokens of an overdrawn bucket."""
         assert self.per_s is not None
         return -self.per_s * _LONGEST_DEBT_S - _AHEAD
 
@@ -244,7 +254,7 @@ class Rate:
     def _are_fruitless(self) -> bool:
         """True if the cuts did not help.
 
-        If they helped, the judgement of later cuts starts over.
+        If the cuts helped, the comparison restarts for later cuts.
         """
         assert self.per_s is not None
         enough = self._below >= _FEWEST_BELOW
@@ -261,7 +271,7 @@ class Rate:
         return enough and self.per_s < max(_FRUITLESS * self._before_cuts, _FLOOR)
 
     def _take_back(self, now: float) -> None:
-        """Undo the last cuts: a share of all requests is refused at any rate."""
+        """Undo the last cuts, because a share of all requests is refused at any rate."""
         self._expected = self._refused_below / self._below
         self._cut(now, self._before_cuts, self._before_cuts)
         self._before_cuts = 0.0
@@ -280,7 +290,7 @@ class Rate:
         self._doubles_s = None
 
     def _fill(self, now: float) -> None:
-        """Add the tokens since the last call, and let the rate grow (or remove the limit)."""
+        """Add the tokens since the last call, and increase the rate or remove the limit."""
         if self.per_s is None:
             self._filled_at = now
             self._tokens, self._used_s, self._used = 0.0, -_WARMS_UP_S, 0
@@ -321,7 +331,9 @@ class _Meter:
         self._now += 1
 
     def per_s(self, now: float) -> tuple[float, float]:
-        """Return answers per second, and the measured seconds, 0 if there is no measurement."""
+        """Return answers per second, and the number of seconds measured, which is 0 if there is no
+        measurement.
+        """
         if now - self._since >= 2 * _METER_S:
             return _UNKNOWN, 0.0
         seconds = self._before_s + now - self._since

@@ -1,7 +1,8 @@
 """Signs and sends many concurrent calls to the queues of one account, for `client.py`.
 
-Each call is retried as its policy allows (`service/retry.py`), while the others continue. If a call
-asked the limits (`concurrency.py`), each answer is reported to them, including 503 and 429.
+Each call is retried as its policy allows (`service/retry.py`), while other calls continue. If a
+call is subject to the limits of `concurrency.py`, every answer is reported to these limits,
+including 503 and 429.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def failure(
 ) -> ServiceError:
     """Make the error for an attempt that was refused or not answered.
 
-    now: seconds since 1970, to read a Retry-After that is a date. request_id: the client's id.
+    now: seconds since 1970, used if Retry-After is a date. request_id: the client's id of the
+    request.
     """
     what = _doing(call, account)
     if isinstance(answer, Answer):
@@ -104,12 +106,12 @@ def broken_connection(call: Call[Any], account: Account) -> ServiceError:
 
 
 def unreadable(call: Call[Any], account: Account, error: Exception) -> ServiceUnavailable:
-    """Make the error for an answer that the call could not parse because of this error."""
+    """Make the error for an answer that the call could not parse. error: the parser's error."""
     return unreadable_answer(_doing(call, account), f"{type(error).__name__}: {shown(error)}")
 
 
 def refuses_credential(answer: Answer) -> bool:
-    """True if the service rejected the credential itself, rather than its permissions."""
+    """True if the service rejected the credential itself, and not only for missing permissions."""
     if answer.status == 401:
         return True
     return answer.status in (400, 403) and (answer.status, _code(answer)) in _REFUSED_PROOFS
@@ -175,11 +177,13 @@ class _Try(Generic[Tag]):
     request_id: str = ""
 
     def left_s(self, now: float) -> float | None:
-        """Return the seconds left for the call, None if it has no limit."""
+        """Return the seconds left for the call, or None if the call has no time limit."""
         return None if self.within_s is None else self.begun_at + self.within_s - now
 
     def limit_s(self, now: float) -> float | None:
-        """Return the seconds for an attempt that begins now; None: only the transport limits it."""
+        """Return the maximum duration, in seconds, of an attempt that begins now. None means that
+        only the transport's limit applies.
+        """
         left_s = self.left_s(now)
         attempt_s = self.retry.attempt_s if self.retry else None
         if left_s is None or attempt_s is None:
@@ -188,7 +192,7 @@ class _Try(Generic[Tag]):
 
 
 class InFlight(Generic[Tag, T]):
-    """Concurrent calls of one thread. The calls progress only while that thread is in `ended`."""
+    """Concurrent calls of one thread. The calls progress only while the thread is in `ended`."""
 
     def __init__(self, session: Session, wire: Wire[_Try[Tag]]) -> None:
         self._session = session
@@ -197,7 +201,7 @@ class InFlight(Generic[Tag, T]):
         self._paused: list[tuple[float, int, _Try[Tag]]] = []
         self._order = itertools.count()
         self._limits = session.limits
-        self._admitted: set[_Try[Tag]] = set()  # calls under way that count in the limits
+        self._admitted: set[_Try[Tag]] = set()  # number of calls under way that count in the limits
         self._ask_again_at: float | None = None  # set if a call was refused
 
     def __len__(self) -> int:
@@ -211,17 +215,18 @@ class InFlight(Generic[Tag, T]):
         retry: RetryPolicy | None = None,
         within_s: float | None = None,
     ) -> None:
-        """Begin a call, to be retried as `retry` says (None: one attempt). Never raises.
+        """Begin a call. Never raises. retry: the retry policy, or None for one attempt.
 
-        tag: returned with the result. within_s: give up after this many seconds without an answer;
-        the call may or may not have taken effect.
+        tag: value that `ended` returns with the result. within_s: seconds after which the call ends
+        without an answer. Such a call may or may not have taken effect.
         """
         self._send(_Try(tag, call, retry, time.monotonic(), within_s))
 
     def try_begin(self, tag: Tag, call: Call[T], retry: RetryPolicy | None = None) -> bool:
         """Begin a call if the limits of its queue allow one more. Never raises.
 
-        Returns False if they do not. `ended` then returns by the time when another try may succeed.
+        Returns False if the limits do not allow one. In that case, `ended` returns no later than
+        the time at which another try may succeed.
         """
         now = time.monotonic()
         wait_s = self._limits.admit(call.queue, call.turn, now)
@@ -236,10 +241,11 @@ class InFlight(Generic[Tag, T]):
         return True
 
     def ended(self, timeout_s: float | None = None) -> list[tuple[Tag, T | Exception]]:
-        """Return results (or errors), each with its tag: at least one, unless `timeout_s` is over.
+        """Return results or errors, each with its tag. Waits for at least one result, at most
+        `timeout_s` seconds.
 
-        timeout_s None: wait without a limit. Returns [] if no call is under way and none waits for
-        the limits.
+        timeout_s: None means no time limit. Returns [] if no call is under way and no call waits
+        for the limits.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if (again_at := self._ask_again_at) is not None:
@@ -367,7 +373,7 @@ class InFlight(Generic[Tag, T]):
         self._limits.answered(call.queue, call.turn, response, now, sent_at)
 
     def _read(self, attempt: _Try[Tag], read: Callable[[], T]) -> None:
-        """Let the call parse its answer. An error in parsing fails only this call."""
+        """Parse the answer of a call. If parsing fails, only this call fails."""
         try:
             result = read()
         except ServiceError as error:
@@ -398,7 +404,7 @@ def carried_out(
 ) -> T:
     """Make one call, and wait for it. Raises ServiceError.
 
-    flight: a new one, for this call alone. The other arguments: see `begin`.
+    flight: a new object that is used only for this call. The other arguments: see `begin`.
     """
     with flight:
         flight.begin(None, call, retry, within_s)
@@ -409,10 +415,12 @@ def carried_out(
 
 
 def _address(account_url: str, call: Call[Any], request: Request) -> str:
-    """Return the request's URL. Raises ServiceError for a name that would change the address."""
+    """Return the request's URL. Raises ServiceError if a name such as ".." would change the
+    address.
+    """
     segments = (call.queue.name, *request.path) if call.of else request.path
     for segment in segments:
-        # Escaping does not help: "." and ".." keep their meaning.
+        # Escaping does not help, because "." and ".." keep their meaning.
         if segment in (".", "..") or not (call.hollow or segment.strip(".")):
             raise ServiceError(
                 f"could not {call.doing} {call.of} '{shown(call.queue.name, 64)}':"
