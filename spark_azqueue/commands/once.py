@@ -124,7 +124,9 @@ class OnceSending:
             self._texts.update(b"%b%d\n%b" % (kind, len(given), given))
 
     def _check_same(self, committed: Committed) -> None:
-        """Raise InvalidOption if the recorded run sent other messages."""
+        """Raise InvalidOption unless the recorded run is known to have sent exactly these
+        messages.
+        """
         if committed.discarded:
             why = (
                 f"with {committed.rows:,} messages, of which `finish --discard` has deleted"

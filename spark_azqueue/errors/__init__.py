@@ -12,8 +12,8 @@
     ├── LogDamaged           an object of the write-ahead log was changed
     │   └── LostSegment      a segment of the write-ahead log does not exist
     ├── TransactionConflict  another process writes the same transactions
-    ├── TransactionUnknown   the transaction log has no record of a previous batch
-    ├── TransactionExpired   messages of a transaction would expire before they are visible
+    ├── TransactionUnknown   the transaction log has no record of an earlier batch or number
+    ├── TransactionExpired   messages of a transaction expire before they are visible
     ├── TooManyPoison        too many messages fail: the sink may be the cause
     ├── FunctionFailed       try_apply: the function fails, but not because of single rows
     ├── RowsLost             split_apply: the stored rows are not the rows of the batch

@@ -209,8 +209,10 @@ class Update(_ByReceipt["tuple[Outcome, Lease | None]"]):
 
 @dataclass(frozen=True, slots=True)
 class Release(_ByReceipt[Outcome]):
-    """Make the message visible, now or later. The receipt is invalid afterwards, even if the call
-    fails.
+    """Make the message visible, now or later.
+
+    A success invalidates the receipt and drops the new receipt. A refusal means that the receipt
+    was already invalid.
     """
 
     delay: Delay = 0
