@@ -82,8 +82,7 @@ def in_containers(spark: SparkSession, rules: Rules) -> Iterator[Listed]:
 def to_announce(
     found: Iterable[Listed], rules: Rules, memory: Memory, window: Window
 ) -> Iterator[Listed]:
-    """Yield the files of a listing for which an event is needed: wanted files that the memory does
-    not know.
+    """Yield the files of a listing that need an event: wanted files that were not read before.
 
     Empty files are left out, because a program may still be writing them, and an event follows. A
     quarantined file is yielded only if it changed later. A file with an unreadable name is yielded

@@ -177,7 +177,7 @@ class Recorder:
     def observe(self, name: str, seconds: Iterable[float]) -> None:
         """Count these values. A negative value, which occurs if clocks differ, counts as 0.
 
-        Once there are twenty names, a new error of a request is counted under `_OTHER` of its kind.
+        After twenty error names, an error with a new name is counted as `_OTHER` of its kind.
         """
         if name not in self._counts:
             kind, _, error = name.partition(" ")

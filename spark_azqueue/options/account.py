@@ -90,7 +90,7 @@ ACCOUNT_OPTIONS = (
         "`package.module:callable`, or `package.module:callable(text)` to call it with this"
         " text (no secret: query plans show it). A function with the annotation `->"
         " AzureSasCredential` (of `azure.core`), whose SAS is used. Called in each process,"
-        " again before the SAS expires and when the service refuses it. See"
+        " and again before the SAS expires and when the service refuses it. See"
         " [permissions.md](permissions.md#a-sas-that-is-renewed).",
     ),
     Option(

@@ -44,8 +44,9 @@ class LogPlace:
 
 
 def log_place(value: str) -> LogPlace:
-    """Parse the option. Raises ValueError with the rules. Raises InvalidOption if a policy forbids
-    the folder.
+    """Parse the option. Raises ValueError that states the rules.
+
+    Raises InvalidOption if a policy forbids the folder.
     """
     scheme, _, rest = value.strip().partition(":")
     if scheme == "blob":
@@ -211,9 +212,9 @@ class ExecutorsConfig:
     slots: int | None = option(
         "executorSlots",
         parsers.or_auto(parsers.whole_number(1, 1_000)),
-        "With `leaseOn=executors`: the most tasks of a micro-batch. Each queue belongs to one"
-        " task. `auto`: as many as run at the same time. Set it to the query's number of cores,"
-        " if you know it.",
+        "With `leaseOn=executors`: the maximum number of tasks of a micro-batch. Each queue belongs"
+        " to one task. `auto`: the number of tasks that run at the same time. If you know the"
+        " query's number of cores, set it to that.",
         shown="auto",
     )
     max_bytes: int | None = None

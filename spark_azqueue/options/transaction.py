@@ -29,7 +29,7 @@ its expiry.
 
 
 def app_id(value: str) -> str:
-    """Parse the option. Raises ValueError with the rules."""
+    """Parse the option. Raises ValueError that states the rules."""
     if not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
         raise ValueError(f"1 to {_LONGEST_ID} printable characters")
     return value

@@ -166,7 +166,7 @@ class EngineCalls:
         return again, wanted, before
 
     def _answer_from(self, start: OffsetJson) -> OffsetJson | None:
-        """Return the offset that this run returned for this start before, or None."""
+        """Return the offset that this run has already returned for this start offset, or None."""
         plain = _plain(start)
         return next((each.offset for each in self._open.values() if each.start == plain), None)
 

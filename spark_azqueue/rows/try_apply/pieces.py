@@ -110,7 +110,7 @@ class StreamTask:
 class EarlierTasks:
     """Failures of the tasks of streams that ran in this Python process. Spark reuses the process.
 
-    If a task runs again, no row counts twice, because the task starts without earlier failures.
+    A retried task starts with no failures, so no row is counted twice.
     """
 
     _newest: dict[tuple[str, str], tuple[str, frozenset[int], Failures]] = field(

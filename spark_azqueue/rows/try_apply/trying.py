@@ -186,7 +186,7 @@ def split_apply(
 ) -> SplitRows:
     """Call a function once on a batch of `foreachBatch`; write good and failed rows separately.
 
-    Two writes of a result of `try_apply` would call the function twice per row, and a row that
+    If a result of `try_apply` is written twice, the function is called twice per row. A row that
     fails only once may be in neither write. So the results are stored first (`localCheckpoint`). If
     stored results are lost, a write fails.
 

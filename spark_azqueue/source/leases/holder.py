@@ -191,7 +191,7 @@ class LeaseHolder:
     def settle_restored(
         self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
     ) -> frozenset[Lease]:
-        """Delete a batch of an earlier run with only these receipts. Return the deleted leases.
+        """Delete the messages of an earlier run's batch by these receipts alone. Return the deleted leases.
 
         blobs: name of the blob with the body, for each message that has such a blob.
 
