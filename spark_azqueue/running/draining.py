@@ -89,7 +89,8 @@ def drain(
 
     Does not wait for messages that arrive after the call. Reads messages that are leased or delayed
     at the call if they become visible within one lease. With deleteOnCommit=false, a message is
-    done when it is delivered in a committed batch; to wait for leased or delayed messages, set `hidden`.
+    done when it is delivered in a committed batch. To wait for leased or delayed messages then, set
+    `hidden`.
 
     Returns when everything is read, the query fails too often, no further run helps, or `within` is
     over; see `reason`. Raises the errors of the first `start` and of the first read of the queues'

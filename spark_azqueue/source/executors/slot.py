@@ -12,8 +12,8 @@
 4. Put a segment of the messages that have rows. If another attempt has put a segment before:
    release the leased messages, and use the segment of the other attempt.
 5. If the deletes are not answered yet and the plan is cleaned: fail.
-6. Delete the messages by the receipts in the segment, except those whose deletes are answered. Store the
-   pending deletes.
+6. Delete the messages by the receipts in the segment, except those whose deletes are answered.
+   Store the pending deletes.
 7. Deliver the rows.
 
 A task may be killed after each step, or may pause and resume after its plan is over. Two tasks of a
