@@ -191,7 +191,9 @@ class LeaseHolder:
     def settle_restored(
         self, leases: Sequence[Lease], blobs: Mapping[Lease, str]
     ) -> frozenset[Lease]:
-        """Delete the messages of an earlier run's batch by these receipts alone. Return the deleted leases.
+        """Delete the messages of an earlier run's batch by these receipts alone.
+
+        Returns the deleted leases.
 
         blobs: name of the blob with the body, for each message that has such a blob.
 
