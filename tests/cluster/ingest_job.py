@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -24,14 +25,14 @@ for name, value in json.loads(os.environ["CONF"]).items():
 spark = builder.getOrCreate()
 
 
-def parsed(row: object) -> dict[str, int]:
-    """The number of a body such as `m7`; raises for all others."""
+def parsed(messages: pd.DataFrame) -> pd.DataFrame:
+    """The numbers of bodies such as `m7`; raises for all others."""
     context = TaskContext.get()
     assert context
     (folder / f"holding-{context.partitionId()}-{context.attemptNumber()}").touch()
     while (folder / "hold").exists():
         time.sleep(0.05)
-    return {"number": int(row.body.removeprefix("m"))}  # type: ignore[attr-defined]
+    return pd.DataFrame({"number": [int(body.removeprefix("m")) for body in messages["body"]]})
 
 
 job = IngestJob(
