@@ -207,7 +207,7 @@ def test_send_does_what_the_options_of_the_sink_say(shop, tmp_path, capsys):
     assert shop.visible(QUEUE) == 0
     assert main([*arguments, "--txn-app-id", "another", "--delay", "0"]) == 0
     assert shop.visible(QUEUE) == 3, "a flag comes first, and another sender has its own numbers"
-    shop.clock.advance(3_600)
+    shop.clock.advance(3_602)  # the service rounds a delay up to whole seconds
     assert shop.visible(QUEUE) == 6
     shop.clock.advance(3 * 86_400 - 3_600)
     assert texts(shop, QUEUE) == [], "two days, and the one more of a transaction"

@@ -534,7 +534,7 @@ def test_a_number_that_is_taken_sends_nothing_and_says_so(shop, tmp_path, capsys
     status, told = run_with("ef", 8, "--json")
     counts = json.loads(told.out)
     assert (status, counts["done"], counts["recorded_before"]) == (0, 0, True)
-    for text, number, said in (("c", 8, "take a higher number"), ("cd", 6, "take a number above")):
+    for text, number, said in (("c", 8, "take a higher number"), ("cd", 6, "use a number above")):
         status, told = run_with(text, number)
         assert (status, said in told.err, "Repeat" in told.out) == (1, True, False)
         assert "0 of " in told.out

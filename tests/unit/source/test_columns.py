@@ -122,7 +122,7 @@ def test_extra_columns_may_be_left_out():
         ),
         ((("body", "string"), ("time_to_live", "double")), "'time_to_live' is double"),
         ((("body", "string"), ("queue", "binary")), "'queue' is binary; the sink takes string"),
-        ((("body", "string"), ("body", "string")), "'body' is there twice"),
+        ((("body", "string"), ("body", "string")), "'body' occurs twice"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused_by_name(columns, says):
