@@ -219,7 +219,7 @@ def test_the_store_does_not_answer_and_the_segments_wait_in_their_order(caplog: 
     spark.store.get = get  # type: ignore[method-assign]
     send(service, blobs, 5)
     drain(spark)
-    assert "segment 3 stays for now" in caplog.text
+    assert "segment 3 is kept for now" in caplog.text
     assert f"seg/{3:012d}" in spark.store.objects
     assert f"seg/{4:012d}" in spark.store.objects, "it tells that the one before was a batch"
     assert kept(spark) <= blobs.names
