@@ -125,8 +125,8 @@ test: need-java $(VENV_READY) ## check, and each promise once on real Spark and 
 	@$(CHECK_LANES) environments $(CHECKS)
 	@CORE=1 $(LANES) test-kills test-engine test-cluster smoke-4.0 test-contract test-connect test-recorded
 
-# No test runs twice: it takes all of what `test` takes a part of. A lane that is free goes on with the next suite;
-# when the first one that needs an environment begins, those are there.
+# No test runs twice: it takes all of what `test` takes a part of. The environments come first: five suites without
+# Spark follow them, so they are ready when the first suite that needs one begins.
 test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (50 minutes)
 	@ALL=1 $(CHECK_LANES) environments-all $(CHECKS) test-engine test-kills test-cluster engine-4.0 engine-4.1 test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 smoke-4.1 test-connect test-recorded
 	@$(MAKE) --no-print-directory coverage

@@ -23,6 +23,8 @@ from pyspark.sql import SparkSession
 from spark_azqueue import IngestJob, drain
 
 _SCHEMA = "n BIGINT"
+_SIZE = 1000
+"""Bytes of a body."""
 
 
 def by_job(session: SparkSession, options: dict[str, str], place: Path) -> None:
@@ -72,7 +74,7 @@ def _round(
     session: SparkSession, server: Server, name: str, place: Path, messages: int
 ) -> dict[str, Any]:
     queue = f"{name}-{place.name}"
-    server.fill(queue, messages)
+    server.fill(queue, messages, _SIZE)
     options = {"secret.connectionString": server.connection_string, "queue": queue}
     cost = Cost(server)
     WAYS[name](session, options, place)
@@ -80,7 +82,7 @@ def _round(
     rows = session.read.parquet(str(place / "table")).count()
     assert rows == messages, f"{rows} rows of {messages} messages"
     assert server.left(queue) == 0
-    saw["messages"] = messages
+    saw["messages"], saw["size"] = messages, _SIZE
     saw["batches"] = len([*(place / "job").glob("checkpoint/commits/[0-9]*")])
     saw["files"] = len([*(place / "table").glob("*.parquet")])
     server.drop(queue)

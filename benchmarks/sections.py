@@ -96,16 +96,10 @@ def large_sink(lab: Lab) -> Saw:
 
 def ingest(lab: Lab) -> Saw:
     """A queue into Parquet: `IngestJob` beside the job by hand, in turns."""
-    kept = []
-    with lab.contenders("ingest.py", "by-hand", "ingest-job") as (_, made):
+    with lab.contenders("ingest.py", "by-hand", "ingest-job") as (server, made):
         for contender in made:
             contender.round(messages=20_000)  # for as long the JVM gets faster
-        for number in range(lab.rounds):
-            for contender in made:
-                saw = {"name": contender.name, "size": 1000, **contender.round(messages=60_000)}
-                kept.append(saw)
-                lab.tell(f"round {number + 1}", saw)
-    return {"rounds": kept}
+        return {"rounds": lab.turns(server, made, lambda *_: {"messages": 60_000}, (0.0,))}
 
 
 def clients(lab: Lab) -> Saw:

@@ -1,7 +1,6 @@
 """An IngestJob on a cluster, that takes what is in a queue and ends.
 
-`ingest_job.py <folder> <queue>`; the master is in MASTER, the connection string in TEXT, more
-settings of Spark in CONF, as JSON. Each task waits while the file `hold` is in the folder.
+`ingest_job.py <folder> <queue> hold`; MASTER, TEXT, CONF and the file `hold` as in `job.py`.
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ import time
 from pathlib import Path
 
 import pandas as pd
+from asked_session import session
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
 from spark_azqueue import IngestJob
 
 folder, queue = Path(sys.argv[1]), sys.argv[2]
-builder = SparkSession.builder.master(os.environ["MASTER"])
-for name, value in json.loads(os.environ["CONF"]).items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = session()
 
 
 def parsed(messages: pd.DataFrame) -> pd.DataFrame:

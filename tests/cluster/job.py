@@ -18,18 +18,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from asked_session import session
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 folder, queue, trouble = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 THE_ONE = "m7"
 PLANTED = os.environ["PLANTED"]
 print(f"driver {PLANTED}", file=sys.stderr)
-builder = SparkSession.builder.master(os.environ["MASTER"])
-for name, value in json.loads(os.environ["CONF"]).items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = session()
 spark.sparkContext.setLogLevel("INFO")
 spark.sparkContext.setJobDescription(PLANTED)
 

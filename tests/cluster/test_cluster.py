@@ -17,6 +17,7 @@ from standalone import Cluster
 from spark_azqueue.testing import FakeQueueService, Fault
 
 JOB = Path(__file__).with_name("job.py")
+INGEST = Path(__file__).with_name("ingest_job.py")
 SENT = 2000
 
 
@@ -37,11 +38,13 @@ class Job:
         self.logged = event_log(self.folder / "events")
         self.planted = f"planted-{self.queue}"
 
-    def start(self, trouble: str, settings: dict[str, str], **more: str) -> Program:
+    def start(
+        self, trouble: str, settings: dict[str, str], script: Path = JOB, **more: str
+    ) -> Program:
         return self.programs.start(
             self.cluster,
             self.python,
-            *(JOB, self.folder, self.queue, trouble),
+            *(script, self.folder, self.queue, trouble),
             conf=self.logged | settings,
             TEXT=self.fake.connection_string,
             PLANTED=self.planted,
@@ -86,13 +89,11 @@ def end_executor(cluster: Cluster) -> None:
     kill(executors)
 
 
-@pytest.mark.parametrize("end", [end_worker, end_executor])
-def test_a_kill_in_the_middle_of_a_batch_costs_no_row(
-    job: Job, end: Callable[[Cluster], None]
-) -> None:
+def killed_in_a_batch(job: Job, end: Callable[[Cluster], None], script: Path = JOB) -> Program:
+    """Start the script, end a part of the cluster while two tasks wait, and let them go on."""
     hold = job.folder / "hold"
     hold.touch()
-    program = job.start("hold", {})
+    program = job.start("hold", {}, script)
 
     def holding() -> bool:
         assert program.process.poll() is None, program.said()[-5000:]
@@ -101,9 +102,32 @@ def test_a_kill_in_the_middle_of_a_batch_costs_no_row(
     wait_for(holding, "a task on each worker")
     end(job.cluster)
     hold.unlink()
+    return program
 
-    job.each_row_once(program)
+
+@pytest.mark.parametrize("end", [end_worker, end_executor])
+def test_a_kill_in_the_middle_of_a_batch_costs_no_row(
+    job: Job, end: Callable[[Cluster], None]
+) -> None:
+    job.each_row_once(killed_in_a_batch(job, end))
     assert list(job.folder.glob("holding-*-1")), "no task ran again"
+
+
+def test_an_executor_that_an_ingest_job_loses_costs_no_row_and_doubles_none(job: Job) -> None:
+    bad = [f"broken {number}" for number in range(20)]
+    job.fake.put_many(job.queue, bad)
+
+    program = killed_in_a_batch(job, end_executor, INGEST)
+
+    assert program.result() == {
+        "finished": True,
+        "rows": SENT + len(bad),
+        "ids": SENT + len(bad),
+        "numbers": SENT,
+        "bad": sorted(bad),
+    }
+    assert list(job.folder.glob("holding-*-1")), "no task ran again"
+    assert job.fake.count(job.queue) == 0
 
 
 OFTEN = {

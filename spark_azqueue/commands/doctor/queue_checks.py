@@ -178,21 +178,27 @@ def judge_encoding(
     if not messages:
         return Finding(None, f"queue '{queue}': no visible message to check")
     subject = f"queue '{queue}': the first {len(messages)} visible messages"
-    reasons = [reason for message in messages if (reason := _unfit(message, encoding, kind))]
-    encoded = sum(looks_like_base64(message.text, BodyType.BINARY) for message in messages)
-    if reasons:
-        advice = f"{reasons[0]}. onUndecodable says what becomes of such messages"
-        if encoding is Encoding.BASE64 and encoded == len(messages) - len(reasons):
-            better = "auto decodes what is base64" if encoded else "none fits all of them"
-            advice = f"{reasons[0]}. messageEncoding={better}"
+    unfit = [
+        (message, reason) for message in messages if (reason := _unfit(message, encoding, kind))
+    ]
+    if unfit:
+        advice = "onUndecodable says what becomes of such messages"
+        is_base64 = any(looks_like_base64(each.text, BodyType.BINARY) for each, _ in unfit)
+        if encoding is Encoding.BASE64 and not is_base64:
+            all_are = len(unfit) == len(messages)
+            better = "none fits all of them" if all_are else "auto decodes what is base64"
+            advice = f"messageEncoding={better}"
         return Finding(
-            False, f"{subject}: {len(reasons)} do not fit messageEncoding={encoding.value}", advice
+            False,
+            f"{subject}: {len(unfit)} do not fit messageEncoding={encoding.value}",
+            f"{unfit[0][1]}. {advice}",
         )
-    texts = sum(_looks_encoded(message.text) for message in messages)
-    if encoding is Encoding.NONE and texts == len(messages):
+    is_plain = encoding is Encoding.NONE
+    texts = sum(_looks_encoded(message.text) for message in messages) if is_plain else 0
+    if texts == len(messages):
         advice = "set messageEncoding=base64, unless your own code decodes them"
         return Finding(None, f"{subject} look like base64", advice)
-    if encoding is Encoding.NONE and texts:
+    if texts:
         advice = "messageEncoding=auto decodes those, unless your own code does"
         return Finding(None, f"{subject}: {texts} look like base64", advice)
     return Finding(True, f"{subject} fit messageEncoding={encoding.value}")
