@@ -402,11 +402,11 @@ def test_a_number_whose_record_was_lost_is_not_written_a_second_time(
 
     for number in (2, 3):
         with pytest.raises(
-            TransactionUnknown, match=r"number 3 was recorded .* its record is gone"
+            TransactionUnknown, match=r"number 3 was recorded .* its record is missing"
         ):
             write(number, run)
     assert not twice(service)
     with caplog.at_level("WARNING"):
         write(3, run, failOnDataLoss="false")
-    assert "its record is gone" in caplog.text
+    assert "its record is missing" in caplog.text
     assert twice(service), "as the option says"
