@@ -276,11 +276,13 @@ def columns(saw: Saw) -> str:
 
 def ingest(saw: Saw) -> str:
     head = ("bytes of a body", "", "by hand", "`IngestJob`", "ratio, median of rounds")
-    files: dict[str, Callable[[Saw], float]] = {
+    figures: dict[str, Callable[[Saw], float]] = {
+        "messages/s": rate,
+        "CPU ms/message": cpu_ms,
         "batches": lambda each: float(each["batches"]),
         "files a batch": lambda each: each["files"] / each["batches"],
     }
-    return table(head, _pairs(saw, "by-hand", "ingest-job", _COSTS | files))
+    return table(head, _pairs(saw, "by-hand", "ingest-job", figures))
 
 
 def sockets(saw: Saw) -> str:
