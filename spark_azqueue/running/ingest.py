@@ -22,7 +22,7 @@ from spark_azqueue.options.parse import account_options, as_texts, source_config
 from spark_azqueue.options.source_config import SourceConfig
 
 from .draining import check_times, drained
-from .ingest_places import Folders, look, read_checkpoint
+from .ingest_places import Folders, Place, read_checkpoint
 from .ingest_rows import TableRows, check_limit, columns_of, observed, parsed_schema
 from .ingest_rules import (
     FILL,
@@ -246,9 +246,10 @@ class _Call:
         known = read_checkpoint(folders, f"{self._folder}/checkpoint")
         names = self._config.selection.parts
         into = folders.qualified(job.into) if is_path(job.into) else job.into
-        record = Record(self._config.account.name, names, self._folder, into, job.format)
-        found = look(self._spark, folders, job.into, job.format, known.query)
-        is_new = _is_new(folders, f"{self._folder}/{RECORD}", record, known)
+        record = Record(self._config.account.name, names, into, job.format)
+        is_new = self._is_new(folders, record, known)
+        place = Place(self._spark, folders, job.into, job.format, self._folder)
+        found = place.look(known.query)
         if found.newest is None:
             log.warning("the history of %s no longer shows the batches of this job", job.into)
         else:
@@ -256,6 +257,24 @@ class _Call:
         check_columns(job.into, found.columns, columns_of(table))
         if is_new:
             folders.write(f"{self._folder}/{RECORD}", record.to_bytes(), over=True)
+        if not found.is_owned:
+            place.claim(table)
+
+    def _is_new(self, folders: Folders, record: Record, known: Checkpoint) -> bool:
+        """Return whether the folder has no record. Raises CheckpointMismatch if the folder belongs
+        to another job."""
+        path = f"{self._folder}/{RECORD}"
+        data = folders.read(path, RECORD_AT_MOST)
+        if data is None:
+            return True
+        try:
+            before = Record.read(data, path)
+        except CheckpointMismatch:
+            if known.planned < 0:  # a start was killed while it wrote the record
+                return True
+            raise
+        before.check(self._folder, record)
+        return False
 
     # ── while it runs ──
 
@@ -303,19 +322,3 @@ def _options_of(
     options |= log_options(folder, account, lower) | texts
     (config,) = source_configs(options)
     return options, config
-
-
-def _is_new(folders: Folders, path: str, record: Record, known: Checkpoint) -> bool:
-    """Return whether the folder has no record. Raises CheckpointMismatch if the folder belongs to
-    another job."""
-    data = folders.read(path, RECORD_AT_MOST)
-    if data is None:
-        return True
-    try:
-        before = Record.read(data, path)
-    except CheckpointMismatch:
-        if known.planned < 0:  # a start was killed while it wrote the record
-            return True
-        raise
-    before.check(record)
-    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,10 +19,19 @@ from spark_azqueue.commands.doctor.output_checks import (
 from spark_azqueue.errors import InvalidOption
 from spark_azqueue.files.hadoop import configuration, file_systems, is_missing, is_sparks
 
-from .ingest_rules import Columns, is_path
+from .ingest_rules import (
+    NOTE,
+    PROPERTY,
+    RECORD_AT_MOST,
+    Columns,
+    check_owner,
+    is_path,
+    note_of,
+    owner_in,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _TAIL = 256 * 2**10
 """Number of bytes that are read at the end of a list of the file sink."""
@@ -108,20 +117,68 @@ class Output:
     """State of the output.
 
     newest: newest batch of this job in the output; -1 if there is none, None if unknown. columns:
-    columns of the table; empty if the table is new, or if no file shows its columns.
+    columns of the table; empty if the table is new, or if no file shows its columns. is_owned: the
+    output names the job's folder.
     """
 
     newest: int | None = -1
     columns: Columns = ()
+    is_owned: bool = False
 
 
-def look(spark: SparkSession, folders: Folders, into: str, format: str, query: str) -> Output:
-    """Read the state of a job's output. query: the query's id. Raises InvalidOption if the job
-    cannot write to this output."""
-    if format == "delta":
-        return _delta(spark, folders, into, query)
-    path = into if is_path(into) else _location(spark, into)
-    return Output() if path is None else _files(spark, folders, path)
+@dataclass(frozen=True)
+class Place:
+    """Where a job writes. folder: the job's folder."""
+
+    spark: SparkSession
+    folders: Folders
+    into: str
+    format: str
+    folder: str
+
+    def look(self, query: str) -> Output:
+        """Read the state of the output. query: id of the job's query; "" for a new checkpoint.
+
+        Raises InvalidOption if the job cannot write to this output, and CheckpointMismatch if
+        another job does.
+        """
+        if self.format == "delta":
+            return _delta(self, query)
+        path = self.into if is_path(self.into) else _location(self.spark, self.into)
+        if path is None:
+            return Output()
+        is_owned = bool(_owner_of_files(self, path))
+        return replace(_files(self.spark, self.folders, path), is_owned=is_owned)
+
+    def claim(self, table: DataFrame) -> None:
+        """Name the job's folder in the output, so that every other job is refused.
+
+        table: rows of the job, whose columns a new table gets. Raises CheckpointMismatch if another
+        job was faster.
+        """
+        if self.format == "delta":
+            _claim_delta(self, table)
+            return
+        if not is_path(self.into) and not self.spark.catalog.tableExists(self.into):
+            self.spark.catalog.createTable(self.into, source=self.format, schema=table.schema)
+        path = self.into if is_path(self.into) else str(_location(self.spark, self.into))
+        note = f"{path}/{NOTE}"
+        is_half = self.folders.read(note, RECORD_AT_MOST) == b""  # its writer was killed
+        try:
+            self.folders.write(note, note_of(self.folder), over=is_half)
+        except Exception:
+            if not _owner_of_files(self, path):
+                raise
+        _owner_of_files(self, path)
+
+
+def _owner_of_files(place: Place, path: str) -> str:
+    """Return the job's folder if the note names it, "" without a note; else raise
+    CheckpointMismatch."""
+    note = f"{path}/{NOTE}"
+    owner = owner_in(place.folders.read(note, RECORD_AT_MOST) or b"", note)
+    check_owner(place.into, owner, place.folder, f"delete {note}")
+    return owner
 
 
 def _files(spark: SparkSession, folders: Folders, path: str) -> Output:
@@ -162,20 +219,55 @@ def _files_in(data: bytes) -> Iterator[str]:
             continue
 
 
-def _delta(spark: SparkSession, folders: Folders, into: str, query: str) -> Output:
+def _name(into: str) -> str:
+    """Return a Delta table's name in SQL."""
+    return "delta.`" + into.replace("`", "``") + "`" if is_path(into) else into
+
+
+def _owner_of_delta(place: Place) -> str:
+    """Return the job's folder if the table names it, "" if it names none; else raise
+    CheckpointMismatch."""
+    table = _name(place.into)
+    (row,) = place.spark.sql(f"DESCRIBE DETAIL {table}").select("properties").collect()
+    owner = str((row.properties or {}).get(PROPERTY, ""))
+    remedy = f"run ALTER TABLE {table} UNSET TBLPROPERTIES ('{PROPERTY}')"
+    check_owner(place.into, owner, place.folder, remedy)
+    return owner
+
+
+def _claim_delta(place: Place, table: DataFrame) -> None:
+    """Make a new table, and set its property."""
+    spark, into = place.spark, place.into
+    if not is_path(into):
+        if not spark.catalog.tableExists(into):
+            spark.catalog.createTable(into, source="delta", schema=table.schema)
+    elif not place.folders.names(f"{into}/{_DELTA}"):
+        empty = spark.createDataFrame([], table.schema)
+        empty.write.format("delta").mode("append").save(into)
+    folder = place.folder.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"ALTER TABLE {_name(into)} SET TBLPROPERTIES ('{PROPERTY}' = '{folder}')")
+    _owner_of_delta(place)
+
+
+def _delta(place: Place, query: str) -> Output:
     """Return the state of a Delta table, read from its history. Each commit contains the query and
-    the batch."""
+    the batch.
+
+    If the table names the job's folder, and the checkpoint is new, the batches are an earlier
+    checkpoint's.
+    """
+    spark, into, table = place.spark, place.into, _name(place.into)
     if is_path(into):
-        if not folders.names(f"{into}/{_DELTA}"):
+        if not place.folders.names(f"{into}/{_DELTA}"):
             return Output()
-        table = f"delta.`{into}`"
         fields = spark.read.format("delta").load(into).schema.fields
     else:
         if not spark.catalog.tableExists(into):
             return Output()
-        table, fields = into, spark.table(into).schema.fields
+        fields = spark.table(into).schema.fields
     columns = [(each.name, each.dataType.simpleString()) for each in fields]
-    if not query:
+    is_owned = bool(_owner_of_delta(place))
+    if not query and not is_owned:
         return Output(-1, columns)
     for most in _COMMITS:
         commits = spark.sql(f"DESCRIBE HISTORY {table} LIMIT {most}")
@@ -183,14 +275,14 @@ def _delta(spark: SparkSession, folders: Folders, into: str, query: str) -> Outp
         batches = [
             int(row.operationParameters["epochId"])
             for row in rows
-            if (row.operationParameters or {}).get("queryId") == query
+            if (of := (row.operationParameters or {}).get("queryId")) and of == (query or of)
         ]
         if batches:
-            return Output(max(batches), columns)
+            return Output(max(batches), columns, is_owned)
         if len(rows) < most:
             break
     is_whole = bool(rows) and rows[-1].version == 0
-    return Output(-1 if is_whole else None, columns)
+    return Output(-1 if is_whole else None, columns, is_owned)
 
 
 def _location(spark: SparkSession, table: str) -> str | None:

@@ -33,7 +33,13 @@ RECORD = "ingest.json"
 """Name of the file in a job's folder that identifies the job."""
 
 RECORD_AT_MOST = 64 * 2**10
-"""Maximum bytes of the record."""
+"""Maximum bytes of the record, and of an output's note."""
+
+NOTE = "_azqueue_ingest"
+"""Name of the file in an output of files that names the folder of its job."""
+
+PROPERTY = "azqueue.ingest.folder"
+"""Property of a Delta table with the same content as the note of an output of files."""
 
 FORMATS = ("parquet", "delta")
 
@@ -153,7 +159,6 @@ class Record:
 
     account: str
     queues: tuple[str, ...]
-    folder: str
     into: str
     format: str
 
@@ -166,7 +171,7 @@ class Record:
         """Parse a record. Raises CheckpointMismatch for a record that this release cannot read."""
         try:
             found: Any = json.loads(data)
-            texts = {name: str(found[name]) for name in ("account", "folder", "into", "format")}
+            texts = {name: str(found[name]) for name in ("account", "into", "format")}
             if found["version"] == 1:
                 return cls(queues=tuple(map(str, found["queues"])), **texts)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -177,7 +182,7 @@ class Record:
             " upgrade"
         )
 
-    def check(self, now: Record) -> None:
+    def check(self, folder: str, now: Record) -> None:
         """Raise CheckpointMismatch unless a job may continue in the folder with this record."""
         for what, before, given in (
             ("account", self.account, now.account),
@@ -186,21 +191,53 @@ class Record:
         ):
             if before != given:
                 raise _mismatch(
-                    f"the folder {now.folder} belongs to a job of the {what} '{shown(before)}', and"
+                    f"the folder {folder} belongs to a job of the {what} '{shown(before)}', and"
                     f" this one names '{shown(given)}': checkpoint, log and output belong together."
                     " Name what the folder belongs to, or take a new folder"
                 )
         if missing := [name for name in self.queues if name not in now.queues]:
             raise _mismatch(
-                f"the folder {now.folder} belongs to a job of the queue '{missing[0]}', which this"
+                f"the folder {folder} belongs to a job of the queue '{missing[0]}', which this"
                 " one does not name: add it to 'queue', or take a new folder"
             )
-        if self.folder != now.folder:
-            raise _mismatch(
-                f"the folder {now.folder} was copied from {shown(self.folder)}: two jobs with one"
-                " past skip each other's rows. Start the job there; or take a new folder, and a new"
-                f" output. If it was moved, and no job uses it there, delete {RECORD} in it"
-            )
+
+
+def note_of(folder: str) -> bytes:
+    """Return the content of an output's note. folder: folder of the job that writes into it."""
+    return json.dumps({"version": 1, "folder": folder}, indent=1).encode() + b"\n"
+
+
+def owner_in(note: bytes, where: str) -> str:
+    """Return the folder that a note names; "" for an empty note, whose writer was killed.
+
+    Raises CheckpointMismatch for a note that this release cannot read.
+    """
+    if not note:
+        return ""
+    try:
+        found: Any = json.loads(note)
+        if found["version"] == 1 and isinstance(found["folder"], str):
+            return found["folder"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise _mismatch(
+        f"{where} is not as this release writes it, so the job that writes here is not known. If"
+        " it is this one, and no other, delete that file; else take a new output, or upgrade"
+    )
+
+
+def check_owner(into: str, owner: str, folder: str, remedy: str) -> None:
+    """Raise CheckpointMismatch if the output belongs to the job of another folder.
+
+    owner: folder that the output names; "" for none. remedy: what removes the output's note.
+    """
+    if owner and owner != folder:
+        raise _mismatch(
+            f"the output {into} belongs to the job in {shown(owner)}, and this one is in {folder}:"
+            " of two jobs with one output, Spark skips rows, and their messages are deleted. Start"
+            " the job in its folder; or take a new output. If the folder was moved here, and no"
+            f" job runs there, {remedy}"
+        )
 
 
 def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> None:
@@ -212,8 +249,8 @@ def check_batches(into: str, folder: str, known: Checkpoint, newest: int) -> Non
         has = f"ends at batch {known.planned}" if known.planned >= 0 else "is new"
         raise _mismatch(
             f"the output {into} has batches up to {newest}, and the checkpoint in {folder} {has}:"
-            f" rows of batches {known.planned + 1} to {newest} would be skipped, and their messages"
-            f" deleted. Put back the newest state of the folder; or, if only its checkpoint is"
+            f" rows of batches {known.planned + 1} to {newest} would be lost, or written twice. Put"
+            f" back the newest state of the folder; or, if only its checkpoint is"
             " older, roll the output back, too (docs/exactly-once.md); or begin anew with a new"
             " folder and a new output"
         )

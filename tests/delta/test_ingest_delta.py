@@ -42,11 +42,11 @@ def test_a_delta_table_has_each_message_once(
     written = {"secret.connectionString": fake.connection_string, "queue": "sink"}
     (tmp_path / "options").write_text("\n".join("=".join(each) for each in written.items()))
 
-    def drain(schema: str) -> tuple[int, str]:
+    def drain(schema: str, folder: Path = query.folder) -> tuple[int, str]:
         """Run the command."""
         command = [sys.executable, "-m", "spark_azqueue", "ingest", "--drain", "--format", "delta"]
         command += ["--options-file", str(tmp_path / "options"), "--schema", schema]
-        command += ["--folder", str(query.folder), "--into", f"{query.folder}/output"]
+        command += ["--folder", str(folder), "--into", f"{query.folder}/output"]
         done = subprocess.run(
             command,
             env={**os.environ, "SPARK_CONF_DIR": str(tmp_path / "conf")},
@@ -65,5 +65,11 @@ def test_a_delta_table_has_each_message_once(
     shutil.copytree(older, query.folder / "checkpoint")
     query.send(1)
     status, said = drain("order_id BIGINT, note STRING")
-    assert (status, "would be skipped" in said) == (1, True), said[-3000:]
+    assert (status, "would be lost" in said) == (1, True), said[-3000:]
+
+    shutil.rmtree(query.folder / "checkpoint")  # as if the folder were lost
+    status, said = drain("order_id BIGINT, note STRING")
+    assert (status, "is new: rows of batches 0 to" in said) == (1, True), said[-3000:]
+    status, said = drain("order_id BIGINT, note STRING", tmp_path / "other")
+    assert (status, "belongs to the job in" in said) == (1, True), said[-3000:]
     assert fake.count("sink") == 1

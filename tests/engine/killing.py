@@ -68,8 +68,11 @@ class KilledQuery:
         return max(self.entries("offsets"), default=-1) + 1
 
     def is_in_sink(self, batch: int) -> bool:
-        if self.format == "delta":  # table version 0 is batch 0: each batch is one commit
-            return (self.folder / "output" / "_delta_log" / f"{batch:020d}.json").exists()
+        if self.format == "delta":  # one commit, after an IngestJob's two for a new table
+            log = self.folder / "output" / "_delta_log"
+            commits = [log / f"{batch + before:020d}.json" for before in range(3)]
+            batches = [each.read_text() for each in commits if each.exists()]
+            return any(f'"epochId":"{batch}"' in each for each in batches)
         metadata = self.folder / "output" / "_spark_metadata"
         return any((metadata / f"{batch}{end}").exists() for end in ("", ".compact"))
 

@@ -81,12 +81,12 @@ def test_a_folder_that_does_not_fit_its_table_is_refused_until_it_does(jobs: Job
         shutil.rmtree(where, ignore_errors=True)
         shutil.copytree(what, where)
 
-    jobs.refuses(CheckpointMismatch, "was copied from", folder=str(newest))
+    jobs.refuses(CheckpointMismatch, "belongs to the job in", folder=str(newest))
     jobs.refuses(CheckpointMismatch, "belongs to a job of the output", into=str(table))
     jobs.refuses(CheckpointMismatch, "of the format 'parquet'", format="delta")
-    jobs.refuses(CheckpointMismatch, "would be skipped", folder=str(jobs.path / "new"))
+    jobs.refuses(CheckpointMismatch, "belongs to the job in", folder=str(jobs.path / "new"))
     put_back(older, jobs.folder)
-    jobs.refuses(CheckpointMismatch, "would be skipped")
+    jobs.refuses(CheckpointMismatch, "would be lost")
     put_back(newest, jobs.folder)
     shutil.rmtree(jobs.folder / "checkpoint")
     jobs.refuses(CheckpointMismatch, "is new: rows of batches 0 to")
@@ -95,7 +95,7 @@ def test_a_folder_that_does_not_fit_its_table_is_refused_until_it_does(jobs: Job
     newest_batch = max(int(each.name) for each in offsets)
     for log in ("offsets", "commits"):  # rolled back by one batch
         (jobs.folder / "checkpoint" / log / str(newest_batch)).unlink()
-    jobs.refuses(CheckpointMismatch, "would be skipped")
+    jobs.refuses(CheckpointMismatch, "would be lost")
     put_back(newest, jobs.folder)
     shutil.rmtree(jobs.into)
     jobs.refuses(CheckpointMismatch, "has none of its batches: rows are missing")
@@ -104,6 +104,44 @@ def test_a_folder_that_does_not_fit_its_table_is_refused_until_it_does(jobs: Job
     result = jobs.drain()  # both are the newest again
     assert (result.rows, result.bad_rows, result.left) == (1, 0, 0)
     assert jobs.orders() == list(range(5))
+
+    moved = jobs.path / "moved"
+    jobs.folder.rename(moved)
+    jobs.folder = moved
+    jobs.send(5)
+    jobs.refuses(CheckpointMismatch, "If the folder was moved here, and no job runs there, delete")
+    (jobs.into / "_azqueue_ingest").unlink()
+    jobs.drain()
+    assert jobs.orders() == list(range(6))
+
+
+def test_another_folder_cannot_take_the_place_of_a_batch_that_is_not_written(jobs: Jobs) -> None:
+    """The sink would skip the batch, and the source would delete its messages."""
+    jobs.send(*range(3))
+
+    def broken(orders: pd.DataFrame) -> pd.DataFrame:
+        raise RuntimeError("this batch is planned, and is not written")
+
+    result = jobs.drain(None, apply=broken, returns="order_id BIGINT", limit=1)
+    assert not result.finished
+    assert list((jobs.folder / "checkpoint" / "offsets").glob("0"))
+    assert not list(jobs.into.glob("*.parquet"))
+
+    jobs.refuses(CheckpointMismatch, "belongs to the job in", folder=str(jobs.path / "other"))
+    jobs.drain()
+    assert jobs.orders() == list(range(3))
+
+
+@pytest.mark.parametrize("half", [b"", b"{"])
+def test_a_start_that_was_killed_while_it_wrote_its_note(jobs: Jobs, half: bytes) -> None:
+    jobs.into.mkdir()
+    (jobs.into / "_azqueue_ingest").write_bytes(half)
+    jobs.send(1)
+    if half:
+        jobs.refuses(CheckpointMismatch, "_azqueue_ingest is not as this release writes it")
+        return
+    jobs.drain()
+    jobs.refuses(CheckpointMismatch, "belongs to the job in", folder=str(jobs.path / "other"))
 
 
 def test_columns_may_come_and_not_go(jobs: Jobs) -> None:

@@ -1,10 +1,11 @@
-"""A model of an IngestJob: its folder (checkpoint, log, record of its place), its table, its queue.
+"""A model of an IngestJob: its folder (checkpoint, log), its queue, its table with a note of it.
 
 All histories of up to two processes that are killed between any two steps and started again with
-other columns, while the folder is restored, copied, rolled back or removed, or the table removed.
-A batch has one message. `g` fits, `b` does not. Each rule is taken away once, and then a
-promise breaks. The rules are what Spark's file sink, the source's log and
-`spark_azqueue/running/ingest_rules.py` do together.
+other columns, while the folder is restored, copied, rolled back or removed, or the table removed,
+or another folder writes into the same table. A batch has one message. `g` fits, `b` does not. Each
+rule is taken away once, and then a promise breaks. The rules are what Spark's sinks, the source's
+log and `spark_azqueue/running/ingest_rules.py` do together. The file sink knows a batch by its
+number alone; Delta by its number and the checkpoint's id.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import pytest
 
 AHEAD = "a table with newer batches than the checkpoint is refused"
 BEHIND = "a table without batches that the checkpoint has committed is refused"
-PLACE = "a folder at another place than its record says is refused"
 COLUMNS = "columns that the newest rows of the table have, and this start has not, are refused"
-RECORD_FIRST = "the place is recorded before the query starts"
 ONE_OUTPUT = "rows that fit and rows that do not are one commit of one sink"
 SAME_ROWS = "a batch that is repeated has the same rows"
 CLAIM = "a newer start fences an older one"
-RULES = frozenset({AHEAD, BEHIND, PLACE, COLUMNS, RECORD_FIRST, ONE_OUTPUT, SAME_ROWS, CLAIM})
+OWNER = "a table whose note names another folder is refused"
+NOTE_FIRST = "the note is written before the query starts"
+OTHER_LIFE = "batches that another checkpoint of this folder wrote count as batches of the table"
+RULES = frozenset(
+    {AHEAD, BEHIND, COLUMNS, ONE_OUTPUT, SAME_ROWS, CLAIM, OWNER, NOTE_FIRST, OTHER_LIFE}
+)
 
 Columns = frozenset[tuple[str, str]]
 NARROW: Columns = frozenset({("a", "int")})
@@ -34,15 +38,15 @@ SCHEMAS = (NARROW, WIDE, OTHER)
 class Folder(NamedTuple):
     """log: the message of each batch. planned, committed: how many batches the checkpoint has.
 
-    path: where the record says that it is; "" without a record. claim: which start claimed it.
+    claim: which start claimed it. life: id of its checkpoint; 0 before its first start.
     Columns are not recorded: a folder that is restored would know fewer than the table has.
     """
 
     log: tuple[str, ...] = ()
     planned: int = 0
     committed: int = 0
-    path: str = ""
     claim: int = 0
+    life: int = 0
 
 
 class Row(NamedTuple):
@@ -63,13 +67,17 @@ class Process(NamedTuple):
 
 
 class World(NamedTuple):
-    """chances: what may still happen to the world, each once."""
+    """has_batches: for each id of a checkpoint that the sink tells from others (the file sink: for
+    0), how many batches the table has of it. owner: the folder that the table's note names.
+    chances: what may still happen to the world, each once.
+    """
 
     sent: frozenset[str]
     queue: frozenset[str]
     folders: tuple[Folder, Folder | None] = (Folder(), None)
     table: tuple[Row, ...] = ()
-    has_batches: int = 0
+    has_batches: tuple[tuple[int, int], ...] = ()
+    owner: str = ""
     processes: tuple[Process | None, Process | None] = (None, None)
     snapshot: Folder | None = None
     removed: frozenset[str] = frozenset()
@@ -84,15 +92,24 @@ def put(pair: tuple, place: int, value: object) -> tuple:
     return (value, pair[1]) if place == 0 else (pair[0], value)
 
 
+def of_sink(world: World, folder: Folder) -> int:
+    """The id by which the sink knows the batches of this folder."""
+    return folder.life if "delta" in world.chances else 0
+
+
 def may_start(world: World, place: int, columns: Columns, rules: frozenset[str]) -> bool:
     """The checks of a start: they read, and lease nothing."""
     folder = world.folders[place]
     assert folder
-    if AHEAD in rules and world.has_batches > folder.planned:
+    batches = dict(world.has_batches)
+    has_batches = batches.get(of_sink(world, folder), 0)
+    if OTHER_LIFE in rules and not folder.life and world.owner == PATHS[place]:
+        has_batches = max(batches.values(), default=0)
+    if OWNER in rules and world.owner not in ("", PATHS[place]):
         return False
-    if BEHIND in rules and world.has_batches < folder.committed:
+    if AHEAD in rules and has_batches > folder.planned:
         return False
-    if PLACE in rules and folder.path and folder.path != PATHS[place]:
+    if BEHIND in rules and has_batches < folder.committed:
         return False
     return COLUMNS not in rules or not world.table or world.table[-1].columns <= columns
 
@@ -101,9 +118,7 @@ def started(world: World, place: int, slot: int, columns: Columns, rules: frozen
     folder = world.folders[place]
     assert folder
     number = world.starts + 1
-    folder = folder._replace(claim=number)
-    if RECORD_FIRST in rules:
-        folder = folder._replace(path=PATHS[place])
+    folder = folder._replace(claim=number, life=folder.life or number)
     step, batch = "committed", folder.committed - 1
     if folder.planned > folder.committed:
         step, batch = "planned", folder.planned - 1
@@ -114,6 +129,7 @@ def started(world: World, place: int, slot: int, columns: Columns, rules: frozen
     return world._replace(
         folders=put(world.folders, place, folder),
         processes=put(world.processes, slot, process),
+        owner=world.owner or (PATHS[place] if NOTE_FIRST in rules else ""),
         starts=number,
     )
 
@@ -151,22 +167,22 @@ def next_steps(world: World, slot: int, rules: frozenset[str]) -> Iterator[World
         given = {process.message} if SAME_ROWS in rules else world.queue or {process.message}
         for message in given:
             rows = (Row(batch, message, process.columns),)
-            table, has_batches = world.table, world.has_batches
+            table, known, life = world.table, dict(world.has_batches), of_sink(world, folder)
             if ONE_OUTPUT not in rules and message == "b":
                 table = (*table, *rows)  # an output of its own knows no numbers
                 rows = ()
-            if batch >= has_batches:
-                table, has_batches = (*table, *rows), batch + 1
+            if batch >= known.get(life, 0):
+                table, known[life] = (*table, *rows), batch + 1
             sunk = process._replace(step="sunk", message=message)
+            has_batches = tuple(sorted(known.items()))
             yield then(sunk, world._replace(table=table, has_batches=has_batches))
     elif process.step == "sunk":
         if folder.committed > batch:  # Spark: a concurrent update of the log of commits
             yield stopped
             return
+        noted = world._replace(owner=world.owner or PATHS[place])
         after = folder._replace(committed=batch + 1)
-        if RECORD_FIRST not in rules:
-            after = after._replace(path=PATHS[place])
-        yield then(process._replace(step="committed"), of=after)
+        yield then(process._replace(step="committed"), noted, after)
     elif process.step == "committed":
         left = world.queue - {process.message}
         yield then(process._replace(step="idle"), world._replace(queue=left))
@@ -197,7 +213,8 @@ def happens(world: World, slot: int) -> Iterator[World]:
         had = frozenset(row.message for row in world.table)
         yield world._replace(
             table=(),
-            has_batches=0,
+            has_batches=(),
+            owner="",
             removed=world.removed | had,
             chances=chances - {"table removed"},
         )
@@ -233,7 +250,9 @@ def search(
     enough: str = "",
 ) -> set[str]:
     """The promises that break in some history. enough: end with the first that breaks this one."""
-    first = World(frozenset(sent), frozenset(sent), chances=chances)
+    second = Folder() if "second folder" in chances else None
+    queue = frozenset(sent)
+    first = World(queue, queue, (Folder(), second), chances=chances)
     seen, todo, found = {first}, [first], set()
     while todo:
         world = todo.pop()
@@ -247,7 +266,7 @@ def search(
             process = world.processes[slot]
             if process is None:
                 place = 0 if "two processes" in chances else slot
-                if world.folders[place] is not None and world.starts < 3:
+                if world.folders[place] is not None and world.starts < 5:
                     following += [
                         started(world, place, slot, columns, rules)
                         for columns in schemas
@@ -270,6 +289,10 @@ SCENES = {
     "removed": ("gb", frozenset({"folder removed", "table removed"}), (NARROW,)),
     "restored, with a column more": ("gb", frozenset({"restored"}), (NARROW, WIDE)),
     "copied, both run": ("gbh", frozenset({"copied"}), (NARROW,)),
+    "two folders": ("gb", frozenset({"second folder"}), (NARROW,)),
+    "two folders, Delta": ("gb", frozenset({"second folder", "delta"}), (NARROW,)),
+    "removed, Delta": ("gb", frozenset({"folder removed", "table removed", "delta"}), (NARROW,)),
+    "restored, Delta": ("gb", frozenset({"restored", "rolled back", "delta"}), (NARROW,)),
     "started twice": ("gb", frozenset({"two processes"}), (NARROW,)),
 }
 
@@ -285,10 +308,14 @@ def test_no_history_breaks_a_promise(scene: str) -> None:
         (AHEAD, "restored", "lost"),
         (AHEAD, "rolled back and restored", "lost"),
         (BEHIND, "removed", "earlier batches are missing"),
-        (PLACE, "copied, both run", "lost"),
+        (OWNER, "copied, both run", "lost"),
+        (OWNER, "two folders", "lost"),
+        (OWNER, "two folders, Delta", "twice"),
+        (NOTE_FIRST, "two folders", "lost"),
+        (NOTE_FIRST, "copied, both run", "lost"),
+        (OTHER_LIFE, "removed, Delta", "twice"),
         (COLUMNS, "changed columns", "two types"),
         (COLUMNS, "changed columns", "a column ends"),
-        (RECORD_FIRST, "copied, both run", "lost"),
         (ONE_OUTPUT, "changed columns", "twice"),
         (SAME_ROWS, "changed columns", "lost"),
         (CLAIM, "started twice", "lost"),

@@ -20,9 +20,12 @@ from spark_azqueue.running.ingest_rules import (
     check_catalog,
     check_columns,
     check_names,
+    check_owner,
     folder_of,
     is_path,
     log_options,
+    note_of,
+    owner_in,
 )
 from spark_azqueue.running.supervisor import PERMANENT
 
@@ -154,9 +157,10 @@ def test_folder_and_output_fit(planned: int, committed: int, newest: int) -> Non
             -1,
             -1,
             0,
-            "has batches up to 0, and the checkpoint in /job is new: rows of batches 0 to 0",
+            "has batches up to 0, and the checkpoint in /job is new: rows of batches 0 to 0 would"
+            " be lost, or written twice",
         ),
-        (3, 3, 5, "ends at batch 3: rows of batches 4 to 5 would be skipped"),
+        (3, 3, 5, "ends at batch 3: rows of batches 4 to 5 would be lost"),
         (3, 3, -1, "has committed batch 3, and the output /out has none of its batches"),
         (4, 3, 2, "has committed batch 3, and the output /out has batches up to 2"),
     ],
@@ -170,13 +174,14 @@ def test_folder_and_output_do_not_fit(planned: int, committed: int, newest: int,
     assert found.sentence.count("; or") == 2, "three ways out"
 
 
-RECORD = Record("shop", ("orders",), "file:/job", "file:/out", "parquet")
+RECORD = Record("shop", ("orders",), "file:/out", "parquet")
 
 
 def test_a_record_survives() -> None:
     assert Record.read(RECORD.to_bytes(), "f") == RECORD
-    RECORD.check(RECORD)
-    RECORD.check(RECORD.__class__(**{**RECORD.__dict__, "queues": ("returns", "orders")}))
+    RECORD.check("/job", RECORD)
+    more = RECORD.__class__(**{**RECORD.__dict__, "queues": ("returns", "orders")})
+    RECORD.check("/job", more)
 
 
 @pytest.mark.parametrize(
@@ -189,18 +194,34 @@ def test_a_record_survives() -> None:
         ({"into": "file:/out2"}, "of the output 'file:/out'"),
         ({"format": "delta"}, "of the format 'parquet'"),
         ({"queues": ("returns",)}, "a job of the queue 'orders', which this one does not name"),
-        ({"folder": "file:/copy"}, "file:/copy was copied from file:/job"),
     ],
 )
 def test_a_folder_of_another_job_is_refused(changed: dict, text: str) -> None:
     with pytest.raises(CheckpointMismatch, match=text):
-        RECORD.check(Record(**{**RECORD.__dict__, **changed}))
+        RECORD.check("/job", Record(**{**RECORD.__dict__, **changed}))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version": 1}', b'{"version": 2}', b"\xff"])
 def test_a_record_that_cannot_be_read_is_refused(data: bytes) -> None:
     with pytest.raises(CheckpointMismatch, match=r"/job/ingest\.json is not as this release"):
         Record.read(data, "/job/ingest.json")
+
+
+def test_an_output_names_the_folder_of_its_job() -> None:
+    assert owner_in(note_of("file:/job"), "n") == "file:/job"
+    assert owner_in(b"", "n") == "", "its writer was killed"
+    for owner in ("", "file:/job"):
+        check_owner("/out", owner, "file:/job", "…")
+    with pytest.raises(CheckpointMismatch, match=r"in file:/other, and .* in file:/job.*delete x"):
+        check_owner("/out", "file:/other", "file:/job", "delete x")
+
+
+@pytest.mark.parametrize(
+    "note", [b"{", b"[]", b"1", b'{"version": 2, "folder": "a"}', b'{"version": 1}', b"\xff", b"\0"]
+)
+def test_a_note_that_cannot_be_read_is_refused(note: bytes) -> None:
+    with pytest.raises(CheckpointMismatch, match="/out/_azqueue_ingest is not as this release"):
+        owner_in(note, "/out/_azqueue_ingest")
 
 
 def test_a_record_of_a_later_release_is_refused() -> None:
