@@ -56,7 +56,8 @@ class IngestResult(RunResult):
     """Result of a call. The counts are minimum numbers.
 
     rows: rows without a reason in `error`. bad_rows: rows with a reason in `error`. batches:
-    committed batches. left: number of messages that a drain left in the queue; None if unknown.
+    committed batches. left: number of messages that a drain left in the queue, with delayed ones;
+    None if unknown.
     """
 
     rows: int = 0
@@ -190,7 +191,7 @@ class _Call:
                 self._start, self._options, hidden, within, bar, listener, limits, self._look
             )
             if done.left_visible is not None and done.left_hidden is not None:
-                left = done.left_visible + done.left_hidden
+                left = done.left_visible + done.left_hidden + (done.others or 0)
             result: RunResult = done
         except _Stopped:
             result = RunResult(False, 0, reason="stopped: the next call resumes")

@@ -167,8 +167,10 @@ def test_packs_and_plain_messages_with_bad_ones_among_them(jobs: Jobs) -> None:
     texts = [in_base64(arrow_pack(stream_of(each))) for each in (good, bad)]
     bodies = ['{"order_id": 1}', *texts, "x", "[1]", '{"order_id": 2} {"order_id": 3}', "{}"]
     jobs.fake.put_many(jobs.queue, bodies)
+    jobs.fake.put_many(jobs.queue, ["{}"], delay=3600)
     result = jobs.drain()
 
+    assert result.left == 1, "the delayed one"
     rows = jobs.rows()
     fit = {(row.message_row, row.order_id) for row in rows if row.error is None}
     assert fit == {(0, 1), (0, 10), (1, 11)}
