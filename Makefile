@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON
 
 .PHONY: help venv azurite demo demo-environment notebooks check style unit unit-service unit-source unit-tools unit-commands unit-rest property property-long random-search mutants coverage \
-  test test-all environments environments-all \
+  test test-ci test-all environments environments-all \
   test-kills test-kills-long test-engine test-cluster test-connect test-contract test-recorded test-notebooks test-examples \
   test-matrix test-delta soak soak-files recordings structure \
   promtool bench bench-commit dashboard-picture docs docs-site build release release-check pins jars clean distclean need-java
@@ -123,12 +123,20 @@ DELTA = $(if $(or $(CI),$(shell command -v mvn)),test-delta)
 # As in `make test N=1`: one suite after the other. Slow suites come first.
 test: need-java $(VENV_READY) ## check, and each promise once on real Spark and Azurite (twelve minutes on two idle cores)
 	@$(CHECK_LANES) environments $(CHECKS)
-	@CORE=1 $(LANES) test-kills test-engine test-cluster smoke-4.0 test-contract test-connect test-recorded
+	@CORE=1 $(LANES) $(PROMISES)
+
+PROMISES = test-kills test-engine test-cluster smoke-4.0 test-contract test-connect test-recorded
+
+# `make test`, and what stands beside it. Whatever else `test-all` takes is for the night.
+test-ci: need-java $(VENV_READY) ## What the build server runs: test, the older lines of Spark, notebooks, Delta, examples (40 minutes)
+	@$(CHECK_LANES) environments-all $(CHECKS)
+	@CORE=1 $(LANES) $(PROMISES) engine-4.0 test-notebooks engine-4.1 $(DELTA) test-examples smoke-4.1
 
 # No test runs twice: it takes all of what `test` takes a part of. The environments come first: five suites without
 # Spark follow them, so they are ready when the first suite that needs one begins.
-test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (50 minutes)
-	@ALL=1 $(CHECK_LANES) environments-all $(CHECKS) test-engine test-kills test-cluster engine-4.0 engine-4.1 test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 smoke-4.1 test-connect test-recorded
+test-all: need-java $(VENV_READY) ## Everything: check with more examples, every test with Spark, a random search (two hours)
+	@ALL=1 $(CHECK_LANES) environments-all $(CHECKS)
+	@$(LANES) test-engine test-kills test-cluster engine-4.0 engine-4.1 test-notebooks $(DELTA) random-search test-examples test-contract smoke-4.0 smoke-4.1 test-connect test-recorded
 	@$(MAKE) --no-print-directory coverage
 
 # What the suites run on, one after the other: each build of the package writes into this folder.
@@ -167,10 +175,10 @@ test-recorded: $(VENV_READY) $(RECORDINGS_READY) ## What the real service answer
 	$(PY) -m pytest -q tests/recorded
 
 test-notebooks: need-java $(VENV_READY) $(AZURITE_READY) ## Each notebook, from top to bottom
-	$(SUITE) tests/notebooks
+	$(PY) -m pytest -q tests/notebooks
 
 test-examples: need-java $(VENV_READY) ## Each script of the cookbook
-	$(SUITE) tests/examples
+	$(PY) -m pytest -q tests/examples
 
 test-matrix: $(MATRIX:%=smoke-%) ## The smoke tests on Spark 4.0, 4.1, 4.2 and the newest
 

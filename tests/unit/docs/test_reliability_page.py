@@ -41,12 +41,14 @@ class Found:
 def suites(target: str) -> dict[str, set[str]]:
     """The folders of tests of which `make test` or `make test-all` runs all, or what is `core`."""
     recipe = re.search(rf"^{target}: .+\n((?:\t.+\n)+)", text("Makefile"), re.MULTILINE)
-    checks = re.search(r"^CHECKS = (.+)$", text("Makefile"), re.MULTILINE)
+    lists = dict(re.findall(r"^(CHECKS|PROMISES) = (.+)$", text("Makefile"), re.MULTILINE))
     assert recipe
-    assert checks
+    assert len(lists) == 2
     found: dict[str, set[str]] = {"all": set(), "core": set()}
     for before, words in re.findall(r"@((?:\w+=\d )*)\$\((?:CHECK_)?LANES\) (.+)", recipe[1]):
-        targets = words.replace("$(DELTA)", "test-delta").replace("$(CHECKS)", checks[1])
+        targets = words.replace("$(DELTA)", "test-delta")
+        for name, listed in lists.items():
+            targets = targets.replace(f"$({name})", listed)
         commands = subprocess.run(
             ["make", "--dry-run", *before.split(), *targets.split()],
             cwd=REPOSITORY,
