@@ -70,8 +70,9 @@ class CountedRows:
             raise FunctionFailed(
                 f"{self.limit:,} messages in a row are bad, so the cause is not one message. The"
                 f" last: {reason}. Correct the schema of the job or 'messageEncoding', and start it"
-                " again: no message is lost. Those of committed batches are in the table, the others"
-                " come again. If so many may be bad, raise limit of IngestJob, or set limit=None",
+                " again: no message is lost. Those of committed batches are in the table, and the"
+                " others come again. If so many may be bad, raise limit of IngestJob, or set"
+                " limit=None",
                 condition=Condition.NOT_OF_THE_SCHEMA,
             ) from None
 

@@ -81,7 +81,7 @@ def outage(what: str, reason: str) -> FunctionFailed:
     """
     return FunctionFailed(
         f"try_apply: {what}, so the cause is not one row. The last error: {reason}."
-        " Mend the function or what it calls; if the rows are all bad, raise 'limit', or set"
+        " Fix the function or what it calls; if the rows are all bad, raise 'limit', or set"
         " limit=None"
     )
 
